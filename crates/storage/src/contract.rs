@@ -1,0 +1,301 @@
+//! The traits and types that an engine fills.
+
+use std::{path::Path, sync::Arc};
+
+use thiserror::Error;
+
+/// Number of a commit: 1 for the first, increasing by at least 1. Version 0 is the empty database.
+pub type Version = u64;
+
+/// An engine: one database directory, or one memory, opened once.
+pub trait Engine: Send + Sync {
+    /// What this engine can do and how much it takes.
+    fn capabilities(&self) -> Capabilities;
+    /// The last committed and visible version.
+    fn version(&self) -> Version;
+    /// A read view of the last committed version, valid for as long as it is held, on any thread.
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StorageError>;
+    /// A transaction that reads the last committed version and may write.
+    fn begin(&self) -> Result<Box<dyn Transaction>, StorageError>;
+    /// Change-stream entries with a version above `after`, ascending, at most `max_entries` and about `max_bytes`
+    /// (at least one entry where there is one). Only entries that are durable are returned when `durable_only`.
+    fn stream(&self, after: Version, max_entries: usize, max_bytes: usize, durable_only: bool) -> Result<Vec<StreamEntry>, StorageError>;
+    /// Forgets change-stream entries with a version up to and including `upto`.
+    fn trim_stream(&self, upto: Version) -> Result<(), StorageError>;
+    /// Makes every commit so far durable, those with [`Durability::Buffered`] included.
+    fn sync(&self) -> Result<(), StorageError>;
+    /// Writes a copy of the last committed version to `target`, which must not exist or be an empty folder, while
+    /// reads and writes go on. The copy opens as a database of its own.
+    fn checkpoint(&self, target: &Path) -> Result<(), StorageError>;
+    /// Puts ascending, distinct pairs past the transaction path, all or nothing, as one commit with one optional
+    /// change-stream entry. `pairs` yields sorted runs; the keys must not exist yet. Engines without
+    /// [`Capabilities::ingest`] run it as one large transaction.
+    fn ingest(&self, pairs: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>>, stream: Option<&[u8]>) -> Result<Version, StorageError>;
+    /// Sizes and counts, for people and planners.
+    fn statistics(&self) -> Result<Statistics, StorageError>;
+    /// Reads everything that is stored and reports what is damaged; `progress` is called with (done, total) bytes.
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError>;
+}
+
+/// What both snapshots and transactions read.
+pub trait Read: Send {
+    /// The version that is read (a transaction's own writes come on top).
+    fn version(&self) -> Version;
+    /// The value under `key`.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    /// The values under `keys`, in their order. One round trip.
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError>;
+    /// The first page of the pairs in `range`; go on by passing [`Page::next`] as the new range. Appends to `page`
+    /// after clearing it, so that one allocation serves a whole scan.
+    fn scan(&self, range: KeyRange<'_>, order: Order, limit: PageLimit, page: &mut Page) -> Result<(), StorageError>;
+}
+
+/// A read view of one version.
+pub trait Snapshot: Read + Sync {}
+
+/// A transaction: reads its snapshot and its own writes. Dropping it without a commit leaves no trace.
+///
+/// Nothing is checked against other transactions before [`Transaction::commit`]; then every guard is.
+pub trait Transaction: Read {
+    /// Puts `value` under `key`.
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StorageError>;
+    /// Takes `key` out; no error where it is not there.
+    fn delete(&mut self, key: &[u8]) -> Result<(), StorageError>;
+    /// Takes every key in `range` out, those of this transaction's own writes included.
+    fn delete_range(&mut self, range: KeyRange<'_>) -> Result<(), StorageError>;
+    /// Declares a part of the footprint; the same granule may be declared several times and in several modes.
+    fn guard(&mut self, granule: Granule, mode: GuardMode);
+    /// Appends `bytes` to this commit's change-stream entry.
+    fn append_stream(&mut self, bytes: &[u8]);
+    /// Marks the present state, so that a failed statement can be undone alone.
+    fn savepoint(&mut self) -> Savepoint;
+    /// Undoes all writes since `savepoint` (guards stay: what was observed stays observed).
+    fn rollback_to(&mut self, savepoint: Savepoint);
+    /// Bytes that the write set holds in memory.
+    fn write_bytes(&self) -> usize;
+    /// Checks the footprint and applies the writes. Returns the version at which they are visible; a transaction that
+    /// wrote nothing returns the version it read and never conflicts.
+    fn commit(self: Box<Self>, durability: Durability) -> Result<Version, StorageError>;
+}
+
+/// Half-open range of keys: `start` inclusive, `end` exclusive, `None` for the end of the key space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyRange<'a> {
+    /// First key of the range.
+    pub start: &'a [u8],
+    /// First key after the range.
+    pub end: Option<&'a [u8]>,
+}
+
+/// Direction of a scan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// From the first key of the range.
+    Ascending,
+    /// From the last key of the range.
+    Descending,
+}
+
+/// Bounds of a page; a page holds at least one pair where there is one.
+#[derive(Clone, Copy, Debug)]
+pub struct PageLimit {
+    /// Most pairs.
+    pub keys: usize,
+    /// About how many bytes of keys and values.
+    pub bytes: usize,
+}
+
+/// Pairs in the order of the scan, in one buffer, and where to go on.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    bytes: Vec<u8>,
+    /// Per pair: end of the key and end of the value in `bytes`; each begins where the one before ended.
+    ends: Vec<(u32, u32)>,
+    next: Option<(Vec<u8>, Option<Vec<u8>>)>,
+}
+
+impl Page {
+    /// An empty page.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Empties the page and keeps its buffers.
+    pub fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.next = None;
+    }
+
+    /// Appends a pair.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.extend_from_slice(key);
+        let key_end = self.end();
+        self.bytes.extend_from_slice(value);
+        self.ends.push((key_end, self.end()));
+    }
+
+    /// Sets where the scan goes on: the rest of its range, or `None` at the end.
+    pub fn set_next(&mut self, rest: Option<(Vec<u8>, Option<Vec<u8>>)>) {
+        self.next = rest;
+    }
+
+    /// The range that remains; pass it to the next `scan` in the same order.
+    pub fn next(&self) -> Option<KeyRange<'_>> {
+        self.next.as_ref().map(|(start, end)| KeyRange { start, end: end.as_deref() })
+    }
+
+    /// Number of pairs.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// Whether there is no pair.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Bytes of keys and values.
+    pub fn byte_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Pair number `at`.
+    pub fn pair(&self, at: usize) -> (&[u8], &[u8]) {
+        let start = if at == 0 { 0 } else { self.ends[at - 1].1 as usize };
+        let (key_end, value_end) = self.ends[at];
+        (&self.bytes[start..key_end as usize], &self.bytes[key_end as usize..value_end as usize])
+    }
+
+    /// All pairs in the order of the scan.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
+        (0..self.len()).map(|at| self.pair(at))
+    }
+
+    fn end(&self) -> u32 {
+        u32::try_from(self.bytes.len()).expect("a page stays far below 4 GiB: its limit is in bytes")
+    }
+}
+
+/// One unit of the logical footprint: a 128-bit hash of what it stands for, made by the layer above.
+///
+/// Ranges are mapped to fixed granules, so that an embedded engine can check them at commit and a distributed one
+/// can lock them. Two things that share a hash conflict for nothing, with probability below 2⁻⁶⁰ in any database.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Granule(pub u128);
+
+/// How a transaction touched a granule. With another transaction that committed since the snapshot:
+///
+/// | this one \ the other | read | write | add |
+/// |---|---|---|---|
+/// | read  | – | conflict | conflict |
+/// | write | – | conflict | conflict |
+/// | add   | – | –        | –        |
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum GuardMode {
+    /// Observed.
+    Read,
+    /// Changed after it was observed.
+    Write,
+    /// Changed blind, by an operation that commutes with its like.
+    Add,
+}
+
+/// How durable a commit is when it returns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// On disk (fsync; many transactions share one).
+    #[default]
+    Synced,
+    /// In the engine's hands: lost with the machine, perhaps with the process, until a later synced commit or
+    /// [`Engine::sync`]. Never half applied.
+    Buffered,
+}
+
+/// A mark inside a transaction's write set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Savepoint(pub usize);
+
+/// One commit's entry in the change stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamEntry {
+    /// The commit.
+    pub version: Version,
+    /// What the layer above appended.
+    pub bytes: Vec<u8>,
+}
+
+/// What an engine can do.
+#[derive(Clone, Copy, Debug)]
+pub struct Capabilities {
+    /// Short name, for people: `memory`, `redb`, `store`.
+    pub name: &'static str,
+    /// Longest key in bytes.
+    pub max_key_bytes: usize,
+    /// Longest value in bytes.
+    pub max_value_bytes: usize,
+    /// Largest write set in bytes: beyond it `put` answers `TooLarge`.
+    pub max_transaction_bytes: usize,
+    /// Whether `ingest` avoids the transaction path.
+    pub ingest: bool,
+    /// Whether commits survive the process.
+    pub durable: bool,
+    /// Whether several processes may open the database at once.
+    pub several_processes: bool,
+}
+
+/// Sizes and counts of an engine.
+#[derive(Clone, Debug, Default)]
+pub struct Statistics {
+    /// Pairs stored.
+    pub key_count: u64,
+    /// Bytes on disk (or in memory).
+    pub stored_bytes: u64,
+    /// Commits since opening, and the syncs that they shared.
+    pub commits: u64,
+    /// Syncs since opening.
+    pub syncs: u64,
+    /// Commits refused by a guard since opening.
+    pub conflicts: u64,
+    /// Change-stream entries kept.
+    pub stream_entries: u64,
+    /// Further figures of this engine, by name.
+    pub details: Vec<(String, String)>,
+}
+
+/// What an engine can answer instead, split by what the caller does next.
+#[derive(Debug, Error)]
+pub enum StorageError {
+    /// Run the transaction again.
+    #[error("another transaction changed what this one observed (version {version}): run it again")]
+    Conflict {
+        /// The granule that collided.
+        granule: Granule,
+        /// The commit that changed it.
+        version: Version,
+    },
+    /// Make it smaller.
+    #[error("{what} is {size} bytes, the limit is {max}: {advice}")]
+    TooLarge {
+        /// What is too large.
+        what: &'static str,
+        /// Its size in bytes.
+        size: usize,
+        /// The limit in bytes.
+        max: usize,
+        /// What to do.
+        advice: &'static str,
+    },
+    /// The database cannot be used now: locked, full disk, no permission, poisoned by a failed sync.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The commit may or may not have happened: look before trying again.
+    #[error("{0}")]
+    CommitUnknown(String),
+    /// Bytes on disk are not what was written, or not a database.
+    #[error("{0}")]
+    Corrupt(String),
+    /// The caller used the contract wrongly.
+    #[error("{0}")]
+    Invalid(String),
+}

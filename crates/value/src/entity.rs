@@ -1,0 +1,58 @@
+//! Nodes, relationships and paths as values.
+
+use std::sync::Arc;
+
+use crate::{Map, NodeId, RelId, TypeId};
+
+/// A node. Two are equal, and sort, by their ids alone.
+///
+/// Inside a query only the id is known; `content` is read when the value leaves the query in a result.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// The node's id in its database.
+    pub id: NodeId,
+    /// Labels and properties, where they were read.
+    pub content: Option<Arc<NodeContent>>,
+}
+
+/// What a node carries.
+#[derive(Clone, Debug, Default)]
+pub struct NodeContent {
+    /// Label names, sorted.
+    pub labels: Vec<Arc<str>>,
+    /// Properties; `_key` among them where the node has one.
+    pub properties: Map,
+}
+
+/// A relationship. Two are equal, and sort, by their ids alone.
+#[derive(Clone, Debug)]
+pub struct Relationship {
+    /// The relationship's id in its database.
+    pub id: RelId,
+    /// The number of its type in the catalog.
+    pub type_id: TypeId,
+    /// Where it starts.
+    pub source: NodeId,
+    /// Where it ends.
+    pub target: NodeId,
+    /// Type name and properties, where they were read.
+    pub content: Option<Arc<RelationshipContent>>,
+}
+
+/// What a relationship carries.
+#[derive(Clone, Debug, Default)]
+pub struct RelationshipContent {
+    /// The name of its type.
+    pub type_name: Arc<str>,
+    /// Properties.
+    pub properties: Map,
+}
+
+/// A walk: `nodes.len() == relationships.len() + 1`; relationship `i` joins nodes `i` and `i + 1` in either direction.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// The nodes in the order of the walk; at least one.
+    pub nodes: Vec<Node>,
+    /// The relationships in the order of the walk.
+    pub relationships: Vec<Relationship>,
+}

@@ -1,0 +1,14 @@
+//! Values, their order and equality, ids, and the codecs that turn them into keys, records and JSON.
+//!
+//! Everything above speaks in [`Value`]s. What this crate keeps true: one total order over all values
+//! (openCypher's orderability), one three-valued equality, and encoded keys whose byte order is that order.
+
+mod entity;
+mod id;
+mod map;
+mod value;
+
+pub use entity::{Node, NodeContent, Path, Relationship, RelationshipContent};
+pub use id::{IndexId, LabelId, NodeId, PropId, RelId, TypeId};
+pub use map::Map;
+pub use value::Value;
