@@ -48,8 +48,44 @@ pub struct RelationshipContent {
     pub properties: Map,
 }
 
+impl Node {
+    /// A node of which only the id is known.
+    pub fn new(id: NodeId) -> Self {
+        Self { id, content: None }
+    }
+}
+
+impl Relationship {
+    /// A relationship of which the content is not read.
+    pub fn new(id: RelId, type_id: TypeId, source: NodeId, target: NodeId) -> Self {
+        Self {
+            id,
+            type_id,
+            source,
+            target,
+            content: None,
+        }
+    }
+}
+
+impl PartialEq for Node {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Node {}
+
+impl PartialEq for Relationship {
+    fn eq(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+}
+
+impl Eq for Relationship {}
+
 /// A walk: `nodes.len() == relationships.len() + 1`; relationship `i` joins nodes `i` and `i + 1` in either direction.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
     /// The nodes in the order of the walk; at least one.
     pub nodes: Vec<Node>,

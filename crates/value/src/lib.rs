@@ -4,11 +4,20 @@
 //! (openCypher's orderability), one three-valued equality, and encoded keys whose byte order is that order.
 
 mod entity;
+mod error;
 mod id;
+pub mod limits;
 mod map;
+mod point;
+pub mod temporal;
 mod value;
 
+pub use jiff;
+
 pub use entity::{Node, NodeContent, Path, Relationship, RelationshipContent};
+pub use error::ValueError;
 pub use id::{IndexId, LabelId, NodeId, PropId, RelId, TypeId};
 pub use map::Map;
+pub use point::{Crs, Point};
+pub use temporal::{Duration, ZonedTime};
 pub use value::Value;
