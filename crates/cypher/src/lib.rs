@@ -1,1 +1,10 @@
-//! placeholder
+//! openCypher as text and as a tree: no I/O, no names resolved, nothing executed.
+//!
+//! [`ast`] is the whole of openCypher 2024.3 and this product's extensions; every node knows its [`Span`]
+//! in the text. What this crate keeps true: any text is answered with a tree or an error, never with a
+//! panic, and no tree is deeper than a fixed limit, so that passes over it may recurse.
+
+pub mod ast;
+mod span;
+
+pub use span::{SourceText, Span};

@@ -1,0 +1,384 @@
+//! Clauses.
+
+use super::{Expr, Ident, PathPattern, Pattern, QualifiedName, Query};
+use crate::{SourceText, Span};
+
+/// One clause of a single query.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Clause {
+    /// `[OPTIONAL] MATCH`
+    Match(Match),
+    /// `UNWIND`
+    Unwind(Unwind),
+    /// `WITH`
+    With(With),
+    /// `RETURN`
+    Return(Return),
+    /// `CREATE`
+    Create(Create),
+    /// `MERGE`
+    Merge(Merge),
+    /// `SET`
+    Set(Set),
+    /// `REMOVE`
+    Remove(Remove),
+    /// `[DETACH] DELETE`
+    Delete(Delete),
+    /// `FOREACH`
+    Foreach(Foreach),
+    /// `CALL procedure(…)`
+    Call(ProcedureCall),
+    /// `CALL { … }`
+    Subquery(CallSubquery),
+    /// `LOAD CSV`
+    LoadCsv(LoadCsv),
+}
+
+impl Clause {
+    /// Where the clause stands.
+    pub fn span(&self) -> Span {
+        match self {
+            Self::Match(clause) => clause.span,
+            Self::Unwind(clause) => clause.span,
+            Self::With(clause) => clause.span,
+            Self::Return(clause) => clause.span,
+            Self::Create(clause) => clause.span,
+            Self::Merge(clause) => clause.span,
+            Self::Set(clause) => clause.span,
+            Self::Remove(clause) => clause.span,
+            Self::Delete(clause) => clause.span,
+            Self::Foreach(clause) => clause.span,
+            Self::Call(clause) => clause.span,
+            Self::Subquery(clause) => clause.span,
+            Self::LoadCsv(clause) => clause.span,
+        }
+    }
+
+    /// Whether it changes data by itself: `CREATE MERGE SET REMOVE DELETE FOREACH`.
+    /// Of a procedure or a subquery this does not tell.
+    pub fn is_update(&self) -> bool {
+        matches!(
+            self,
+            Self::Create(_)
+                | Self::Merge(_)
+                | Self::Set(_)
+                | Self::Remove(_)
+                | Self::Delete(_)
+                | Self::Foreach(_)
+        )
+    }
+}
+
+/// `[OPTIONAL] MATCH pattern [WHERE predicate]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Match {
+    /// Whether a row without a match is kept, with nulls.
+    pub optional: bool,
+    /// The paths to be found together.
+    pub pattern: Pattern,
+    /// The condition; part of the match, which matters when it is optional.
+    pub predicate: Option<Expr>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `UNWIND list AS variable`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unwind {
+    /// The list.
+    pub list: Expr,
+    /// Its elements, one a row.
+    pub variable: Ident,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `WITH … [WHERE predicate]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct With {
+    /// What goes on to the next clause.
+    pub projection: Projection,
+    /// The condition on the projected rows, after ordering and paging.
+    pub predicate: Option<Expr>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `RETURN …`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Return {
+    /// The result.
+    pub projection: Projection,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// The body shared by `WITH` and `RETURN`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Projection {
+    /// Whether equal rows are made one.
+    pub distinct: bool,
+    /// `*`: all variables in scope, before `items`.
+    pub star: bool,
+    /// The columns written out.
+    pub items: Vec<ProjectionItem>,
+    /// `ORDER BY`; empty if there is none.
+    pub order_by: Vec<SortItem>,
+    /// `SKIP`
+    pub skip: Option<Expr>,
+    /// `LIMIT`
+    pub limit: Option<Expr>,
+    /// Where it stands: from after the keyword.
+    pub span: Span,
+}
+
+/// One column: `expression [AS alias]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProjectionItem {
+    /// What is computed.
+    pub expr: Expr,
+    /// The name given to it.
+    pub alias: Option<Ident>,
+    /// The expression as written: the column's name where there is no alias.
+    pub text: SourceText,
+    /// Where it stands.
+    pub span: Span,
+}
+
+impl ProjectionItem {
+    /// The column's name: its alias, or its expression as written.
+    pub fn column(&self) -> &std::sync::Arc<str> {
+        self.alias
+            .as_ref()
+            .map_or(&self.text.0, |alias| &alias.name)
+    }
+}
+
+/// One item of `ORDER BY`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SortItem {
+    /// What is compared.
+    pub expr: Expr,
+    /// Whether the greatest comes first.
+    pub descending: bool,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `CREATE pattern`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Create {
+    /// The paths to make.
+    pub pattern: Pattern,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `MERGE path [ON CREATE SET …] [ON MATCH SET …]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Merge {
+    /// The path to find, or else to make whole.
+    pub path: PathPattern,
+    /// What is done then, in order.
+    pub actions: Vec<MergeAction>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// One `ON CREATE SET` or `ON MATCH SET`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MergeAction {
+    /// When it is done.
+    pub event: MergeEvent,
+    /// What is set.
+    pub items: Vec<SetItem>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// When a merge action is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum MergeEvent {
+    /// The path was made.
+    Create,
+    /// The path was found.
+    Match,
+}
+
+/// `SET item, …`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Set {
+    /// What is set, in order.
+    pub items: Vec<SetItem>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// One item of `SET`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SetItem {
+    /// `n.a = value`, also nested (`n.a.b`), of an expression (`(CASE … END).a`) and by subscript (`n['a']`).
+    Property {
+        /// An [`ExprKind::Property`](super::ExprKind::Property) or [`ExprKind::Index`](super::ExprKind::Index).
+        target: Expr,
+        /// The new value; null removes the property.
+        value: Expr,
+    },
+    /// `n = map`: all properties are replaced.
+    Replace {
+        /// The node or relationship.
+        variable: Ident,
+        /// A map, node or relationship.
+        value: Expr,
+    },
+    /// `n += map`: the map's properties are added or replaced, those that are null removed.
+    Merge {
+        /// The node or relationship.
+        variable: Ident,
+        /// A map, node or relationship.
+        value: Expr,
+    },
+    /// `n:A:B`
+    Labels {
+        /// The node.
+        variable: Ident,
+        /// The labels to add; at least one.
+        labels: Vec<Ident>,
+    },
+}
+
+/// `REMOVE item, …`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Remove {
+    /// What is removed, in order.
+    pub items: Vec<RemoveItem>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// One item of `REMOVE`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RemoveItem {
+    /// `n.a`: an [`ExprKind::Property`](super::ExprKind::Property) or [`ExprKind::Index`](super::ExprKind::Index).
+    Property(Expr),
+    /// `n:A:B`
+    Labels {
+        /// The node.
+        variable: Ident,
+        /// The labels to take off; at least one.
+        labels: Vec<Ident>,
+    },
+}
+
+/// `[DETACH] DELETE expression, …`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Delete {
+    /// Whether a node's relationships go with it.
+    pub detach: bool,
+    /// Nodes, relationships and paths.
+    pub targets: Vec<Expr>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `FOREACH (variable IN list | updates)`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Foreach {
+    /// The element of one round.
+    pub variable: Ident,
+    /// The list.
+    pub list: Expr,
+    /// Updating clauses; at least one.
+    pub clauses: Vec<Clause>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `CALL name[(arguments)] [YIELD …]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ProcedureCall {
+    /// The procedure.
+    pub name: QualifiedName,
+    /// The arguments; `None` without parentheses: they are taken from the parameters of the same names,
+    /// which only a standalone call may do.
+    pub arguments: Option<Vec<Expr>>,
+    /// What of its columns is kept.
+    pub yields: Option<Yield>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// `YIELD items [WHERE predicate]`
+#[derive(Clone, Debug, PartialEq)]
+pub struct Yield {
+    /// The columns.
+    pub items: YieldItems,
+    /// The condition on them.
+    pub predicate: Option<Expr>,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// The columns of a `YIELD`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum YieldItems {
+    /// `YIELD *`: all of them; standalone calls only.
+    Star,
+    /// `YIELD -`: none of them.
+    Nothing,
+    /// `YIELD a, b AS c`
+    Named(Vec<YieldItem>),
+}
+
+/// One column of a `YIELD`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct YieldItem {
+    /// The procedure's name of the column.
+    pub column: Ident,
+    /// The variable it becomes; the column's name if absent.
+    pub alias: Option<Ident>,
+}
+
+impl YieldItem {
+    /// The variable that the column becomes.
+    pub fn variable(&self) -> &Ident {
+        self.alias.as_ref().unwrap_or(&self.column)
+    }
+}
+
+/// `CALL [(imports)] { query }`
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallSubquery {
+    /// The outer variables that the query sees.
+    pub imports: SubqueryImports,
+    /// The query.
+    pub query: Query,
+    /// Where it stands.
+    pub span: Span,
+}
+
+/// Which outer variables a `CALL { … }` sees.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SubqueryImports {
+    /// `CALL { … }`: those that a first `WITH` in it names.
+    ByWith,
+    /// `CALL (*) { … }`: all.
+    Star,
+    /// `CALL (a, b) { … }`: these; may be none.
+    Named(Vec<Ident>),
+}
+
+/// `LOAD CSV [WITH HEADERS] FROM source AS variable [FIELDTERMINATOR ';']`
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadCsv {
+    /// Whether a row is a map by the names of the first line rather than a list.
+    pub with_headers: bool,
+    /// The file.
+    pub source: Expr,
+    /// One row.
+    pub variable: Ident,
+    /// The character between fields, `,` if absent.
+    pub field_terminator: Option<Expr>,
+    /// Where it stands.
+    pub span: Span,
+}
