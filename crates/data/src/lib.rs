@@ -1,1 +1,24 @@
-//! placeholder
+//! Catalog, key map and transactions over key-values, documents and graphs.
+//!
+//! [`Store`] is an opened database, [`Transaction`] the only way to read and write it. What this crate keeps true:
+//! - everything that one commit changes (records, keys, index entries, adjacency, change-stream entry) goes into one
+//!   storage transaction, and nothing else writes keys;
+//! - a transaction declares its *logical* footprint, so that it is serializable without false conflicts;
+//! - it knows no engine: any [`isomer_storage::Engine`] may run below.
+
+mod catalog;
+mod error;
+mod read;
+mod store;
+mod transaction;
+
+pub use catalog::{
+    Catalog, Check, Constraint, ConstraintKind, ConstraintSpec, FieldPath, IndexDef, IndexField,
+    IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
+};
+pub use error::{DataError, ErrorKind};
+pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
+pub use store::{Access, Store, StoreOptions};
+pub use transaction::{Mark, Transaction};
+
+pub use isomer_storage::{Durability, Order, Version};

@@ -1,0 +1,132 @@
+//! The catalog: names and their numbers, indexes, constraints.
+//!
+//! Names (labels, relationship types, property names, buckets) are interned once per database and never taken back:
+//! a name without use harms nothing. They are allocated in small transactions of their own, so that two transactions
+//! that use new names never collide. The schema (indexes and constraints) is immutable per version; a change makes a
+//! new version and is a granule of its own, which every writing transaction has read.
+
+mod names;
+mod schema;
+
+use std::sync::Arc;
+
+use isomer_value::{IndexId, LabelId, PropId, TypeId};
+
+pub(crate) use names::{NameKind, Names};
+pub(crate) use schema::Schema;
+pub use schema::{
+    Check, Constraint, ConstraintKind, ConstraintSpec, FieldPath, IndexDef, IndexField, IndexSpec,
+    IndexState, SchemaChange, SchemaOutcome, ValueType,
+};
+
+/// What a transaction knows of the database's names and schema. Cheap to share: behind an `Arc` everywhere.
+#[derive(Debug)]
+pub struct Catalog {
+    pub(crate) names: Arc<Names>,
+    pub(crate) schema: Arc<Schema>,
+}
+
+impl Catalog {
+    /// The label's number, where the name was ever used.
+    pub fn label_id(&self, name: &str) -> Option<LabelId> {
+        self.names.find(NameKind::Label, name).map(LabelId)
+    }
+
+    /// The label's name.
+    pub fn label_name(&self, id: LabelId) -> Option<Arc<str>> {
+        self.names.name(NameKind::Label, id.0)
+    }
+
+    /// The relationship type's number, where the name was ever used.
+    pub fn type_id(&self, name: &str) -> Option<TypeId> {
+        self.names.find(NameKind::Type, name).map(TypeId)
+    }
+
+    /// The relationship type's name.
+    pub fn type_name(&self, id: TypeId) -> Option<Arc<str>> {
+        self.names.name(NameKind::Type, id.0)
+    }
+
+    /// The property name's number, where the name was ever used.
+    pub fn prop_id(&self, name: &str) -> Option<PropId> {
+        self.names.find(NameKind::Prop, name).map(PropId)
+    }
+
+    /// The property's name.
+    pub fn prop_name(&self, id: PropId) -> Option<Arc<str>> {
+        self.names.name(NameKind::Prop, id.0)
+    }
+
+    /// All labels ever used, by number.
+    pub fn labels(&self) -> Vec<(LabelId, Arc<str>)> {
+        self.names
+            .all(NameKind::Label)
+            .into_iter()
+            .map(|(id, name)| (LabelId(id), name))
+            .collect()
+    }
+
+    /// All relationship types ever used, by number.
+    pub fn types(&self) -> Vec<(TypeId, Arc<str>)> {
+        self.names
+            .all(NameKind::Type)
+            .into_iter()
+            .map(|(id, name)| (TypeId(id), name))
+            .collect()
+    }
+
+    /// All property names ever used, by number.
+    pub fn props(&self) -> Vec<(PropId, Arc<str>)> {
+        self.names
+            .all(NameKind::Prop)
+            .into_iter()
+            .map(|(id, name)| (PropId(id), name))
+            .collect()
+    }
+
+    /// The bucket's number, where it was ever used.
+    pub fn bucket_id(&self, name: &str) -> Option<u32> {
+        self.names.find(NameKind::Bucket, name)
+    }
+
+    /// All buckets ever used, by number.
+    pub fn buckets(&self) -> Vec<(u32, Arc<str>)> {
+        self.names.all(NameKind::Bucket)
+    }
+
+    /// All indexes, by number; those that are still being built included.
+    pub fn indexes(&self) -> &[IndexDef] {
+        self.schema.indexes()
+    }
+
+    /// An index.
+    pub fn index(&self, id: IndexId) -> Option<&IndexDef> {
+        self.schema.index(id)
+    }
+
+    /// The index of that name.
+    pub fn index_named(&self, name: &str) -> Option<&IndexDef> {
+        self.schema
+            .indexes()
+            .iter()
+            .find(|index| index.name.as_ref() == name)
+    }
+
+    /// The indexes over a label that a query may use.
+    pub fn usable_indexes(&self, label: LabelId) -> impl Iterator<Item = &IndexDef> {
+        self.schema
+            .indexes()
+            .iter()
+            .filter(move |index| index.label == label && index.state == IndexState::Ready)
+    }
+
+    /// All constraints.
+    pub fn constraints(&self) -> &[Constraint] {
+        self.schema.constraints()
+    }
+
+    /// Number of the schema's version: it grows with every change of an index or constraint.
+    pub fn schema_version(&self) -> u64 {
+        self.schema.version()
+    }
+}

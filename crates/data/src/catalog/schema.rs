@@ -1,0 +1,253 @@
+//! Indexes and constraints.
+
+use std::{fmt, sync::Arc};
+
+use isomer_value::{IndexId, LabelId, Value};
+
+/// Names from a record's top into nested maps; never empty.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FieldPath(pub Vec<Arc<str>>);
+
+impl FieldPath {
+    /// A path of one name.
+    pub fn top(name: &str) -> Self {
+        Self(vec![name.into()])
+    }
+
+    /// A path through nested maps.
+    pub fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(names.into_iter().map(Arc::from).collect())
+    }
+}
+
+impl fmt::Display for FieldPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, name) in self.0.iter().enumerate() {
+            if at > 0 {
+                f.write_str(".")?;
+            }
+            f.write_str(name)?;
+        }
+        Ok(())
+    }
+}
+
+/// One field of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexField {
+    /// Where the value is.
+    pub path: FieldPath,
+    /// Whether each element of the list at `path` is indexed, instead of the list as one value.
+    pub each: bool,
+}
+
+/// Whether queries may use an index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IndexState {
+    /// Kept by writes, still being filled from existing records.
+    Building,
+    /// Complete.
+    Ready,
+}
+
+/// An index over the nodes of one label.
+#[derive(Clone, Debug)]
+pub struct IndexDef {
+    /// Its number.
+    pub id: IndexId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The label.
+    pub label: LabelId,
+    /// The fields, in the order of the entries.
+    pub fields: Vec<IndexField>,
+    /// Whether each combination of values may occur once.
+    pub unique: bool,
+    /// Whether queries may use it.
+    pub state: IndexState,
+}
+
+/// What to create.
+#[derive(Clone, Debug)]
+pub struct IndexSpec {
+    /// Its name; made from label and fields when absent.
+    pub name: Option<String>,
+    /// The label's name.
+    pub label: String,
+    /// The fields.
+    pub fields: Vec<IndexField>,
+    /// Whether each combination of values may occur once.
+    pub unique: bool,
+}
+
+/// The types that a constraint may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+#[allow(missing_docs)] // each is the value type of its name
+pub enum ValueType {
+    Bool = 1,
+    Int = 2,
+    Float = 3,
+    /// An integer or a float.
+    Number = 4,
+    String = 5,
+    Bytes = 6,
+    List = 7,
+    Map = 8,
+    Date = 9,
+    LocalTime = 10,
+    ZonedTime = 11,
+    LocalDateTime = 12,
+    ZonedDateTime = 13,
+    Duration = 14,
+    Point = 15,
+}
+
+/// A rule on a field's value; a record without the field passes.
+#[derive(Clone, Debug)]
+pub enum Check {
+    /// Not below the minimum and not above the maximum, in the order of values and of the bounds' kind.
+    Range {
+        /// Least value allowed.
+        min: Option<Value>,
+        /// Greatest value allowed.
+        max: Option<Value>,
+    },
+    /// One of these.
+    OneOf(Vec<Value>),
+    /// Characters of a string, bytes of bytes, elements of a list, entries of a map.
+    Length {
+        /// Least number allowed.
+        min: Option<u64>,
+        /// Greatest number allowed.
+        max: Option<u64>,
+    },
+}
+
+/// What a constraint demands of every node of its label.
+#[derive(Clone, Debug)]
+pub enum ConstraintKind {
+    /// Each combination of values once; kept by an index.
+    Unique {
+        /// The index that keeps it.
+        index: IndexId,
+    },
+    /// A value that is not null.
+    Required {
+        /// The field.
+        path: FieldPath,
+    },
+    /// Where there is a value, it has one of these types.
+    Type {
+        /// The field.
+        path: FieldPath,
+        /// The types allowed.
+        types: Vec<ValueType>,
+    },
+    /// Where there is a value, it passes the rule.
+    Check {
+        /// The field.
+        path: FieldPath,
+        /// The rule.
+        check: Check,
+    },
+    /// No property but these and `_key`.
+    Closed {
+        /// The names allowed at the top of a record.
+        names: Vec<Arc<str>>,
+    },
+}
+
+/// A constraint on the nodes of one label. Together they are the label's schema.
+#[derive(Clone, Debug)]
+pub struct Constraint {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The label.
+    pub label: LabelId,
+    /// What it demands.
+    pub kind: ConstraintKind,
+}
+
+/// What to create.
+#[derive(Clone, Debug)]
+pub struct ConstraintSpec {
+    /// Its name; made from label and field when absent.
+    pub name: Option<String>,
+    /// The label's name.
+    pub label: String,
+    /// What it demands; the index of [`ConstraintKind::Unique`] is ignored and made from `unique_fields`.
+    pub kind: ConstraintKind,
+    /// The fields of a unique constraint; empty for the others.
+    pub unique_fields: Vec<IndexField>,
+}
+
+/// A change of the schema.
+#[derive(Clone, Debug)]
+pub enum SchemaChange {
+    /// Makes an index and fills it while reads and writes go on.
+    CreateIndex {
+        /// What to create.
+        spec: IndexSpec,
+        /// Whether an index of the same name, or over the same label and fields, is no error.
+        if_not_exists: bool,
+    },
+    /// Drops an index.
+    DropIndex {
+        /// Its name.
+        name: String,
+        /// Whether its absence is no error.
+        if_exists: bool,
+    },
+    /// Makes a constraint after checking the existing records.
+    CreateConstraint {
+        /// What to create.
+        spec: ConstraintSpec,
+        /// Whether a constraint of the same name is no error.
+        if_not_exists: bool,
+    },
+    /// Drops a constraint and the index that keeps it.
+    DropConstraint {
+        /// Its name.
+        name: String,
+        /// Whether its absence is no error.
+        if_exists: bool,
+    },
+}
+
+/// What a schema change did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SchemaOutcome {
+    /// Indexes and constraints created.
+    pub created: Vec<String>,
+    /// Indexes and constraints dropped.
+    pub dropped: Vec<String>,
+    /// Nodes that were read to fill or check them.
+    pub nodes_read: u64,
+}
+
+/// All indexes and constraints of one schema version.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Schema {
+    pub(crate) version: u64,
+    pub(crate) indexes: Vec<IndexDef>,
+    pub(crate) constraints: Vec<Constraint>,
+}
+
+impl Schema {
+    pub(crate) fn version(&self) -> u64 {
+        self.version
+    }
+
+    pub(crate) fn indexes(&self) -> &[IndexDef] {
+        &self.indexes
+    }
+
+    pub(crate) fn index(&self, id: IndexId) -> Option<&IndexDef> {
+        self.indexes.iter().find(|index| index.id == id)
+    }
+
+    pub(crate) fn constraints(&self) -> &[Constraint] {
+        &self.constraints
+    }
+}
