@@ -1,0 +1,254 @@
+//! What the planner asks about a database. Filled by the layers above; [`MockCatalog`] serves tests.
+
+use std::sync::Arc;
+
+use isomer_value::{IndexId, LabelId, PropId, TypeId, Value};
+use rustc_hash::FxHashMap;
+
+use crate::expr::Kind;
+use crate::schema::PropertyPath;
+
+/// The planner's view of one database at one moment.
+pub trait Catalog {
+    /// Changes with every change of indexes, constraints, procedures and functions. (Not with new names or counts:
+    /// plans stay right then, and merely age.)
+    fn schema_version(&self) -> u64;
+
+    /// The number of a label, if some record ever had it.
+    fn label(&self, name: &str) -> Option<LabelId>;
+    /// The number of a relationship type, if some relationship ever had it.
+    fn relationship_type(&self, name: &str) -> Option<TypeId>;
+    /// The number of a property name, if some record ever had it.
+    fn property(&self, name: &str) -> Option<PropId>;
+
+    /// Roughly how many nodes there are with a label, or at all.
+    fn node_count(&self, label: Option<LabelId>) -> u64;
+    /// Roughly how many relationships there are of a type, or at all.
+    fn relationship_count(&self, rel_type: Option<TypeId>) -> u64;
+
+    /// The usable indexes of a label, without the one on `_key`, which every label has.
+    fn indexes(&self, label: LabelId) -> Vec<IndexInfo>;
+
+    /// A procedure by its full name, in any case of letters.
+    fn procedure(&self, name: &str) -> Option<Arc<ProcedureSignature>>;
+    /// A function by its full name that is not built in.
+    fn function(&self, name: &str) -> Option<Arc<FunctionSignature>>;
+
+    /// All label names, for hints.
+    fn label_names(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+    /// All names of relationship types, for hints.
+    fn type_names(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+    /// All procedure names, for hints.
+    fn procedure_names(&self) -> Vec<Arc<str>> {
+        Vec::new()
+    }
+}
+
+/// An index that may answer lookups.
+#[derive(Clone, Debug)]
+pub struct IndexInfo {
+    /// Its number.
+    pub id: IndexId,
+    /// Its name.
+    pub name: Arc<str>,
+    /// Components, in order.
+    pub paths: Vec<PropertyPath>,
+    /// At most one node per combination of values.
+    pub unique: bool,
+    /// Each element of a list has an entry: answers `value IN n.path` only.
+    pub each_element: bool,
+    /// Roughly how many distinct keys it holds, where known.
+    pub distinct_keys: Option<u64>,
+}
+
+/// Whether a procedure writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ProcedureMode {
+    /// Reads only.
+    Read,
+    /// May write records.
+    Write,
+    /// Changes the schema.
+    Schema,
+    /// Looks at or changes the server.
+    Admin,
+}
+
+/// A parameter or result of a procedure.
+#[derive(Clone, Debug)]
+pub struct ProcedureField {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its kind; an `Integer` is accepted where a `Float` is asked for.
+    pub kind: Kind,
+    /// Whether null is accepted.
+    pub nullable: bool,
+    /// Used where an argument is left out at the end.
+    pub default: Option<Value>,
+}
+
+/// What a procedure takes and gives.
+#[derive(Clone, Debug)]
+pub struct ProcedureSignature {
+    /// The full name: `kv.scan`.
+    pub name: Arc<str>,
+    /// Parameters, in order.
+    pub parameters: Vec<ProcedureField>,
+    /// Results, in order; none for a procedure that returns nothing.
+    pub results: Vec<ProcedureField>,
+    /// Whether it writes.
+    pub mode: ProcedureMode,
+}
+
+/// What a registered function takes and gives.
+#[derive(Clone, Debug)]
+pub struct FunctionSignature {
+    /// The full name.
+    pub name: Arc<str>,
+    /// Parameters, in order.
+    pub parameters: Vec<ProcedureField>,
+    /// What it returns.
+    pub result: Kind,
+    /// Whether the same arguments give the same result.
+    pub deterministic: bool,
+}
+
+/// A catalog made by hand.
+#[derive(Clone, Debug, Default)]
+pub struct MockCatalog {
+    labels: Vec<(Arc<str>, u64)>,
+    types: Vec<(Arc<str>, u64)>,
+    node_count: u64,
+    indexes: FxHashMap<u32, Vec<IndexInfo>>,
+    index_count: u32,
+    procedures: Vec<Arc<ProcedureSignature>>,
+    functions: Vec<Arc<FunctionSignature>>,
+}
+
+impl MockCatalog {
+    /// An empty database.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// With this many nodes of a label.
+    pub fn with_label(mut self, name: &str, count: u64) -> Self {
+        self.labels.push((name.into(), count));
+        self.node_count += count;
+        self
+    }
+
+    /// With this many relationships of a type.
+    pub fn with_type(mut self, name: &str, count: u64) -> Self {
+        self.types.push((name.into(), count));
+        self
+    }
+
+    /// With an index on properties (paths written with dots) of a label declared before.
+    pub fn with_index(mut self, label: &str, paths: &[&str], unique: bool) -> Self {
+        let id = self.label(label).expect("the label was declared");
+        self.index_count += 1;
+        self.indexes.entry(id.0).or_default().push(IndexInfo {
+            id: IndexId(self.index_count),
+            name: format!("{label}_{}", paths.join("_")).into(),
+            paths: paths
+                .iter()
+                .map(|path| path.split('.').map(Arc::from).collect())
+                .collect(),
+            unique,
+            each_element: false,
+            distinct_keys: None,
+        });
+        self
+    }
+
+    /// With a procedure.
+    pub fn with_procedure(mut self, signature: ProcedureSignature) -> Self {
+        self.procedures.push(Arc::new(signature));
+        self
+    }
+
+    /// With a registered function.
+    pub fn with_function(mut self, signature: FunctionSignature) -> Self {
+        self.functions.push(Arc::new(signature));
+        self
+    }
+}
+
+impl Catalog for MockCatalog {
+    fn schema_version(&self) -> u64 {
+        1
+    }
+
+    fn label(&self, name: &str) -> Option<LabelId> {
+        self.labels
+            .iter()
+            .position(|(label, _)| &**label == name)
+            .map(|at| LabelId(at as u32))
+    }
+
+    fn relationship_type(&self, name: &str) -> Option<TypeId> {
+        self.types
+            .iter()
+            .position(|(known, _)| &**known == name)
+            .map(|at| TypeId(at as u32))
+    }
+
+    fn property(&self, _name: &str) -> Option<PropId> {
+        None
+    }
+
+    fn node_count(&self, label: Option<LabelId>) -> u64 {
+        match label {
+            None => self.node_count,
+            Some(label) => self
+                .labels
+                .get(label.0 as usize)
+                .map_or(0, |(_, count)| *count),
+        }
+    }
+
+    fn relationship_count(&self, rel_type: Option<TypeId>) -> u64 {
+        match rel_type {
+            None => self.types.iter().map(|(_, count)| *count).sum(),
+            Some(rel_type) => self
+                .types
+                .get(rel_type.0 as usize)
+                .map_or(0, |(_, count)| *count),
+        }
+    }
+
+    fn indexes(&self, label: LabelId) -> Vec<IndexInfo> {
+        self.indexes.get(&label.0).cloned().unwrap_or_default()
+    }
+
+    fn procedure(&self, name: &str) -> Option<Arc<ProcedureSignature>> {
+        self.procedures
+            .iter()
+            .find(|one| one.name.eq_ignore_ascii_case(name))
+            .cloned()
+    }
+
+    fn function(&self, name: &str) -> Option<Arc<FunctionSignature>> {
+        self.functions
+            .iter()
+            .find(|one| one.name.eq_ignore_ascii_case(name))
+            .cloned()
+    }
+
+    fn label_names(&self) -> Vec<Arc<str>> {
+        self.labels.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    fn type_names(&self) -> Vec<Arc<str>> {
+        self.types.iter().map(|(name, _)| name.clone()).collect()
+    }
+
+    fn procedure_names(&self) -> Vec<Arc<str>> {
+        self.procedures.iter().map(|one| one.name.clone()).collect()
+    }
+}

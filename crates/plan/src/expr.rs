@@ -1,0 +1,522 @@
+//! Bound expressions: what the executor evaluates.
+//!
+//! Names are gone: a variable is a [`SlotId`] of the row or a [`LocalId`] of an enclosing comprehension, a parameter
+//! a [`ParamId`]. Labels, types and property names are references into the plan's [`Names`](crate::physical::Names),
+//! which the executor resolves against the transaction's catalog when it starts (and again when the statement itself
+//! adds names), so that a plan stays valid while names come and go.
+
+use std::sync::Arc;
+
+use isomer_value::Value;
+
+use crate::function::{Aggregation, Function};
+use crate::physical::OpId;
+
+macro_rules! reference {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// As a position in a vector.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+reference! {
+    /// A column of the rows of one plan. Each slot is written by one operator (or by each branch of a union) and never
+    /// reused for something else, so that a chunk may keep its columns in a vector indexed by slot.
+    SlotId
+}
+reference! {
+    /// A variable of a comprehension, quantifier, `reduce` or per-step predicate: lives while its body is evaluated for
+    /// one element. Unique within a plan, below `Plan::local_count`.
+    LocalId
+}
+reference! {
+    /// A parameter: an index into `Plan::parameters`.
+    ParamId
+}
+reference! {
+    /// A label name: an index into `Names::labels`.
+    LabelRef
+}
+reference! {
+    /// A relationship type's name: an index into `Names::types`.
+    TypeRef
+}
+reference! {
+    /// A property name: an index into `Names::properties`.
+    PropRef
+}
+reference! {
+    /// A function that the catalog registered: an index into `Plan::registered_functions`.
+    RegisteredRef
+}
+
+/// What is known of a value before running. `Any` when nothing is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Nothing known.
+    Any,
+    /// A node or null.
+    Node,
+    /// A relationship or null.
+    Relationship,
+    /// A path or null.
+    Path,
+    /// A list of such elements, or null.
+    List(Box<Kind>),
+    /// A map or null.
+    Map,
+    /// A boolean or null.
+    Boolean,
+    /// An integer or null.
+    Integer,
+    /// A float or null.
+    Float,
+    /// A number or null.
+    Number,
+    /// A string or null.
+    String,
+    /// Bytes or null.
+    Bytes,
+    /// A date, time, date-time or duration, or null.
+    Temporal,
+    /// A point or null.
+    Point,
+}
+
+/// Binary arithmetic. `Add` also joins strings and lists.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arithmetic {
+    /// `+`
+    Add,
+    /// `-`
+    Subtract,
+    /// `*`
+    Multiply,
+    /// `/`: integers divide towards zero
+    Divide,
+    /// `%`
+    Modulo,
+    /// `^`: always a float
+    Power,
+}
+
+/// Three-valued comparisons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+/// Tests of strings; null unless both sides are strings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StringTest {
+    /// `STARTS WITH`
+    StartsWith,
+    /// `ENDS WITH`
+    EndsWith,
+    /// `CONTAINS`
+    Contains,
+    /// `=~`: the whole string matches the regular expression
+    Matches,
+}
+
+/// The quantifiers over lists, three-valued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum QuantifierKind {
+    /// `all(x IN list WHERE …)`
+    All,
+    /// `any(x IN list WHERE …)`
+    Any,
+    /// `none(x IN list WHERE …)`
+    None,
+    /// `single(x IN list WHERE …)`
+    Single,
+}
+
+/// What a sub-plan's rows become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SubqueryKind {
+    /// Whether there is a row: stop at the first.
+    Exists,
+    /// The number of rows.
+    Count,
+    /// The list of the values of this slot (nulls kept), in order of the rows.
+    Collect(SlotId),
+}
+
+/// A sub-plan in an expression: `EXISTS { … }`, a pattern predicate, a pattern comprehension.
+#[derive(Clone, Debug)]
+pub struct Subquery {
+    /// What its rows become.
+    pub kind: SubqueryKind,
+    /// The root of the sub-plan, in the same arena; its leaf `Argument` reads the arguments' slots.
+    pub root: OpId,
+    /// The row handed to the sub-plan: each expression is evaluated outside and put into the slot inside.
+    pub arguments: Vec<(SlotId, Expr)>,
+}
+
+/// One entry of a map projection `base {.name, key: expr, .*}`.
+#[derive(Clone, Debug)]
+pub enum MapItem {
+    /// `key: expr`, also `.name` and a bare variable.
+    Entry(Arc<str>, Expr),
+    /// `.*`: all properties of the base; entries written after it win.
+    All,
+}
+
+/// One step of a path to build: over the relationship (or list of relationships) in `relationship` to `node`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathStep {
+    /// A slot with a relationship or, after a variable-length step, a list of relationships in the order of the walk.
+    pub relationship: SlotId,
+    /// The slot of the node where the step ends.
+    pub node: SlotId,
+}
+
+/// A bound expression. Its depth is bounded by the parser's limit; `And`, `Or` and lists are flat, however long.
+#[derive(Clone, Debug)]
+pub enum Expr {
+    /// A constant.
+    Const(Value),
+    /// A parameter.
+    Param(ParamId),
+    /// A column of the row.
+    Slot(SlotId),
+    /// The variable of an enclosing comprehension.
+    Local(LocalId),
+    /// `base.name` on a node, relationship, map or temporal value; null on null; type error on anything else.
+    /// Nested paths are nested properties: `n.addr.city`.
+    Property {
+        /// Whose property.
+        base: Box<Expr>,
+        /// Its name.
+        name: PropRef,
+    },
+    /// `base[index]`: a list's element (negative from the end), a map's or entity's property.
+    Index {
+        /// The list, map or entity.
+        base: Box<Expr>,
+        /// Integer for lists, string for maps and entities.
+        index: Box<Expr>,
+    },
+    /// `base[from..to]`.
+    Slice {
+        /// The list.
+        base: Box<Expr>,
+        /// First position, from the start if absent.
+        from: Option<Box<Expr>>,
+        /// One past the last position, to the end if absent.
+        to: Option<Box<Expr>>,
+    },
+    /// `[a, b, …]`
+    List(Vec<Expr>),
+    /// `{name: expr, …}`; of equal names the last wins.
+    Map(Vec<(Arc<str>, Expr)>),
+    /// `base {.name, …}`: null if the base is null.
+    MapProjection {
+        /// A node, relationship or map.
+        base: Box<Expr>,
+        /// What the map gets, in order.
+        items: Vec<MapItem>,
+    },
+    /// `NOT x`, three-valued; type error unless boolean or null.
+    Not(Box<Expr>),
+    /// Conjunction of two or more terms, three-valued.
+    And(Vec<Expr>),
+    /// Disjunction of two or more terms, three-valued.
+    Or(Vec<Expr>),
+    /// Exclusive or of two or more terms, three-valued.
+    Xor(Vec<Expr>),
+    /// A comparison of two values. A chain `a < b < c` is a conjunction of these.
+    Compare {
+        /// Which.
+        op: Comparison,
+        /// Left side.
+        left: Box<Expr>,
+        /// Right side.
+        right: Box<Expr>,
+    },
+    /// Binary arithmetic.
+    Arith {
+        /// Which.
+        op: Arithmetic,
+        /// Left side.
+        left: Box<Expr>,
+        /// Right side.
+        right: Box<Expr>,
+    },
+    /// `-x`
+    Negate(Box<Expr>),
+    /// `+x`: checks that x is a number.
+    Plus(Box<Expr>),
+    /// A test of two strings.
+    StringTest {
+        /// Which.
+        op: StringTest,
+        /// The string.
+        left: Box<Expr>,
+        /// The pattern.
+        right: Box<Expr>,
+    },
+    /// `item IN list`, three-valued; type error unless a list or null.
+    In {
+        /// The element looked for.
+        item: Box<Expr>,
+        /// The list.
+        list: Box<Expr>,
+    },
+    /// `x IS NULL`
+    IsNull(Box<Expr>),
+    /// `x IS NOT NULL`
+    IsNotNull(Box<Expr>),
+    /// `n:A:B`: a node carries all labels, or null if it is null. On a value of unknown kind that turns out to be a
+    /// relationship, whether its type is the only name.
+    HasLabels {
+        /// The node.
+        entity: Box<Expr>,
+        /// All of them.
+        labels: Vec<LabelRef>,
+    },
+    /// `r:T`: a relationship is of one of the types, or null if it is null.
+    HasType {
+        /// The relationship.
+        entity: Box<Expr>,
+        /// One of them.
+        types: Vec<TypeRef>,
+    },
+    /// `CASE [subject] WHEN … THEN … ELSE … END`. With a subject an arm is taken if `subject = when` is true, without
+    /// if `when` is true.
+    Case {
+        /// What the arms are compared with.
+        subject: Option<Box<Expr>>,
+        /// (when, then)
+        arms: Vec<(Expr, Expr)>,
+        /// Null if absent.
+        otherwise: Option<Box<Expr>>,
+    },
+    /// A built-in function; the number of arguments was checked.
+    Call {
+        /// Which.
+        function: Function,
+        /// Its arguments.
+        arguments: Vec<Expr>,
+    },
+    /// A function that the catalog registered.
+    CallRegistered {
+        /// Which.
+        function: RegisteredRef,
+        /// Its arguments.
+        arguments: Vec<Expr>,
+    },
+    /// `[x IN list WHERE predicate | result]`
+    ListComprehension {
+        /// The list; null gives null.
+        list: Box<Expr>,
+        /// The element.
+        local: LocalId,
+        /// Keeps the elements for which it is true.
+        predicate: Option<Box<Expr>>,
+        /// What becomes of an element; itself if absent.
+        result: Option<Box<Expr>>,
+    },
+    /// `all(x IN list WHERE predicate)` and its relatives.
+    Quantifier {
+        /// Which.
+        kind: QuantifierKind,
+        /// The list; null gives null.
+        list: Box<Expr>,
+        /// The element.
+        local: LocalId,
+        /// The test.
+        predicate: Box<Expr>,
+    },
+    /// `reduce(accumulator = init, x IN list | step)`
+    Reduce {
+        /// Holds the result so far.
+        accumulator: LocalId,
+        /// Its first value.
+        init: Box<Expr>,
+        /// The element.
+        element: LocalId,
+        /// The list; null gives null.
+        list: Box<Expr>,
+        /// The next value of the accumulator.
+        step: Box<Expr>,
+    },
+    /// A sub-plan run for this row.
+    Subquery(Box<Subquery>),
+    /// A path from slots of the row; null if any of them is null.
+    BuildPath {
+        /// Where it starts.
+        start: SlotId,
+        /// The steps, in order of the pattern as written.
+        steps: Vec<PathStep>,
+    },
+}
+
+/// A call of an aggregate function in an `Aggregate` operator.
+#[derive(Clone, Debug)]
+pub struct AggregateCall {
+    /// Which.
+    pub function: Aggregation,
+    /// Whether equal values count once.
+    pub distinct: bool,
+    /// The value aggregated, then the percentile where there is one; empty for `count(*)`.
+    pub arguments: Vec<Expr>,
+}
+
+impl Expr {
+    /// The constant null.
+    pub fn null() -> Self {
+        Self::Const(Value::Null)
+    }
+
+    /// Conjunction of `terms`: `true` of none, the term itself of one.
+    pub fn all_of(mut terms: Vec<Expr>) -> Self {
+        match terms.len() {
+            0 => Self::Const(Value::Bool(true)),
+            1 => terms.pop().expect("one term"),
+            _ => Self::And(terms),
+        }
+    }
+
+    /// `left = right`
+    pub fn equal(left: Expr, right: Expr) -> Self {
+        Self::Compare {
+            op: Comparison::Equal,
+            left: Box::new(left),
+            right: Box::new(right),
+        }
+    }
+
+    /// `base.name`
+    pub fn property(base: Expr, name: PropRef) -> Self {
+        Self::Property {
+            base: Box::new(base),
+            name,
+        }
+    }
+
+    /// Calls `visit` for every direct sub-expression (of a sub-plan: its arguments).
+    pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
+        match self {
+            Self::Const(_)
+            | Self::Param(_)
+            | Self::Slot(_)
+            | Self::Local(_)
+            | Self::BuildPath { .. } => {}
+            Self::Property { base, .. } => visit(base),
+            Self::Index { base, index } => {
+                visit(base);
+                visit(index);
+            }
+            Self::Slice { base, from, to } => {
+                visit(base);
+                from.iter().chain(to).for_each(|bound| visit(bound));
+            }
+            Self::List(items) | Self::And(items) | Self::Or(items) | Self::Xor(items) => {
+                items.iter().for_each(visit)
+            }
+            Self::Map(entries) => entries.iter().for_each(|(_, value)| visit(value)),
+            Self::MapProjection { base, items } => {
+                visit(base);
+                for item in items {
+                    if let MapItem::Entry(_, value) = item {
+                        visit(value);
+                    }
+                }
+            }
+            Self::Not(x)
+            | Self::Negate(x)
+            | Self::Plus(x)
+            | Self::IsNull(x)
+            | Self::IsNotNull(x) => visit(x),
+            Self::Compare { left, right, .. }
+            | Self::Arith { left, right, .. }
+            | Self::StringTest { left, right, .. }
+            | Self::In {
+                item: left,
+                list: right,
+            } => {
+                visit(left);
+                visit(right);
+            }
+            Self::HasLabels { entity, .. } | Self::HasType { entity, .. } => visit(entity),
+            Self::Case {
+                subject,
+                arms,
+                otherwise,
+            } => {
+                subject.iter().for_each(|x| visit(x));
+                for (when, then) in arms {
+                    visit(when);
+                    visit(then);
+                }
+                otherwise.iter().for_each(|x| visit(x));
+            }
+            Self::Call { arguments, .. } | Self::CallRegistered { arguments, .. } => {
+                arguments.iter().for_each(visit)
+            }
+            Self::ListComprehension {
+                list,
+                predicate,
+                result,
+                ..
+            } => {
+                visit(list);
+                predicate.iter().chain(result).for_each(|x| visit(x));
+            }
+            Self::Quantifier {
+                list, predicate, ..
+            } => {
+                visit(list);
+                visit(predicate);
+            }
+            Self::Reduce {
+                init, list, step, ..
+            } => {
+                visit(init);
+                visit(list);
+                visit(step);
+            }
+            Self::Subquery(subquery) => subquery
+                .arguments
+                .iter()
+                .for_each(|(_, value)| visit(value)),
+        }
+    }
+
+    /// Calls `visit` for every slot that the expression reads. Slots inside a sub-plan are its own affair: what it
+    /// takes from this row goes through its arguments.
+    pub fn for_each_slot(&self, visit: &mut dyn FnMut(SlotId)) {
+        match self {
+            Self::Slot(slot) => visit(*slot),
+            Self::BuildPath { start, steps } => {
+                visit(*start);
+                for step in steps {
+                    visit(step.relationship);
+                    visit(step.node);
+                }
+            }
+            other => other.for_each_child(&mut |child| child.for_each_slot(visit)),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! The built-in functions and aggregations: names, numbers of arguments, kinds of results.
+
+use crate::expr::Kind;
+
+/// How often a call may be repeated or moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purity {
+    /// The same arguments give the same result: may be folded when the arguments are constants.
+    Pure,
+    /// Reads the graph: the same within one statement while nothing is written.
+    Reads,
+    /// Differs from call to call (random numbers, identifiers) or with the clock.
+    Volatile,
+}
+
+macro_rules! functions {
+    ($($variant:ident $name:literal ($min:literal, $max:expr) $kind:expr, $purity:ident;)*) => {
+        /// A built-in function of the language.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Function {
+            $(#[doc = concat!("`", $name, "()`")] $variant,)*
+        }
+
+        impl Function {
+            /// Every function.
+            pub const ALL: &'static [Function] = &[$(Function::$variant,)*];
+
+            /// The name as users write it.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// Fewest and most arguments.
+            pub fn arity(self) -> (usize, usize) {
+                match self { $(Self::$variant => ($min, $max),)* }
+            }
+
+            /// What it returns, where that does not depend on the arguments.
+            pub fn kind(self) -> Kind {
+                match self { $(Self::$variant => $kind,)* }
+            }
+
+            /// How often a call may be repeated or moved.
+            pub fn purity(self) -> Purity {
+                match self { $(Self::$variant => Purity::$purity,)* }
+            }
+
+            /// The function of this name, in any case.
+            pub fn by_name(name: &str) -> Option<Self> {
+                let lower = name.to_ascii_lowercase();
+                Self::by_lower_name(&lower)
+            }
+        }
+
+        const NAMES: &[(&str, Function)] = &[$(($name, Function::$variant),)*];
+    };
+}
+
+const MANY: usize = usize::MAX;
+
+fn list(of: Kind) -> Kind {
+    Kind::List(Box::new(of))
+}
+
+functions! {
+    // scalar
+    Coalesce "coalesce" (1, MANY) Kind::Any, Pure;
+    NullIf "nullIf" (2, 2) Kind::Any, Pure;
+    Id "id" (1, 1) Kind::Integer, Pure;
+    ElementId "elementId" (1, 1) Kind::String, Pure;
+    Type "type" (1, 1) Kind::String, Reads;
+    StartNode "startNode" (1, 1) Kind::Node, Reads;
+    EndNode "endNode" (1, 1) Kind::Node, Reads;
+    Labels "labels" (1, 1) list(Kind::String), Reads;
+    Keys "keys" (1, 1) list(Kind::String), Reads;
+    Properties "properties" (1, 1) Kind::Map, Reads;
+    Exists "exists" (1, 1) Kind::Boolean, Reads;
+    Degree "degree" (1, 3) Kind::Integer, Reads;
+    ValueType "valueType" (1, 1) Kind::String, Pure;
+    Timestamp "timestamp" (0, 0) Kind::Integer, Volatile;
+    RandomUuid "randomUUID" (0, 0) Kind::String, Volatile;
+    // conversions
+    ToInteger "toInteger" (1, 1) Kind::Integer, Pure;
+    ToFloat "toFloat" (1, 1) Kind::Float, Pure;
+    ToBoolean "toBoolean" (1, 1) Kind::Boolean, Pure;
+    ToString "toString" (1, 1) Kind::String, Pure;
+    ToIntegerOrNull "toIntegerOrNull" (1, 1) Kind::Integer, Pure;
+    ToFloatOrNull "toFloatOrNull" (1, 1) Kind::Float, Pure;
+    ToBooleanOrNull "toBooleanOrNull" (1, 1) Kind::Boolean, Pure;
+    ToStringOrNull "toStringOrNull" (1, 1) Kind::String, Pure;
+    ToIntegerList "toIntegerList" (1, 1) list(Kind::Integer), Pure;
+    ToFloatList "toFloatList" (1, 1) list(Kind::Float), Pure;
+    ToBooleanList "toBooleanList" (1, 1) list(Kind::Boolean), Pure;
+    ToStringList "toStringList" (1, 1) list(Kind::String), Pure;
+    // lists and paths
+    Head "head" (1, 1) Kind::Any, Pure;
+    Last "last" (1, 1) Kind::Any, Pure;
+    Tail "tail" (1, 1) list(Kind::Any), Pure;
+    Range "range" (2, 3) list(Kind::Integer), Pure;
+    Reverse "reverse" (1, 1) Kind::Any, Pure;
+    Size "size" (1, 1) Kind::Integer, Pure;
+    Length "length" (1, 1) Kind::Integer, Pure;
+    Nodes "nodes" (1, 1) list(Kind::Node), Pure;
+    Relationships "relationships" (1, 1) list(Kind::Relationship), Pure;
+    IsEmpty "isEmpty" (1, 1) Kind::Boolean, Pure;
+    // numbers
+    Abs "abs" (1, 1) Kind::Number, Pure;
+    Ceil "ceil" (1, 1) Kind::Float, Pure;
+    Floor "floor" (1, 1) Kind::Float, Pure;
+    Round "round" (1, 3) Kind::Float, Pure;
+    Sign "sign" (1, 1) Kind::Integer, Pure;
+    Rand "rand" (0, 0) Kind::Float, Volatile;
+    IsNaN "isNaN" (1, 1) Kind::Boolean, Pure;
+    E "e" (0, 0) Kind::Float, Pure;
+    Pi "pi" (0, 0) Kind::Float, Pure;
+    Exp "exp" (1, 1) Kind::Float, Pure;
+    Log "log" (1, 1) Kind::Float, Pure;
+    Log10 "log10" (1, 1) Kind::Float, Pure;
+    Sqrt "sqrt" (1, 1) Kind::Float, Pure;
+    Sin "sin" (1, 1) Kind::Float, Pure;
+    Cos "cos" (1, 1) Kind::Float, Pure;
+    Tan "tan" (1, 1) Kind::Float, Pure;
+    Cot "cot" (1, 1) Kind::Float, Pure;
+    Asin "asin" (1, 1) Kind::Float, Pure;
+    Acos "acos" (1, 1) Kind::Float, Pure;
+    Atan "atan" (1, 1) Kind::Float, Pure;
+    Atan2 "atan2" (2, 2) Kind::Float, Pure;
+    Degrees "degrees" (1, 1) Kind::Float, Pure;
+    Radians "radians" (1, 1) Kind::Float, Pure;
+    Haversin "haversin" (1, 1) Kind::Float, Pure;
+    // strings
+    ToLower "toLower" (1, 1) Kind::String, Pure;
+    ToUpper "toUpper" (1, 1) Kind::String, Pure;
+    Lower "lower" (1, 1) Kind::String, Pure;
+    Upper "upper" (1, 1) Kind::String, Pure;
+    Trim "trim" (1, 1) Kind::String, Pure;
+    LTrim "lTrim" (1, 1) Kind::String, Pure;
+    RTrim "rTrim" (1, 1) Kind::String, Pure;
+    BTrim "bTrim" (1, 2) Kind::String, Pure;
+    Left "left" (2, 2) Kind::String, Pure;
+    Right "right" (2, 2) Kind::String, Pure;
+    Substring "substring" (2, 3) Kind::String, Pure;
+    Replace "replace" (3, 3) Kind::String, Pure;
+    Split "split" (2, 2) list(Kind::String), Pure;
+    CharLength "char_length" (1, 1) Kind::Integer, Pure;
+    // points
+    Point "point" (1, 1) Kind::Point, Pure;
+    PointDistance "point.distance" (2, 2) Kind::Float, Pure;
+    Distance "distance" (2, 2) Kind::Float, Pure;
+    // dates and times
+    Date "date" (0, 1) Kind::Temporal, Volatile;
+    Time "time" (0, 1) Kind::Temporal, Volatile;
+    LocalTime "localtime" (0, 1) Kind::Temporal, Volatile;
+    DateTime "datetime" (0, 1) Kind::Temporal, Volatile;
+    LocalDateTime "localdatetime" (0, 1) Kind::Temporal, Volatile;
+    Duration "duration" (1, 1) Kind::Temporal, Pure;
+    DateTruncate "date.truncate" (1, 3) Kind::Temporal, Volatile;
+    TimeTruncate "time.truncate" (1, 3) Kind::Temporal, Volatile;
+    LocalTimeTruncate "localtime.truncate" (1, 3) Kind::Temporal, Volatile;
+    DateTimeTruncate "datetime.truncate" (1, 3) Kind::Temporal, Volatile;
+    LocalDateTimeTruncate "localdatetime.truncate" (1, 3) Kind::Temporal, Volatile;
+    DateTransaction "date.transaction" (0, 1) Kind::Temporal, Volatile;
+    DateStatement "date.statement" (0, 1) Kind::Temporal, Volatile;
+    DateRealtime "date.realtime" (0, 1) Kind::Temporal, Volatile;
+    TimeTransaction "time.transaction" (0, 1) Kind::Temporal, Volatile;
+    TimeStatement "time.statement" (0, 1) Kind::Temporal, Volatile;
+    TimeRealtime "time.realtime" (0, 1) Kind::Temporal, Volatile;
+    LocalTimeTransaction "localtime.transaction" (0, 1) Kind::Temporal, Volatile;
+    LocalTimeStatement "localtime.statement" (0, 1) Kind::Temporal, Volatile;
+    LocalTimeRealtime "localtime.realtime" (0, 1) Kind::Temporal, Volatile;
+    DateTimeTransaction "datetime.transaction" (0, 1) Kind::Temporal, Volatile;
+    DateTimeStatement "datetime.statement" (0, 1) Kind::Temporal, Volatile;
+    DateTimeRealtime "datetime.realtime" (0, 1) Kind::Temporal, Volatile;
+    LocalDateTimeTransaction "localdatetime.transaction" (0, 1) Kind::Temporal, Volatile;
+    LocalDateTimeStatement "localdatetime.statement" (0, 1) Kind::Temporal, Volatile;
+    LocalDateTimeRealtime "localdatetime.realtime" (0, 1) Kind::Temporal, Volatile;
+    DateTimeFromEpoch "datetime.fromepoch" (2, 2) Kind::Temporal, Pure;
+    DateTimeFromEpochMillis "datetime.fromepochmillis" (1, 1) Kind::Temporal, Pure;
+    DurationBetween "duration.between" (2, 2) Kind::Temporal, Pure;
+    DurationInMonths "duration.inMonths" (2, 2) Kind::Temporal, Pure;
+    DurationInDays "duration.inDays" (2, 2) Kind::Temporal, Pure;
+    DurationInSeconds "duration.inSeconds" (2, 2) Kind::Temporal, Pure;
+    // key-values: reads see the transaction's own writes
+    KvGet "kv.get" (2, 2) Kind::Any, Reads;
+    KvExists "kv.exists" (2, 2) Kind::Boolean, Reads;
+}
+
+impl Function {
+    fn by_lower_name(lower: &str) -> Option<Self> {
+        NAMES
+            .iter()
+            .find(|(name, _)| name.eq_ignore_ascii_case(lower))
+            .map(|(_, function)| *function)
+    }
+}
+
+macro_rules! aggregations {
+    ($($variant:ident $name:literal ($min:literal, $max:literal) $kind:expr, $doc:literal;)*) => {
+        /// An aggregate function.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum Aggregation {
+            $(#[doc = $doc] $variant,)*
+        }
+
+        impl Aggregation {
+            /// Every aggregation.
+            pub const ALL: &'static [Aggregation] = &[$(Aggregation::$variant,)*];
+
+            /// The name as users write it.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// Fewest and most arguments.
+            pub fn arity(self) -> (usize, usize) {
+                match self { $(Self::$variant => ($min, $max),)* }
+            }
+
+            /// What it returns, where that does not depend on the arguments.
+            pub fn kind(self) -> Kind {
+                match self { $(Self::$variant => $kind,)* }
+            }
+        }
+    };
+}
+
+aggregations! {
+    CountRows "count(*)" (0, 0) Kind::Integer, "`count(*)`: the number of rows.";
+    Count "count" (1, 1) Kind::Integer, "The number of values that are not null.";
+    Sum "sum" (1, 1) Kind::Any, "The sum; 0 of nothing.";
+    Avg "avg" (1, 1) Kind::Any, "The mean; null of nothing.";
+    Min "min" (1, 1) Kind::Any, "The first in the order of values; null of nothing.";
+    Max "max" (1, 1) Kind::Any, "The last in the order of values; null of nothing.";
+    Collect "collect" (1, 1) list(Kind::Any), "The values that are not null, as a list.";
+    StDev "stDev" (1, 1) Kind::Float, "Standard deviation of a sample.";
+    StDevP "stDevP" (1, 1) Kind::Float, "Standard deviation of a population.";
+    PercentileCont "percentileCont" (2, 2) Kind::Float, "Percentile, interpolated.";
+    PercentileDisc "percentileDisc" (2, 2) Kind::Any, "Percentile, a value that occurs.";
+}
+
+impl Aggregation {
+    /// The aggregation of this name, in any case. (`count(*)` has a syntax of its own.)
+    pub fn by_name(name: &str) -> Option<Self> {
+        Self::ALL
+            .iter()
+            .copied()
+            .find(|one| *one != Self::CountRows && one.name().eq_ignore_ascii_case(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_found_in_any_case_and_are_unique() {
+        for function in Function::ALL {
+            assert_eq!(
+                Function::by_name(&function.name().to_uppercase()),
+                Some(*function),
+                "{}",
+                function.name()
+            );
+        }
+        assert_eq!(Aggregation::by_name("COLLECT"), Some(Aggregation::Collect));
+        assert_eq!(Aggregation::by_name("count(*)"), None);
+        assert_eq!(Function::by_name("nope"), None);
+    }
+}

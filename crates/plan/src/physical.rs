@@ -1,0 +1,798 @@
+//! The physical plan: an immutable, re-entrant tree of operators in an arena, children before parents.
+//!
+//! **Rows.** A row is a set of slots. An operator adds slots to the rows of its `input` (expressions in it read slots of
+//! the input); [`Operator::live`] lists the slots that somebody above still reads, ascending, so that the executor drops
+//! all others. A slot has the same number everywhere in the plan, also on both sides of an apply or a join.
+//! The order of rows is kept by every operator except where its doc says otherwise; only `Sort` and `Top` give one.
+//!
+//! **Leaves.** [`Op::Argument`] is the only leaf. At the root of a statement it is one row without slots. On the right
+//! side of an apply, in the body of a `FOREACH`, or in an expression's [`Subquery`](crate::expr::Subquery), it is the
+//! outer row. Scans and seeks have an input and run once for each of its rows.
+//!
+//! **Chunks.** Meant for an executor whose chunk has one flat group of columns and at most one list group:
+//! [`Expand::group`] marks an expand whose `relationship` and `to` may stay a list group, because everything up to the
+//! next aggregation only counts them or reads the flat side; [`Op::Degree`] goes further and keeps only how many there
+//! are, as a factor of the aggregation above ([`Aggregate::factors`]). An executor may ignore `group`, not `factors`.
+//!
+//! **Relationship uniqueness.** Within one `MATCH` no relationship is used twice. Expands carry `distinct_from`: slots
+//! of relationships (or lists of them) matched earlier in the same clause that the new one must differ from.
+//!
+//! **Writes.** Rows pass a write operator one by one, in order; the planner puts [`Op::Eager`] where a clause could
+//! otherwise see what it, or a later clause, writes.
+
+use std::sync::Arc;
+
+use isomer_value::{IndexId, Value};
+
+use crate::catalog::ProcedureSignature;
+use crate::expr::{
+    AggregateCall, Expr, Kind, LabelRef, LocalId, ParamId, PropRef, SlotId, TypeRef,
+};
+use crate::schema::SchemaCommand;
+
+/// The position of an operator in `Plan::operators`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OpId(pub u32);
+
+impl OpId {
+    /// As a position in a vector.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A prepared statement. Immutable; any number of executions may share it.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// What runs.
+    pub body: Body,
+    /// Operators of the pipeline and of all sub-plans; an operator's inputs stand before it.
+    pub operators: Vec<Operator>,
+    /// What is known of each slot.
+    pub slots: Vec<SlotInfo>,
+    /// How many [`LocalId`]s there are.
+    pub local_count: usize,
+    /// Names of labels, types and properties that expressions and operators refer to.
+    pub names: Names,
+    /// Names of the parameters used, in order of first use; execution without one of them fails before it starts.
+    pub parameters: Vec<Arc<str>>,
+    /// Names of registered functions used.
+    pub registered_functions: Vec<Arc<str>>,
+    /// Column names of the result, as written; empty if the statement returns nothing.
+    pub columns: Vec<Arc<str>>,
+    /// What it does to the database.
+    pub class: StatementClass,
+    /// Run, explain or profile.
+    pub mode: Mode,
+    /// Things worth telling the user that are not errors.
+    pub notices: Vec<Notice>,
+    /// The schema version of the catalog that it was made for; plan again when the catalog's differs.
+    pub schema_version: u64,
+}
+
+impl Plan {
+    /// The operator at `id`.
+    pub fn operator(&self, id: OpId) -> &Operator {
+        &self.operators[id.index()]
+    }
+
+    /// The name of a property.
+    pub fn property_name(&self, property: PropRef) -> &Arc<str> {
+        &self.names.properties[property.index()]
+    }
+
+    /// The name of a label.
+    pub fn label_name(&self, label: LabelRef) -> &Arc<str> {
+        &self.names.labels[label.index()]
+    }
+
+    /// The name of a relationship type.
+    pub fn type_name(&self, rel_type: TypeRef) -> &Arc<str> {
+        &self.names.types[rel_type.index()]
+    }
+
+    /// The name of a parameter.
+    pub fn parameter_name(&self, parameter: ParamId) -> &Arc<str> {
+        &self.parameters[parameter.index()]
+    }
+}
+
+/// What a plan runs.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// A pipeline. If the root is [`Op::ProduceResult`] its rows are the result, otherwise it is run to its end for its
+    /// effects and returns no rows.
+    Pipeline(OpId),
+    /// One record looked up by its key: no pipeline.
+    PointRead(PointRead),
+    /// A change of the schema; returns no rows.
+    Schema(SchemaCommand),
+}
+
+/// `MATCH (n:Label {_key: key}) RETURN …`: at most one row.
+#[derive(Clone, Debug)]
+pub struct PointRead {
+    /// The label.
+    pub label: LabelRef,
+    /// The key; reads no slots. Null, or a value that cannot be a key, gives no row.
+    pub key: Expr,
+    /// The slot of the node that the columns read.
+    pub node: SlotId,
+    /// One expression for each column of the result; no sub-plans.
+    pub columns: Vec<Expr>,
+}
+
+/// What a statement does, for access modes and authorisation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StatementClass {
+    /// Reads only.
+    Read,
+    /// May write records.
+    Write,
+    /// Changes indexes or constraints.
+    Schema,
+    /// Looks at or changes the server.
+    Admin,
+}
+
+/// What to do with a plan.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Run it and return its rows.
+    Run,
+    /// Print it, do not run it.
+    Explain,
+    /// Run it, print it with what each operator did.
+    Profile,
+}
+
+/// Something worth telling the user that is not an error.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// A short name that does not change: `UnknownLabel`, `CartesianProduct`.
+    pub code: &'static str,
+    /// What it is about and what to do.
+    pub message: String,
+    /// Where in the text: (start, end) in bytes.
+    pub span: Option<(usize, usize)>,
+}
+
+/// Names that a plan refers to by number.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    /// Labels.
+    pub labels: Vec<Arc<str>>,
+    /// Relationship types.
+    pub types: Vec<Arc<str>>,
+    /// Property names.
+    pub properties: Vec<Arc<str>>,
+}
+
+/// What is known of a slot.
+#[derive(Clone, Debug)]
+pub struct SlotInfo {
+    /// The variable it stands for, or a made-up name in brackets.
+    pub name: Arc<str>,
+    /// What it holds. `Node` and `Relationship` slots may be columns of ids, with nulls.
+    pub kind: Kind,
+}
+
+/// One operator.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    /// What it does.
+    pub op: Op,
+    /// The slots of its output that are still read above, ascending.
+    pub live: Vec<SlotId>,
+    /// How many rows the planner expects.
+    pub rows: f64,
+}
+
+/// Which way along relationships, seen from the node where the walk is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Direction {
+    /// From source to target.
+    Outgoing,
+    /// From target to source.
+    Incoming,
+    /// Either way; a self loop is found once.
+    Both,
+}
+
+impl Direction {
+    /// The way back.
+    pub fn reversed(self) -> Self {
+        match self {
+            Self::Outgoing => Self::Incoming,
+            Self::Incoming => Self::Outgoing,
+            Self::Both => Self::Both,
+        }
+    }
+}
+
+/// The keys that a seek looks for.
+#[derive(Clone, Debug)]
+pub enum SeekKeys {
+    /// One key. Null finds nothing.
+    One(Expr),
+    /// A list of keys: each distinct one once, nulls find nothing; a null list finds nothing, another value is a type error.
+    Each(Expr),
+}
+
+/// A bound of a range in an index.
+#[derive(Clone, Debug)]
+pub enum SeekBound {
+    /// No bound.
+    Unbounded,
+    /// The value itself belongs to it.
+    Included(Expr),
+    /// The value itself does not.
+    Excluded(Expr),
+}
+
+/// What an index seek looks for.
+///
+/// Only values that are *comparable* with the bound match (a range over numbers finds no strings), as `<` would be null
+/// for others; a null bound finds nothing.
+#[derive(Clone, Debug)]
+pub enum IndexRange {
+    /// The prefix alone; without a prefix the whole index.
+    All,
+    /// The component after the prefix equals each of these keys (see [`SeekKeys`]).
+    Keys(SeekKeys),
+    /// The component after the prefix lies between the bounds.
+    Between(SeekBound, SeekBound),
+    /// The component after the prefix is a string that starts with this one.
+    StartsWith(Expr),
+}
+
+/// Operators. `input` is the operator whose rows are taken.
+#[expect(missing_docs, reason = "each field is a word of its operator's doc")]
+#[derive(Clone, Debug)]
+pub enum Op {
+    /// The outer row, or one row without slots at the root of a statement.
+    Argument,
+
+    // --- where nodes and relationships come from; each runs once per input row
+    /// All nodes.
+    AllNodesScan { input: OpId, node: SlotId },
+    /// The nodes with a label.
+    LabelScan {
+        input: OpId,
+        node: SlotId,
+        label: LabelRef,
+    },
+    /// Nodes by `_key` in a label.
+    NodeByKey {
+        input: OpId,
+        node: SlotId,
+        label: LabelRef,
+        keys: SeekKeys,
+    },
+    /// Nodes by internal id.
+    NodeById {
+        input: OpId,
+        node: SlotId,
+        ids: SeekKeys,
+    },
+    /// Nodes through an index, each node once, in the order of the index.
+    IndexSeek(IndexSeek),
+    /// All relationships of one of the types (none given: of any). With `Both` each is found twice, once per way
+    /// (self loops once).
+    RelationshipScan(RelationshipScan),
+    /// Relationships by internal id.
+    RelationshipById {
+        input: OpId,
+        relationship: SlotId,
+        from: SlotId,
+        to: SlotId,
+        direction: Direction,
+        ids: SeekKeys,
+    },
+
+    // --- along relationships
+    /// From a bound node to its neighbours.
+    Expand(Expand),
+    /// Between two bound nodes.
+    ExpandInto(ExpandInto),
+    /// Instead of an expand that is only counted: writes into `count` how many rows it would have given, and passes the
+    /// row on (dropping it if 0).
+    Degree(Degree),
+    /// Walks of several relationships, none used twice.
+    VarExpand(VarExpand),
+    /// Shortest walks between two bound nodes.
+    ShortestPath(ShortestPath),
+    /// Checks a bound relationship against a pattern, and binds its ends: `MATCH (a)-[r]->(b)` where `r` is known.
+    /// With `Both` one row per way that fits.
+    RelationshipEnds(RelationshipEnds),
+
+    // --- combining
+    /// Runs `right` for each row of `input`; its rows are the result. `right` reads the row through its `Argument`.
+    Apply { input: OpId, right: OpId },
+    /// As `Apply`, but a row without a match passes once, with `nulls` set to null. If `row_wise`, `right` consists only
+    /// of operators that treat each row by itself and in order, so that it may be run for a whole chunk at once.
+    OptionalApply {
+        input: OpId,
+        right: OpId,
+        nulls: Vec<SlotId>,
+        row_wise: bool,
+    },
+    /// Passes the rows for which `right` has a row (`anti`: has none).
+    SemiApply {
+        input: OpId,
+        right: OpId,
+        anti: bool,
+    },
+    /// Every row of `input` with every row of `right`, which does not depend on it and may be kept.
+    CartesianProduct { input: OpId, right: OpId },
+    /// Rows of `input` and `right` whose keys are equal (three-valued: null matches nothing). Neither side depends on the
+    /// other. Order: that of `input`.
+    HashJoin {
+        input: OpId,
+        right: OpId,
+        input_keys: Vec<Expr>,
+        right_keys: Vec<Expr>,
+    },
+    /// The rows of all inputs, one after the other; each branch writes the same slots.
+    Union { inputs: Vec<OpId> },
+
+    // --- rows
+    /// Keeps the rows for which all predicates are true, tested in order.
+    Filter { input: OpId, predicates: Vec<Expr> },
+    /// Adds columns. Expressions read the input, not each other.
+    Project {
+        input: OpId,
+        columns: Vec<(SlotId, Expr)>,
+    },
+    /// Groups and aggregates. Any order.
+    Aggregate(Aggregate),
+    /// Each combination of these slots once, the first seen.
+    Distinct { input: OpId, slots: Vec<SlotId> },
+    /// Stable sort.
+    Sort { input: OpId, keys: Vec<SortKey> },
+    /// The first `limit` rows of the sorted ones, in order.
+    Top {
+        input: OpId,
+        keys: Vec<SortKey>,
+        limit: Expr,
+    },
+    /// Drops the first rows. `count` reads no slots; a negative or non-integer value is an error.
+    Skip { input: OpId, count: Expr },
+    /// Keeps the first rows. `count` reads no slots; a negative or non-integer value is an error.
+    Limit { input: OpId, count: Expr },
+    /// One row per element of a list; null gives none, another value gives itself.
+    Unwind {
+        input: OpId,
+        list: Expr,
+        element: SlotId,
+    },
+    /// Calls a procedure for each row.
+    ProcedureCall(ProcedureCall),
+    /// Reads a CSV file, one row each.
+    LoadCsv {
+        input: OpId,
+        url: Expr,
+        headers: bool,
+        field_terminator: Option<Expr>,
+        row: SlotId,
+    },
+    /// Takes all rows before it passes the first.
+    Eager { input: OpId },
+
+    // --- writing
+    /// Creates nodes, then relationships.
+    Create { input: OpId, pattern: CreatePattern },
+    /// Runs `matching` for the row: its rows pass, after `on_match`; if there are none, creates the pattern and applies
+    /// `on_create`. A null property in the pattern is an error.
+    Merge(Merge),
+    /// Sets and removes properties and labels, item by item.
+    Set { input: OpId, items: Vec<SetItem> },
+    /// Deletes nodes, relationships and paths; nulls are skipped, other values are type errors. What all rows delete is
+    /// deleted together: without `detach` a node that keeps a relationship at the end of the statement is an error.
+    Delete {
+        input: OpId,
+        targets: Vec<Expr>,
+        detach: bool,
+    },
+    /// For each element of a list runs `body`, whose `Argument` has the row and the element; then passes the row.
+    ForEach {
+        input: OpId,
+        list: Expr,
+        element: SlotId,
+        body: OpId,
+    },
+
+    // --- the end
+    /// The result: one slot per column. Entities in it are read with their contents.
+    ProduceResult { input: OpId, columns: Vec<SlotId> },
+    /// Rows about the catalog or the running queries. Fills `slots`, one per field of [`ShowKind::fields`](crate::schema::ShowKind::fields).
+    Show {
+        input: OpId,
+        show: crate::schema::ShowKind,
+        slots: Vec<SlotId>,
+    },
+}
+
+/// Nodes through an index.
+#[derive(Clone, Debug)]
+pub struct IndexSeek {
+    /// Where rows come from.
+    pub input: OpId,
+    /// The node found.
+    pub node: SlotId,
+    /// The label that the index covers.
+    pub label: LabelRef,
+    /// Which index.
+    pub index: IndexId,
+    /// Values of its first components; null finds nothing.
+    pub prefix: Vec<Expr>,
+    /// What of the component after them.
+    pub range: IndexRange,
+    /// Whether to run backwards.
+    pub descending: bool,
+}
+
+/// All relationships of some types.
+#[derive(Clone, Debug)]
+pub struct RelationshipScan {
+    /// Where rows come from.
+    pub input: OpId,
+    /// The relationship found.
+    pub relationship: SlotId,
+    /// Where the pattern starts.
+    pub from: SlotId,
+    /// Where the pattern ends.
+    pub to: SlotId,
+    /// Which way the relationship points between them.
+    pub direction: Direction,
+    /// One of these; any if empty.
+    pub types: Vec<TypeRef>,
+}
+
+/// From a bound node to its neighbours.
+#[derive(Clone, Debug)]
+pub struct Expand {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Bound; a null gives no row.
+    pub from: SlotId,
+    /// Which way.
+    pub direction: Direction,
+    /// One of these; any if empty.
+    pub types: Vec<TypeRef>,
+    /// The relationship; absent if nobody reads it.
+    pub relationship: Option<SlotId>,
+    /// The neighbour.
+    pub to: SlotId,
+    /// The relationship must differ from all of these.
+    pub distinct_from: Vec<SlotId>,
+    /// May stay a list group of the chunk.
+    pub group: bool,
+}
+
+/// Relationships between two bound nodes.
+#[derive(Clone, Debug)]
+pub struct ExpandInto {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Bound.
+    pub from: SlotId,
+    /// Bound.
+    pub to: SlotId,
+    /// Which way, seen from `from`.
+    pub direction: Direction,
+    /// One of these; any if empty.
+    pub types: Vec<TypeRef>,
+    /// The relationship; absent if nobody reads it.
+    pub relationship: Option<SlotId>,
+    /// The relationship must differ from all of these.
+    pub distinct_from: Vec<SlotId>,
+}
+
+/// The number of relationships of a bound node.
+#[derive(Clone, Debug)]
+pub struct Degree {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Bound; null counts 0.
+    pub from: SlotId,
+    /// Which way.
+    pub direction: Direction,
+    /// One of these; any if empty.
+    pub types: Vec<TypeRef>,
+    /// Relationships that do not count: subtract those of them that the expand would have found.
+    pub distinct_from: Vec<SlotId>,
+    /// Gets the count, an integer.
+    pub count: SlotId,
+}
+
+/// Walks of several relationships.
+///
+/// Depth first or breadth first, as the executor likes; the walk uses no relationship twice, nor one of `distinct_from`.
+#[derive(Clone, Debug)]
+pub struct VarExpand {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Bound.
+    pub from: SlotId,
+    /// Where the walk ends; bound already if `into`.
+    pub to: SlotId,
+    /// Whether `to` is bound.
+    pub into: bool,
+    /// Which way each step goes, seen from `from`.
+    pub direction: Direction,
+    /// One of these; any if empty.
+    pub types: Vec<TypeRef>,
+    /// Fewest steps.
+    pub min: u64,
+    /// Most steps; only the limits of the execution hold if absent.
+    pub max: Option<u64>,
+    /// Gets the list of relationships; absent if nobody reads it.
+    pub relationships: Option<SlotId>,
+    /// The pattern was written from `to` to `from`: the list of relationships is to be reversed.
+    pub reversed: bool,
+    /// No step may use one of these (relationships or lists of relationships).
+    pub distinct_from: Vec<SlotId>,
+    /// Must hold for each relationship of the walk, which the local stands for. May read slots of the input.
+    pub step_predicate: Option<(LocalId, Expr)>,
+    /// Only each distinct `to` is asked for per input row (nobody reads the relationships, and duplicates cannot show):
+    /// may be answered by a search that visits each node once.
+    pub distinct_ends: bool,
+}
+
+/// Shortest walks between two bound nodes.
+#[derive(Clone, Debug)]
+pub struct ShortestPath {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Bound.
+    pub from: SlotId,
+    /// Bound.
+    pub to: SlotId,
+    /// Which way each step goes, seen from `from`.
+    pub direction: Direction,
+    /// One of these; any if empty.
+    pub types: Vec<TypeRef>,
+    /// Fewest steps: 0 or 1.
+    pub min: u64,
+    /// Most steps.
+    pub max: Option<u64>,
+    /// Every shortest one, or any single one.
+    pub all: bool,
+    /// Gets the path.
+    pub path: Option<SlotId>,
+    /// Gets the list of relationships.
+    pub relationships: Option<SlotId>,
+    /// Must hold for each relationship, which the local stands for. May read slots of the input.
+    pub step_predicate: Option<(LocalId, Expr)>,
+    /// Must hold for the walk as a whole (reads `path`, `relationships` and the input): the shortest walks *that satisfy
+    /// it* are asked for, so that with a predicate all walks are tried in order of length.
+    pub predicate: Option<Expr>,
+}
+
+/// Checks a bound relationship against a pattern.
+#[derive(Clone, Debug)]
+pub struct RelationshipEnds {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Bound; null gives no row.
+    pub relationship: SlotId,
+    /// Where the pattern starts.
+    pub from: SlotId,
+    /// Whether `from` is bound already.
+    pub from_bound: bool,
+    /// Where it ends.
+    pub to: SlotId,
+    /// Whether `to` is bound already.
+    pub to_bound: bool,
+    /// Which way it points between them.
+    pub direction: Direction,
+    /// One of these; any if empty.
+    pub types: Vec<TypeRef>,
+    /// It must differ from all of these.
+    pub distinct_from: Vec<SlotId>,
+}
+
+/// Groups and aggregates. Without keys there is exactly one group, also of no rows.
+#[derive(Clone, Debug)]
+pub struct Aggregate {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Grouping keys (equal as in `DISTINCT`: null equals null), each into its slot.
+    pub keys: Vec<(SlotId, Expr)>,
+    /// Aggregations, each into its slot.
+    pub aggregates: Vec<(SlotId, AggregateCall)>,
+    /// Slots with integers: a row counts as many times as their product. Only with aggregations for which that is
+    /// exact (`count`, `sum` without `DISTINCT`; `min`, `max` and everything `DISTINCT` ignore it).
+    pub factors: Vec<SlotId>,
+}
+
+/// One key of a sort.
+#[derive(Clone, Debug)]
+pub struct SortKey {
+    /// The value.
+    pub expr: Expr,
+    /// Largest first (null, the largest of all, too).
+    pub descending: bool,
+}
+
+/// A call of a procedure.
+#[derive(Clone, Debug)]
+pub struct ProcedureCall {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Which, as the catalog declared it.
+    pub procedure: Arc<ProcedureSignature>,
+    /// One argument per parameter of the signature, defaults filled in.
+    pub arguments: Vec<Expr>,
+    /// (position among the signature's results, slot) of the results taken.
+    pub yields: Vec<(usize, SlotId)>,
+    /// The procedure has no results: each row passes once after the call.
+    pub void: bool,
+}
+
+/// Where the properties of a created or merged entity come from.
+#[derive(Clone, Debug)]
+pub enum Properties {
+    /// Written out; nulls are left out.
+    Entries(Vec<(PropRef, Expr)>),
+    /// A parameter that holds a map.
+    Map(Expr),
+}
+
+/// A node to create.
+#[derive(Clone, Debug)]
+pub struct CreateNode {
+    /// Gets the node.
+    pub node: SlotId,
+    /// Its labels, each once.
+    pub labels: Vec<LabelRef>,
+    /// Its properties; may read slots of the input and of nodes created before it.
+    pub properties: Properties,
+}
+
+/// A relationship to create.
+#[derive(Clone, Debug)]
+pub struct CreateRelationship {
+    /// Gets the relationship.
+    pub relationship: SlotId,
+    /// Its type.
+    pub rel_type: TypeRef,
+    /// Where it starts; null is an error.
+    pub source: SlotId,
+    /// Where it ends; null is an error.
+    pub target: SlotId,
+    /// Its properties.
+    pub properties: Properties,
+}
+
+/// What one step of a `CREATE` makes.
+#[derive(Clone, Debug)]
+pub enum CreateItem {
+    /// A node.
+    Node(CreateNode),
+    /// A relationship between nodes bound or created before.
+    Relationship(CreateRelationship),
+}
+
+/// What a `CREATE` or the creating half of a `MERGE` makes, in order.
+#[derive(Clone, Debug, Default)]
+pub struct CreatePattern {
+    /// Nodes and relationships, an end before the relationship that needs it.
+    pub items: Vec<CreateItem>,
+    /// Paths to build once all is created: (slot, a `BuildPath`).
+    pub paths: Vec<(SlotId, Expr)>,
+}
+
+/// Match or create.
+#[derive(Clone, Debug)]
+pub struct Merge {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Looks for the pattern; its `Argument` is the input row. Binds the same slots as `create`.
+    pub matching: OpId,
+    /// What to create if there was none.
+    pub create: CreatePattern,
+    /// Done after creating.
+    pub on_create: Vec<SetItem>,
+    /// Done for each match.
+    pub on_match: Vec<SetItem>,
+}
+
+/// One change of an entity; a null entity is skipped.
+#[expect(missing_docs, reason = "each field is a word of its item's doc")]
+#[derive(Clone, Debug)]
+pub enum SetItem {
+    /// `SET e.name = value`; null removes it.
+    Property {
+        entity: Expr,
+        name: PropRef,
+        value: Expr,
+    },
+    /// `SET e.a.b = value`: a field inside a map property; missing maps on the way are made, null removes the field.
+    NestedProperty {
+        entity: Expr,
+        path: Vec<PropRef>,
+        value: Expr,
+    },
+    /// `SET e[name] = value`
+    DynamicProperty {
+        entity: Expr,
+        name: Expr,
+        value: Expr,
+    },
+    /// `SET e = map`: a map or another entity, whose properties are copied.
+    Replace { entity: Expr, value: Expr },
+    /// `SET e += map`
+    Merge { entity: Expr, value: Expr },
+    /// `SET e:A:B`
+    AddLabels { entity: Expr, labels: Vec<LabelRef> },
+    /// `REMOVE e:A:B`
+    RemoveLabels { entity: Expr, labels: Vec<LabelRef> },
+    /// `REMOVE e.name`
+    RemoveProperty { entity: Expr, path: Vec<PropRef> },
+}
+
+impl Op {
+    /// The operators whose rows flow into this one's, in order: `input`, then right sides and bodies.
+    pub fn children(&self) -> Vec<OpId> {
+        match self {
+            Self::Argument => Vec::new(),
+            Self::AllNodesScan { input, .. }
+            | Self::LabelScan { input, .. }
+            | Self::NodeByKey { input, .. }
+            | Self::NodeById { input, .. }
+            | Self::RelationshipById { input, .. }
+            | Self::Filter { input, .. }
+            | Self::Project { input, .. }
+            | Self::Distinct { input, .. }
+            | Self::Sort { input, .. }
+            | Self::Top { input, .. }
+            | Self::Skip { input, .. }
+            | Self::Limit { input, .. }
+            | Self::Unwind { input, .. }
+            | Self::LoadCsv { input, .. }
+            | Self::Eager { input }
+            | Self::Create { input, .. }
+            | Self::Set { input, .. }
+            | Self::Delete { input, .. }
+            | Self::ProduceResult { input, .. }
+            | Self::Show { input, .. } => vec![*input],
+            Self::IndexSeek(seek) => vec![seek.input],
+            Self::RelationshipScan(scan) => vec![scan.input],
+            Self::Expand(expand) => vec![expand.input],
+            Self::ExpandInto(expand) => vec![expand.input],
+            Self::Degree(degree) => vec![degree.input],
+            Self::VarExpand(expand) => vec![expand.input],
+            Self::ShortestPath(shortest) => vec![shortest.input],
+            Self::RelationshipEnds(ends) => vec![ends.input],
+            Self::Aggregate(aggregate) => vec![aggregate.input],
+            Self::ProcedureCall(call) => vec![call.input],
+            Self::Apply { input, right }
+            | Self::OptionalApply { input, right, .. }
+            | Self::SemiApply { input, right, .. }
+            | Self::CartesianProduct { input, right }
+            | Self::HashJoin { input, right, .. } => vec![*input, *right],
+            Self::Merge(merge) => vec![merge.input, merge.matching],
+            Self::ForEach { input, body, .. } => vec![*input, *body],
+            Self::Union { inputs } => inputs.clone(),
+        }
+    }
+
+    /// Whether it changes the database.
+    pub fn writes(&self) -> bool {
+        match self {
+            Self::Create { .. } | Self::Merge(_) | Self::Set { .. } | Self::Delete { .. } => true,
+            Self::ProcedureCall(call) => call.procedure.mode != crate::catalog::ProcedureMode::Read,
+            _ => false,
+        }
+    }
+}
+
+/// A constant row count that a `SKIP` or `LIMIT` is known to have, for estimates.
+pub(crate) fn constant_count(expr: &Expr) -> Option<f64> {
+    match expr {
+        Expr::Const(Value::Int(count)) => Some(*count as f64),
+        _ => None,
+    }
+}

@@ -1,0 +1,110 @@
+//! Commands on the schema, and what can be shown.
+
+use std::sync::Arc;
+
+/// A property path: `["addr", "city"]` of `n.addr.city`.
+pub type PropertyPath = Vec<Arc<str>>;
+
+/// A change of the schema.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SchemaCommand {
+    /// `CREATE INDEX`
+    CreateIndex {
+        /// Its name; made from label and properties if absent.
+        name: Option<Arc<str>>,
+        /// What it covers.
+        target: SchemaTarget,
+        /// Components, in order.
+        paths: Vec<PropertyPath>,
+        /// Each element of a list gets an entry.
+        each_element: bool,
+        /// An index of that name or shape is fine.
+        if_not_exists: bool,
+    },
+    /// `CREATE CONSTRAINT`
+    CreateConstraint {
+        /// Its name; made from label and properties if absent.
+        name: Option<Arc<str>>,
+        /// What it covers.
+        target: SchemaTarget,
+        /// What must hold.
+        requirement: Requirement,
+        /// The properties it speaks of.
+        paths: Vec<PropertyPath>,
+        /// A constraint of that name or shape is fine.
+        if_not_exists: bool,
+    },
+    /// `DROP INDEX name`
+    DropIndex {
+        /// Which.
+        name: Arc<str>,
+        /// None of that name is fine.
+        if_exists: bool,
+    },
+    /// `DROP CONSTRAINT name`
+    DropConstraint {
+        /// Which.
+        name: Arc<str>,
+        /// None of that name is fine.
+        if_exists: bool,
+    },
+}
+
+/// What an index or constraint covers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SchemaTarget {
+    /// Nodes with a label.
+    Label(Arc<str>),
+    /// Relationships of a type.
+    Type(Arc<str>),
+}
+
+/// What a constraint demands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Requirement {
+    /// No two records have equal values.
+    Unique,
+    /// The properties are not null.
+    NotNull,
+    /// Unique and not null.
+    Key,
+    /// The value is of this type, named as in `valueType()`.
+    Type(Arc<str>),
+}
+
+/// What `SHOW` shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ShowKind {
+    /// Indexes.
+    Indexes,
+    /// Constraints.
+    Constraints,
+    /// Labels with their counts.
+    Labels,
+    /// Relationship types with their counts.
+    Types,
+    /// Property names.
+    Properties,
+    /// Functions.
+    Functions,
+    /// Procedures.
+    Procedures,
+    /// Running queries.
+    Queries,
+}
+
+impl ShowKind {
+    /// The columns it gives.
+    pub fn fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Indexes => &["name", "state", "type", "label", "properties", "unique"],
+            Self::Constraints => &["name", "type", "label", "properties"],
+            Self::Labels => &["label", "count"],
+            Self::Types => &["type", "count"],
+            Self::Properties => &["property"],
+            Self::Functions => &["name", "signature", "description"],
+            Self::Procedures => &["name", "signature", "mode", "description"],
+            Self::Queries => &["id", "text", "elapsed_ms", "rows", "memory_bytes"],
+        }
+    }
+}
