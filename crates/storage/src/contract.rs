@@ -19,7 +19,13 @@ pub trait Engine: Send + Sync {
     fn begin(&self) -> Result<Box<dyn Transaction>, StorageError>;
     /// Change-stream entries with a version above `after`, ascending, at most `max_entries` and about `max_bytes`
     /// (at least one entry where there is one). Only entries that are durable are returned when `durable_only`.
-    fn stream(&self, after: Version, max_entries: usize, max_bytes: usize, durable_only: bool) -> Result<Vec<StreamEntry>, StorageError>;
+    fn stream(
+        &self,
+        after: Version,
+        max_entries: usize,
+        max_bytes: usize,
+        durable_only: bool,
+    ) -> Result<Vec<StreamEntry>, StorageError>;
     /// Forgets change-stream entries with a version up to and including `upto`.
     fn trim_stream(&self, upto: Version) -> Result<(), StorageError>;
     /// Makes every commit so far durable, those with [`Durability::Buffered`] included.
@@ -30,7 +36,11 @@ pub trait Engine: Send + Sync {
     /// Puts ascending, distinct pairs past the transaction path, all or nothing, as one commit with one optional
     /// change-stream entry. `pairs` yields sorted runs; the keys must not exist yet. Engines without
     /// [`Capabilities::ingest`] run it as one large transaction.
-    fn ingest(&self, pairs: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>>, stream: Option<&[u8]>) -> Result<Version, StorageError>;
+    fn ingest(
+        &self,
+        pairs: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>>,
+        stream: Option<&[u8]>,
+    ) -> Result<Version, StorageError>;
     /// Sizes and counts, for people and planners.
     fn statistics(&self) -> Result<Statistics, StorageError>;
     /// Reads everything that is stored and reports what is damaged; `progress` is called with (done, total) bytes.
@@ -47,7 +57,13 @@ pub trait Read: Send {
     fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError>;
     /// The first page of the pairs in `range`; go on by passing [`Page::next`] as the new range. Appends to `page`
     /// after clearing it, so that one allocation serves a whole scan.
-    fn scan(&self, range: KeyRange<'_>, order: Order, limit: PageLimit, page: &mut Page) -> Result<(), StorageError>;
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: Order,
+        limit: PageLimit,
+        page: &mut Page,
+    ) -> Result<(), StorageError>;
 }
 
 /// A read view of one version.
@@ -57,7 +73,7 @@ pub trait Snapshot: Read + Sync {}
 ///
 /// Nothing is checked against other transactions before [`Transaction::commit`]; then every guard is.
 pub trait Transaction: Read {
-    /// Puts `value` under `key`.
+    /// Puts `value` under `key`, which has at least one byte.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StorageError>;
     /// Takes `key` out; no error where it is not there.
     fn delete(&mut self, key: &[u8]) -> Result<(), StorageError>;
@@ -69,8 +85,11 @@ pub trait Transaction: Read {
     fn append_stream(&mut self, bytes: &[u8]);
     /// Marks the present state, so that a failed statement can be undone alone.
     fn savepoint(&mut self) -> Savepoint;
-    /// Undoes all writes since `savepoint` (guards stay: what was observed stays observed).
+    /// Undoes all writes and stream bytes since `savepoint`, which may be used again (guards stay: what was observed
+    /// stays observed). A savepoint that was released or undone is ignored.
     fn rollback_to(&mut self, savepoint: Savepoint);
+    /// Forgets `savepoint` and the ones set after it, keeping the writes; saves the memory that undoing would take.
+    fn release(&mut self, savepoint: Savepoint);
     /// Bytes that the write set holds in memory.
     fn write_bytes(&self) -> usize;
     /// Checks the footprint and applies the writes. Returns the version at which they are visible; a transaction that
@@ -142,7 +161,10 @@ impl Page {
 
     /// The range that remains; pass it to the next `scan` in the same order.
     pub fn next(&self) -> Option<KeyRange<'_>> {
-        self.next.as_ref().map(|(start, end)| KeyRange { start, end: end.as_deref() })
+        self.next.as_ref().map(|(start, end)| KeyRange {
+            start,
+            end: end.as_deref(),
+        })
     }
 
     /// Number of pairs.
@@ -162,9 +184,16 @@ impl Page {
 
     /// Pair number `at`.
     pub fn pair(&self, at: usize) -> (&[u8], &[u8]) {
-        let start = if at == 0 { 0 } else { self.ends[at - 1].1 as usize };
+        let start = if at == 0 {
+            0
+        } else {
+            self.ends[at - 1].1 as usize
+        };
         let (key_end, value_end) = self.ends[at];
-        (&self.bytes[start..key_end as usize], &self.bytes[key_end as usize..value_end as usize])
+        (
+            &self.bytes[start..key_end as usize],
+            &self.bytes[key_end as usize..value_end as usize],
+        )
     }
 
     /// All pairs in the order of the scan.
@@ -173,7 +202,8 @@ impl Page {
     }
 
     fn end(&self) -> u32 {
-        u32::try_from(self.bytes.len()).expect("a page stays far below 4 GiB: its limit is in bytes")
+        u32::try_from(self.bytes.len())
+            .expect("a page stays far below 4 GiB: its limit is in bytes")
     }
 }
 

@@ -3,7 +3,23 @@
 //! Synchronous and batched, so that an engine behind a network can stand here with one round trip a batch.
 //! What every engine keeps true: a snapshot never changes; a commit is applied whole or not at all, becomes
 //! visible to others only when it is as durable as asked, and is refused if what it observed was changed since.
+//!
+//! [`MemoryEngine`] is the first engine and the model of the others. [`Optimistic`] makes an engine out of a small
+//! [`Backend`]: own-write overlay, guards, validation and group commit are written once.
 
+mod backend;
 mod contract;
+mod guards;
+mod memory;
+mod optimistic;
+mod tree;
+mod write_set;
 
+pub use backend::{Backend, Commit, Pairs, View, Visitor};
 pub use contract::*;
+pub use guards::{Footprint, GuardTable};
+pub use memory::{
+    MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine, hex, key_exists,
+};
+pub use optimistic::Optimistic;
+pub use write_set::WriteSet;

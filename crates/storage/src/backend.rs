@@ -1,0 +1,85 @@
+//! What an engine must bring to get transactions: views of versions, and a way to apply a group of commits.
+//!
+//! Overlay, guards, validation and group commit are written once, in [`crate::optimistic`], over these two traits.
+
+use std::{ops::ControlFlow, path::Path, sync::Arc};
+
+use crate::{
+    Capabilities, Durability, KeyRange, Order, Statistics, StorageError, StreamEntry, Version,
+    WriteSet,
+};
+
+/// Called with each pair of a scan; answers whether to go on.
+pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
+
+/// Called with each pair of a bulk load.
+pub type Pairs<'a> = dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>> + 'a;
+
+/// All pairs of one version. It never changes; it may be read from many threads at once.
+pub trait View: Send + Sync + 'static {
+    /// The version.
+    fn version(&self) -> Version;
+    /// The value under `key`.
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    /// Calls `visit` with the pairs of `range` in `order` until it breaks or the range ends.
+    fn visit(
+        &self,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError>;
+}
+
+/// One validated commit of a group, ready to be applied.
+#[derive(Clone, Copy, Debug)]
+pub struct Commit<'a> {
+    /// Its version; the versions of a group ascend.
+    pub version: Version,
+    /// What it changes: apply [`WriteSet::erased`] first, then [`WriteSet::slots`].
+    pub writes: &'a WriteSet,
+    /// Its entry in the change stream, where not empty.
+    pub stream: &'a [u8],
+}
+
+/// The part of an engine that differs between engines. All calls that change something come from one thread at a
+/// time; reads come from any.
+pub trait Backend: Send + Sync + 'static {
+    /// Its views.
+    type View: View;
+
+    /// What it can do and how much it takes.
+    fn capabilities(&self) -> Capabilities;
+    /// The last published version. Cheap: called for every transaction.
+    fn view(&self) -> Result<Arc<Self::View>, StorageError>;
+    /// Applies a group whole or not at all, makes it as durable as asked, then publishes its last version.
+    /// [`StorageError::CommitUnknown`] where it cannot tell.
+    fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError>;
+    /// The last version that survives the process and the machine.
+    fn durable_version(&self) -> Version;
+    /// Change-stream entries with a version above `after` and up to `upto`, as in [`crate::Engine::stream`].
+    fn stream(
+        &self,
+        after: Version,
+        upto: Version,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<StreamEntry>, StorageError>;
+    /// Forgets change-stream entries up to and including `upto`.
+    fn trim_stream(&self, upto: Version) -> Result<(), StorageError>;
+    /// Makes everything applied durable.
+    fn sync(&self) -> Result<(), StorageError>;
+    /// Copies the last published version to a new place.
+    fn checkpoint(&self, target: &Path) -> Result<(), StorageError>;
+    /// Applies `pairs`, which ascend strictly and fit the limits, as the commit `version`; a key that exists already
+    /// is [`StorageError::Invalid`]. All or nothing.
+    fn ingest(
+        &self,
+        version: Version,
+        pairs: &mut Pairs<'_>,
+        stream: Option<&[u8]>,
+    ) -> Result<(), StorageError>;
+    /// Sizes and counts; commits and conflicts are filled in by the caller.
+    fn statistics(&self) -> Result<Statistics, StorageError>;
+    /// Reads everything, as in [`crate::Engine::verify`].
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError>;
+}

@@ -1,0 +1,285 @@
+//! The memory engine: a tree with free copies, one copy per published version.
+
+use std::{
+    collections::BTreeMap,
+    ops::ControlFlow,
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use parking_lot::{Mutex, RwLock};
+
+use crate::{
+    Backend, Capabilities, Commit, Durability, KeyRange, Optimistic, Order, Pairs, Statistics,
+    StorageError, StreamEntry, Version, View, Visitor, optimistic::delegate_engine, tree::Tree,
+};
+
+/// Longest key of the engines in this repository.
+pub const MAX_KEY_BYTES: usize = 64 << 10;
+/// Longest value of the engines in this repository.
+pub const MAX_VALUE_BYTES: usize = 64 << 20;
+/// Largest write set unless told otherwise.
+pub const MAX_TRANSACTION_BYTES: usize = 1 << 30;
+
+/// An engine that keeps everything in memory and forgets it when it is dropped.
+///
+/// Every commit counts as durable: there is nothing more durable than the process here.
+pub struct MemoryEngine {
+    engine: Optimistic<MemoryBackend>,
+}
+
+impl MemoryEngine {
+    /// An empty engine.
+    pub fn new() -> Self {
+        Self::with_max_transaction_bytes(MAX_TRANSACTION_BYTES)
+    }
+
+    /// An empty engine that refuses write sets above `max_transaction_bytes`.
+    pub fn with_max_transaction_bytes(max_transaction_bytes: usize) -> Self {
+        Self {
+            engine: Optimistic::new(MemoryBackend::new(max_transaction_bytes)),
+        }
+    }
+}
+
+impl Default for MemoryEngine {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+delegate_engine!(MemoryEngine, engine);
+
+struct MemoryBackend {
+    published: RwLock<Arc<MemoryView>>,
+    stream: Mutex<BTreeMap<Version, Arc<[u8]>>>,
+    max_transaction_bytes: usize,
+    syncs: AtomicU64,
+}
+
+struct MemoryView {
+    version: Version,
+    tree: Tree,
+}
+
+impl View for MemoryView {
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(self.tree.get(key).map(<[u8]>::to_vec))
+    }
+
+    fn visit(
+        &self,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        self.tree.visit(range, order, visit);
+        Ok(())
+    }
+}
+
+impl MemoryBackend {
+    fn new(max_transaction_bytes: usize) -> Self {
+        Self {
+            published: RwLock::new(Arc::new(MemoryView {
+                version: 0,
+                tree: Tree::default(),
+            })),
+            stream: Mutex::default(),
+            max_transaction_bytes,
+            syncs: AtomicU64::new(0),
+        }
+    }
+
+    fn publish(&self, version: Version, tree: Tree) {
+        let view = Arc::new(MemoryView { version, tree });
+        // The old view is dropped after the lock: freeing it may take long.
+        let _old = std::mem::replace(&mut *self.published.write(), view);
+    }
+}
+
+impl Backend for MemoryBackend {
+    type View = MemoryView;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "memory",
+            max_key_bytes: MAX_KEY_BYTES,
+            max_value_bytes: MAX_VALUE_BYTES,
+            max_transaction_bytes: self.max_transaction_bytes,
+            ingest: true,
+            durable: false,
+            several_processes: false,
+        }
+    }
+
+    fn view(&self) -> Result<Arc<MemoryView>, StorageError> {
+        Ok(self.published.read().clone())
+    }
+
+    fn apply(&self, commits: &[Commit<'_>], _durability: Durability) -> Result<(), StorageError> {
+        let Some(last) = commits.last() else {
+            return Ok(());
+        };
+        let mut tree = self.published.read().tree.clone();
+        for commit in commits {
+            for range in commit.writes.erased() {
+                tree.delete_range(range);
+            }
+            for (key, value) in commit.writes.slots() {
+                match value {
+                    Some(value) => tree.put(key.clone(), value.clone()),
+                    None => tree.delete(key),
+                }
+            }
+        }
+        let mut stream = self.stream.lock();
+        stream.extend(
+            commits
+                .iter()
+                .filter(|commit| !commit.stream.is_empty())
+                .map(|commit| (commit.version, commit.stream.into())),
+        );
+        drop(stream);
+        self.publish(last.version, tree);
+        Ok(())
+    }
+
+    fn durable_version(&self) -> Version {
+        self.published.read().version
+    }
+
+    fn stream(
+        &self,
+        after: Version,
+        upto: Version,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<StreamEntry>, StorageError> {
+        if after >= upto {
+            return Ok(Vec::new());
+        }
+        let stream = self.stream.lock();
+        let mut entries = Vec::new();
+        let mut bytes = 0;
+        for (&version, entry) in stream.range(after + 1..=upto) {
+            if entries.len() >= max_entries.max(1) || (bytes >= max_bytes && !entries.is_empty()) {
+                break;
+            }
+            bytes += entry.len();
+            entries.push(StreamEntry {
+                version,
+                bytes: entry.to_vec(),
+            });
+        }
+        Ok(entries)
+    }
+
+    fn trim_stream(&self, upto: Version) -> Result<(), StorageError> {
+        let mut stream = self.stream.lock();
+        let kept = stream.split_off(&upto.saturating_add(1));
+        *stream = kept;
+        Ok(())
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        self.syncs
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
+        Err(StorageError::Invalid(format!(
+            "a database in memory has no files to copy to `{}`: export it instead",
+            target.display()
+        )))
+    }
+
+    fn ingest(
+        &self,
+        version: Version,
+        pairs: &mut Pairs<'_>,
+        stream: Option<&[u8]>,
+    ) -> Result<(), StorageError> {
+        let mut tree = self.published.read().tree.clone();
+        for pair in pairs {
+            let (key, value) = pair?;
+            if tree.get(&key).is_some() {
+                return Err(key_exists(&key));
+            }
+            tree.put(key.into(), value.into());
+        }
+        if let Some(bytes) = stream.filter(|bytes| !bytes.is_empty()) {
+            self.stream.lock().insert(version, bytes.into());
+        }
+        self.publish(version, tree);
+        Ok(())
+    }
+
+    fn statistics(&self) -> Result<Statistics, StorageError> {
+        let view = self.published.read().clone();
+        let stream = self.stream.lock();
+        Ok(Statistics {
+            key_count: view.tree.len(),
+            stored_bytes: view.tree.bytes()
+                + stream.values().map(|entry| entry.len() as u64).sum::<u64>(),
+            stream_entries: stream.len() as u64,
+            ..Statistics::default()
+        })
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
+        let view = self.published.read().clone();
+        let total = view.tree.bytes();
+        let mut done = 0;
+        let mut last: Option<Vec<u8>> = None;
+        let mut damage = Vec::new();
+        view.tree.visit(
+            KeyRange {
+                start: b"",
+                end: None,
+            },
+            Order::Ascending,
+            &mut |key, value| {
+                if last.as_deref().is_some_and(|last| last >= key) {
+                    damage.push(format!("the key {} is out of order", hex(key)));
+                }
+                last = Some(key.to_vec());
+                let before = done >> 20;
+                done += (key.len() + value.len()) as u64;
+                if done >> 20 != before {
+                    progress(done, total);
+                }
+                ControlFlow::Continue(())
+            },
+        );
+        progress(done, total);
+        Ok(damage)
+    }
+}
+
+/// The error for an ingested key that is there already.
+pub fn key_exists(key: &[u8]) -> StorageError {
+    StorageError::Invalid(format!(
+        "the key {} is in the database already: ingest only new keys, or use transactions",
+        hex(key)
+    ))
+}
+
+/// The first bytes of a key, for messages.
+pub fn hex(key: &[u8]) -> String {
+    let shown: String = key
+        .iter()
+        .take(24)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    if key.len() > 24 {
+        format!("{shown}… ({} bytes)", key.len())
+    } else {
+        shown
+    }
+}

@@ -1,0 +1,678 @@
+//! Optimistic transactions over any [`Backend`]: overlay reads, guards, validation and group commit.
+//!
+//! A transaction reads one view and collects its writes and its footprint. At commit it queues; the first in the queue
+//! leads: it takes everybody who waits, validates each in order against the guard table (the ones before it in the
+//! group included), hands the survivors to the backend as one group, and wakes them. While one group is being synced,
+//! the next one gathers.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    ops::ControlFlow,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use parking_lot::{Condvar, Mutex};
+
+use crate::{
+    Backend, Capabilities, Commit, Durability, Footprint, Granule, GuardMode, GuardTable, KeyRange,
+    Order, Page, PageLimit, Pairs, Read, Savepoint, Snapshot, Statistics, StorageError,
+    StreamEntry, Transaction, Version, View, Visitor, WriteSet,
+};
+
+/// Largest page, whatever the caller allows.
+const MAX_PAGE_BYTES: usize = 1 << 30;
+
+/// An engine made of a backend.
+pub struct Optimistic<B: Backend> {
+    core: Arc<Core<B>>,
+}
+
+struct Core<B: Backend> {
+    backend: B,
+    capabilities: Capabilities,
+    /// Snapshots of the live transactions, with how many read each.
+    live: Mutex<BTreeMap<Version, usize>>,
+    guards: Mutex<GuardTable>,
+    queue: Mutex<Queue>,
+    /// Held by whoever changes the backend.
+    writer: Mutex<()>,
+    commits: AtomicU64,
+    groups: AtomicU64,
+    conflicts: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    waiting: VecDeque<Arc<Ticket>>,
+    led: bool,
+}
+
+/// A transaction that waits for its commit.
+struct Ticket {
+    snapshot: Version,
+    footprint: Footprint,
+    writes: WriteSet,
+    stream: Vec<u8>,
+    durability: Durability,
+    state: Mutex<TicketState>,
+    changed: Condvar,
+}
+
+enum TicketState {
+    Waiting,
+    Leads,
+    Done(Result<Version, StorageError>),
+}
+
+impl<B: Backend> Optimistic<B> {
+    /// An engine over `backend`.
+    pub fn new(backend: B) -> Self {
+        let capabilities = backend.capabilities();
+        Self {
+            core: Arc::new(Core {
+                backend,
+                capabilities,
+                live: Mutex::default(),
+                guards: Mutex::default(),
+                queue: Mutex::default(),
+                writer: Mutex::default(),
+                commits: AtomicU64::new(0),
+                groups: AtomicU64::new(0),
+                conflicts: AtomicU64::new(0),
+            }),
+        }
+    }
+
+    /// The backend.
+    pub fn backend(&self) -> &B {
+        &self.core.backend
+    }
+
+    /// See [`crate::Engine::capabilities`].
+    pub fn capabilities(&self) -> Capabilities {
+        self.core.capabilities
+    }
+
+    /// See [`crate::Engine::version`]; 0 where the engine cannot be read.
+    pub fn version(&self) -> Version {
+        self.core.backend.view().map_or(0, |view| view.version())
+    }
+
+    /// See [`crate::Engine::snapshot`].
+    pub fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StorageError> {
+        Ok(Arc::new(ViewSnapshot {
+            view: self.core.backend.view()?,
+        }))
+    }
+
+    /// See [`crate::Engine::begin`].
+    pub fn begin(&self) -> Result<Box<dyn Transaction>, StorageError> {
+        // The view is taken under the lock: whoever computes the oldest snapshot sees either this one or a version
+        // that this one cannot be older than.
+        let mut live = self.core.live.lock();
+        let view = self.core.backend.view()?;
+        *live.entry(view.version()).or_default() += 1;
+        drop(live);
+        Ok(Box::new(OptimisticTransaction {
+            live: Live {
+                core: self.core.clone(),
+                version: view.version(),
+            },
+            view,
+            writes: WriteSet::new(),
+            footprint: Footprint::default(),
+            stream: Vec::new(),
+            marks: Vec::new(),
+        }))
+    }
+
+    /// See [`crate::Engine::stream`].
+    pub fn stream(
+        &self,
+        after: Version,
+        max_entries: usize,
+        max_bytes: usize,
+        durable_only: bool,
+    ) -> Result<Vec<StreamEntry>, StorageError> {
+        let version = self.core.backend.view()?.version();
+        let upto = if durable_only {
+            self.core.backend.durable_version().min(version)
+        } else {
+            version
+        };
+        self.core
+            .backend
+            .stream(after, upto, max_entries, max_bytes)
+    }
+
+    /// See [`crate::Engine::trim_stream`].
+    pub fn trim_stream(&self, upto: Version) -> Result<(), StorageError> {
+        let _writer = self.core.writer.lock();
+        self.core.backend.trim_stream(upto)
+    }
+
+    /// See [`crate::Engine::sync`].
+    pub fn sync(&self) -> Result<(), StorageError> {
+        let _writer = self.core.writer.lock();
+        self.core.backend.sync()
+    }
+
+    /// See [`crate::Engine::checkpoint`].
+    pub fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
+        self.core.backend.checkpoint(target)
+    }
+
+    /// See [`crate::Engine::ingest`].
+    pub fn ingest(
+        &self,
+        pairs: &mut Pairs<'_>,
+        stream: Option<&[u8]>,
+    ) -> Result<Version, StorageError> {
+        let core = &self.core;
+        let mut last: Option<Vec<u8>> = None;
+        let mut checked = pairs.map(|pair| {
+            let (key, value) = pair?;
+            core.check_pair(&key, &value)?;
+            if last.as_ref().is_some_and(|last| *last >= key) {
+                let key = crate::hex(&key);
+                return Err(StorageError::Invalid(format!("the key {key} comes after a greater or equal one: ingest ascending, distinct keys")));
+            }
+            let kept = last.get_or_insert_default();
+            kept.clear();
+            kept.extend_from_slice(&key);
+            Ok((key, value))
+        });
+        let _writer = core.writer.lock();
+        let version = core.backend.view()?.version() + 1;
+        // No footprint tells what this changes: whoever observed anything before it must run again.
+        core.guards.lock().raise_floor(version);
+        core.backend.ingest(version, &mut checked, stream)?;
+        core.commits.fetch_add(1, Ordering::Relaxed);
+        Ok(version)
+    }
+
+    /// See [`crate::Engine::statistics`].
+    pub fn statistics(&self) -> Result<Statistics, StorageError> {
+        let mut statistics = self.core.backend.statistics()?;
+        statistics.commits = self.core.commits.load(Ordering::Relaxed);
+        statistics.conflicts = self.core.conflicts.load(Ordering::Relaxed);
+        let details = [
+            ("commit_groups", self.core.groups.load(Ordering::Relaxed)),
+            (
+                "live_transactions",
+                self.core
+                    .live
+                    .lock()
+                    .values()
+                    .map(|&count| count as u64)
+                    .sum(),
+            ),
+            ("guard_entries", self.core.guards.lock().len() as u64),
+        ];
+        statistics
+            .details
+            .extend(details.map(|(name, value)| (name.to_owned(), value.to_string())));
+        Ok(statistics)
+    }
+
+    /// See [`crate::Engine::verify`].
+    pub fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
+        self.core.backend.verify(progress)
+    }
+}
+
+/// Implements [`crate::Engine`] for a type by its field of type [`Optimistic`].
+#[macro_export]
+#[doc(hidden)]
+macro_rules! delegate_engine {
+    ($engine:ty, $field:ident) => {
+        impl $crate::Engine for $engine {
+            fn capabilities(&self) -> $crate::Capabilities {
+                self.$field.capabilities()
+            }
+            fn version(&self) -> $crate::Version {
+                self.$field.version()
+            }
+            fn snapshot(
+                &self,
+            ) -> Result<std::sync::Arc<dyn $crate::Snapshot>, $crate::StorageError> {
+                self.$field.snapshot()
+            }
+            fn begin(&self) -> Result<Box<dyn $crate::Transaction>, $crate::StorageError> {
+                self.$field.begin()
+            }
+            fn stream(
+                &self,
+                after: $crate::Version,
+                max_entries: usize,
+                max_bytes: usize,
+                durable_only: bool,
+            ) -> Result<Vec<$crate::StreamEntry>, $crate::StorageError> {
+                self.$field
+                    .stream(after, max_entries, max_bytes, durable_only)
+            }
+            fn trim_stream(&self, upto: $crate::Version) -> Result<(), $crate::StorageError> {
+                self.$field.trim_stream(upto)
+            }
+            fn sync(&self) -> Result<(), $crate::StorageError> {
+                self.$field.sync()
+            }
+            fn checkpoint(&self, target: &std::path::Path) -> Result<(), $crate::StorageError> {
+                self.$field.checkpoint(target)
+            }
+            fn ingest(
+                &self,
+                pairs: &mut $crate::Pairs<'_>,
+                stream: Option<&[u8]>,
+            ) -> Result<$crate::Version, $crate::StorageError> {
+                self.$field.ingest(pairs, stream)
+            }
+            fn statistics(&self) -> Result<$crate::Statistics, $crate::StorageError> {
+                self.$field.statistics()
+            }
+            fn verify(
+                &self,
+                progress: &mut dyn FnMut(u64, u64),
+            ) -> Result<Vec<String>, $crate::StorageError> {
+                self.$field.verify(progress)
+            }
+        }
+    };
+}
+pub(crate) use delegate_engine;
+
+impl<B: Backend> Core<B> {
+    fn check_pair(&self, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
+        if key.is_empty() {
+            return Err(StorageError::Invalid(
+                "a key must have at least one byte".to_owned(),
+            ));
+        }
+        let limits = &self.capabilities;
+        let too_large = |what, size, max, advice| {
+            Err(StorageError::TooLarge {
+                what,
+                size,
+                max,
+                advice,
+            })
+        };
+        if key.len() > limits.max_key_bytes {
+            return too_large("a key", key.len(), limits.max_key_bytes, "shorten the key");
+        }
+        if value.len() > limits.max_value_bytes {
+            return too_large(
+                "a value",
+                value.len(),
+                limits.max_value_bytes,
+                "store it in several parts",
+            );
+        }
+        Ok(())
+    }
+
+    /// The oldest snapshot that a live transaction reads, or that the next one could read.
+    fn oldest_snapshot(&self) -> Version {
+        let live = self.live.lock();
+        let published = self.backend.view().map_or(0, |view| view.version());
+        live.keys()
+            .next()
+            .map_or(published, |&oldest| oldest.min(published))
+    }
+
+    fn commit(&self, ticket: Arc<Ticket>) -> Result<Version, StorageError> {
+        let leads = {
+            let mut queue = self.queue.lock();
+            queue.waiting.push_back(ticket.clone());
+            !std::mem::replace(&mut queue.led, true)
+        };
+        if leads {
+            self.lead();
+        }
+        loop {
+            let mut state = ticket.state.lock();
+            match std::mem::replace(&mut *state, TicketState::Waiting) {
+                TicketState::Done(result) => return result,
+                TicketState::Leads => {
+                    drop(state);
+                    self.lead();
+                }
+                TicketState::Waiting => ticket.changed.wait(&mut state),
+            }
+        }
+    }
+
+    /// Commits everybody who waits, then hands the lead to the first of those who came meanwhile.
+    fn lead(&self) {
+        let writer = self.writer.lock();
+        let group: Vec<Arc<Ticket>> = self.queue.lock().waiting.drain(..).collect();
+        let results =
+            catch_unwind(AssertUnwindSafe(|| self.commit_group(&group))).unwrap_or_else(|_| {
+                let unknown = || {
+                    StorageError::CommitUnknown(
+                        "the commit broke off in the middle: reopen the database and look"
+                            .to_owned(),
+                    )
+                };
+                group.iter().map(|_| Err(unknown())).collect()
+            });
+        drop(writer);
+        let mut queue = self.queue.lock();
+        match queue.waiting.front() {
+            Some(next) => next.set(TicketState::Leads),
+            None => queue.led = false,
+        }
+        drop(queue);
+        for (ticket, result) in group.iter().zip(results) {
+            ticket.set(TicketState::Done(result));
+        }
+    }
+
+    fn commit_group(&self, group: &[Arc<Ticket>]) -> Vec<Result<Version, StorageError>> {
+        let first = match self.backend.view() {
+            Ok(view) => view.version() + 1,
+            Err(error) => return group.iter().map(|_| Err(copy_of(&error))).collect(),
+        };
+        let mut results = Vec::with_capacity(group.len());
+        let mut commits: Vec<Commit<'_>> = Vec::with_capacity(group.len());
+        let mut durability = Durability::Buffered;
+        {
+            let mut guards = self.guards.lock();
+            guards.forget_before(self.oldest_snapshot());
+            for ticket in group {
+                let version = first + commits.len() as u64;
+                let checked = guards.check(ticket.snapshot, &ticket.footprint);
+                if checked.is_ok() {
+                    guards.record(version, &ticket.footprint);
+                    commits.push(Commit {
+                        version,
+                        writes: &ticket.writes,
+                        stream: &ticket.stream,
+                    });
+                    if ticket.durability == Durability::Synced {
+                        durability = Durability::Synced;
+                    }
+                }
+                results.push(checked.map(|()| version));
+            }
+        }
+        let conflicts = group.len() - commits.len();
+        self.conflicts
+            .fetch_add(conflicts as u64, Ordering::Relaxed);
+        if commits.is_empty() {
+            return results;
+        }
+        match self.backend.apply(&commits, durability) {
+            Ok(()) => {
+                self.commits
+                    .fetch_add(commits.len() as u64, Ordering::Relaxed);
+                self.groups.fetch_add(1, Ordering::Relaxed);
+                results
+            }
+            // What the failed group changed stays in the guard table: at worst somebody runs again for nothing.
+            Err(error) => results
+                .into_iter()
+                .map(|result| result.and_then(|_| Err(copy_of(&error))))
+                .collect(),
+        }
+    }
+}
+
+impl Ticket {
+    fn set(&self, state: TicketState) {
+        *self.state.lock() = state;
+        self.changed.notify_one();
+    }
+}
+
+/// The same error once more, for every member of a group.
+fn copy_of(error: &StorageError) -> StorageError {
+    match error {
+        StorageError::Conflict { granule, version } => StorageError::Conflict {
+            granule: *granule,
+            version: *version,
+        },
+        StorageError::TooLarge {
+            what,
+            size,
+            max,
+            advice,
+        } => StorageError::TooLarge {
+            what,
+            size: *size,
+            max: *max,
+            advice,
+        },
+        StorageError::Unavailable(message) => StorageError::Unavailable(message.clone()),
+        StorageError::CommitUnknown(message) => StorageError::CommitUnknown(message.clone()),
+        StorageError::Corrupt(message) => StorageError::Corrupt(message.clone()),
+        StorageError::Invalid(message) => StorageError::Invalid(message.clone()),
+    }
+}
+
+struct ViewSnapshot<V: View> {
+    view: Arc<V>,
+}
+
+impl<V: View> Snapshot for ViewSnapshot<V> {}
+
+impl<V: View> Read for ViewSnapshot<V> {
+    fn version(&self) -> Version {
+        self.view.version()
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        self.view.get(key)
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
+        keys.iter().map(|key| self.view.get(key)).collect()
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: Order,
+        limit: PageLimit,
+        page: &mut Page,
+    ) -> Result<(), StorageError> {
+        if crate::write_set::is_empty_range(range) {
+            page.clear();
+            return Ok(());
+        }
+        fill(page, range, order, limit, |visit| {
+            self.view.visit(range, order, visit)
+        })
+    }
+}
+
+/// Fills a page from a visit; the first pair that does not fit is where the next page begins.
+fn fill(
+    page: &mut Page,
+    range: KeyRange<'_>,
+    order: Order,
+    limit: PageLimit,
+    visit: impl FnOnce(&mut Visitor<'_>) -> Result<(), StorageError>,
+) -> Result<(), StorageError> {
+    page.clear();
+    let (max_keys, max_bytes) = (limit.keys.max(1), limit.bytes.min(MAX_PAGE_BYTES));
+    let mut rest = None;
+    visit(&mut |key, value| {
+        if page.len() >= max_keys || (page.byte_len() >= max_bytes && !page.is_empty()) {
+            rest = Some(match order {
+                Order::Ascending => (key.to_vec(), range.end.map(<[u8]>::to_vec)),
+                Order::Descending => {
+                    let mut end = key.to_vec();
+                    end.push(0);
+                    (range.start.to_vec(), Some(end))
+                }
+            });
+            return ControlFlow::Break(());
+        }
+        page.push(key, value);
+        ControlFlow::Continue(())
+    })?;
+    page.set_next(rest);
+    Ok(())
+}
+
+/// A place among the live transactions, given back when dropped.
+struct Live<B: Backend> {
+    core: Arc<Core<B>>,
+    version: Version,
+}
+
+impl<B: Backend> Drop for Live<B> {
+    fn drop(&mut self) {
+        let mut live = self.core.live.lock();
+        if let Some(count) = live.get_mut(&self.version) {
+            *count -= 1;
+            if *count == 0 {
+                live.remove(&self.version);
+            }
+        }
+    }
+}
+
+struct OptimisticTransaction<B: Backend> {
+    live: Live<B>,
+    view: Arc<B::View>,
+    writes: WriteSet,
+    footprint: Footprint,
+    stream: Vec<u8>,
+    /// Savepoints: position in the write set's undo log, length of the stream entry.
+    marks: Vec<(usize, usize)>,
+}
+
+impl<B: Backend> OptimisticTransaction<B> {
+    /// Refuses what would take the write set over its limit.
+    fn check_room(&self, more: usize) -> Result<(), StorageError> {
+        let max = self.live.core.capabilities.max_transaction_bytes;
+        let size = self.write_bytes() + more;
+        if size > max {
+            let advice = "commit in smaller parts, or load in bulk";
+            return Err(StorageError::TooLarge {
+                what: "the write set of a transaction",
+                size,
+                max,
+                advice,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl<B: Backend> Read for OptimisticTransaction<B> {
+    fn version(&self) -> Version {
+        self.view.version()
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        match self.writes.get(key) {
+            Some(own) => Ok(own.map(<[u8]>::to_vec)),
+            None => self.view.get(key),
+        }
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: Order,
+        limit: PageLimit,
+        page: &mut Page,
+    ) -> Result<(), StorageError> {
+        fill(page, range, order, limit, |visit| {
+            self.writes.visit(&*self.view, range, order, visit)
+        })
+    }
+}
+
+impl<B: Backend> Transaction for OptimisticTransaction<B> {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
+        self.live.core.check_pair(key, value)?;
+        self.check_room(WriteSet::cost(key, value))?;
+        self.writes.put(key, value);
+        Ok(())
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        self.check_room(WriteSet::cost(key, b""))?;
+        self.writes.delete(key);
+        Ok(())
+    }
+
+    fn delete_range(&mut self, range: KeyRange<'_>) -> Result<(), StorageError> {
+        self.check_room(WriteSet::cost(range.start, range.end.unwrap_or_default()))?;
+        self.writes.delete_range(range);
+        Ok(())
+    }
+
+    fn guard(&mut self, granule: Granule, mode: GuardMode) {
+        self.footprint.declare(granule, mode);
+    }
+
+    fn append_stream(&mut self, bytes: &[u8]) {
+        self.stream.extend_from_slice(bytes);
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        self.marks.push((self.writes.mark(), self.stream.len()));
+        Savepoint(self.marks.len() - 1)
+    }
+
+    fn rollback_to(&mut self, savepoint: Savepoint) {
+        let Some(&(undo, stream)) = self.marks.get(savepoint.0) else {
+            return;
+        };
+        self.marks.truncate(savepoint.0 + 1);
+        self.writes.rollback_to(undo);
+        self.stream.truncate(stream);
+    }
+
+    fn release(&mut self, savepoint: Savepoint) {
+        self.marks.truncate(savepoint.0);
+        if self.marks.is_empty() {
+            self.writes.stop_recording();
+        }
+    }
+
+    fn write_bytes(&self) -> usize {
+        self.writes.bytes() + self.stream.len()
+    }
+
+    fn commit(self: Box<Self>, durability: Durability) -> Result<Version, StorageError> {
+        let Self {
+            live,
+            view,
+            writes,
+            footprint,
+            stream,
+            ..
+        } = *self;
+        if writes.is_empty() && stream.is_empty() {
+            return Ok(view.version());
+        }
+        let snapshot = view.version();
+        // The view is not needed any more; an engine may reuse its space.
+        drop(view);
+        let (state, changed) = (Mutex::new(TicketState::Waiting), Condvar::new());
+        live.core.commit(Arc::new(Ticket {
+            snapshot,
+            footprint,
+            writes,
+            stream,
+            durability,
+            state,
+            changed,
+        }))
+    }
+}

@@ -1,0 +1,430 @@
+//! An ordered map of bytes whose copies are free: a B+-tree with shared nodes, copied where they change.
+//!
+//! A clone costs one reference count. A change copies the nodes on its path that somebody else holds too, at most
+//! [`WIDTH`] entries per level; pairs themselves are never copied. What no clone reaches any more is freed at once.
+
+use std::{ops::ControlFlow, sync::Arc};
+
+use crate::{KeyRange, Order, Visitor};
+
+/// Most entries of a node.
+const WIDTH: usize = 32;
+/// Neighbours that together have no more entries than this become one node.
+const JOIN: usize = WIDTH / 2;
+
+type Bytes = Arc<[u8]>;
+
+/// The map.
+#[derive(Clone, Debug)]
+pub struct Tree {
+    root: Arc<Node>,
+    len: u64,
+    bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    /// Pairs, ascending.
+    Leaf(Vec<(Bytes, Bytes)>),
+    /// Children, ascending; the first one's `low` is not looked at.
+    Inner(Vec<Child>),
+}
+
+/// A subtree with the lowest key that may be in it.
+#[derive(Clone, Debug)]
+struct Child {
+    low: Bytes,
+    node: Arc<Node>,
+}
+
+/// Pairs and bytes that a removal took out.
+#[derive(Clone, Copy, Debug, Default)]
+struct Removed {
+    len: u64,
+    bytes: u64,
+}
+
+impl Removed {
+    fn add(&mut self, key: &[u8], value: &[u8]) {
+        self.len += 1;
+        self.bytes += (key.len() + value.len()) as u64;
+    }
+}
+
+impl Default for Tree {
+    fn default() -> Self {
+        Self {
+            root: Arc::new(Node::Leaf(Vec::new())),
+            len: 0,
+            bytes: 0,
+        }
+    }
+}
+
+impl Tree {
+    /// Number of pairs.
+    pub fn len(&self) -> u64 {
+        self.len
+    }
+
+    /// Bytes of all keys and values.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The value under `key`.
+    pub fn get(&self, key: &[u8]) -> Option<&[u8]> {
+        let mut node = &*self.root;
+        loop {
+            match node {
+                Node::Leaf(pairs) => {
+                    let at = pairs
+                        .binary_search_by(|(pair_key, _)| (**pair_key).cmp(key))
+                        .ok()?;
+                    return Some(&pairs[at].1);
+                }
+                Node::Inner(children) => node = &children[child_of(children, key)].node,
+            }
+        }
+    }
+
+    /// Puts a pair.
+    pub fn put(&mut self, key: Bytes, value: Bytes) {
+        let (key_len, value_len) = (key.len() as u64, value.len() as u64);
+        let root = Arc::make_mut(&mut self.root);
+        let (replaced, split) = put(root, key, value);
+        if let Some(right) = split {
+            let left = Child {
+                low: Arc::from(&b""[..]),
+                node: self.root.clone(),
+            };
+            self.root = Arc::new(Node::Inner(vec![left, right]));
+        }
+        match replaced {
+            Some(old) => self.bytes = self.bytes + value_len - old.len() as u64,
+            None => {
+                self.len += 1;
+                self.bytes += key_len + value_len;
+            }
+        }
+    }
+
+    /// Takes `key` out.
+    pub fn delete(&mut self, key: &[u8]) {
+        if self.get(key).is_some() {
+            let mut end = key.to_vec();
+            end.push(0);
+            self.delete_range(KeyRange {
+                start: key,
+                end: Some(&end),
+            });
+        }
+    }
+
+    /// Takes every key of `range` out. Whole subtrees go in one step.
+    pub fn delete_range(&mut self, range: KeyRange<'_>) {
+        let mut removed = Removed::default();
+        delete_range(Arc::make_mut(&mut self.root), range, &mut removed);
+        self.len -= removed.len;
+        self.bytes -= removed.bytes;
+        while let Node::Inner(children) = &*self.root {
+            match children.len() {
+                0 => self.root = Arc::new(Node::Leaf(Vec::new())),
+                1 => self.root = children[0].node.clone(),
+                _ => break,
+            }
+        }
+    }
+
+    /// Calls `visit` with the pairs of `range` in `order` until it breaks.
+    pub fn visit(&self, range: KeyRange<'_>, order: Order, visit: &mut Visitor<'_>) {
+        let _ = match order {
+            Order::Ascending => ascend(&self.root, range, visit),
+            Order::Descending => descend(&self.root, range, visit),
+        };
+    }
+}
+
+/// Position of the child that `key` belongs to.
+fn child_of(children: &[Child], key: &[u8]) -> usize {
+    children[1..].partition_point(|child| *child.low <= *key)
+}
+
+fn put(node: &mut Node, key: Bytes, value: Bytes) -> (Option<Bytes>, Option<Child>) {
+    match node {
+        Node::Leaf(pairs) => match pairs.binary_search_by(|(pair_key, _)| pair_key.cmp(&key)) {
+            Ok(at) => (Some(std::mem::replace(&mut pairs[at].1, value)), None),
+            Err(at) => {
+                pairs.insert(at, (key, value));
+                if pairs.len() <= WIDTH {
+                    return (None, None);
+                }
+                let right = pairs.split_off(split_at(at, pairs.len()));
+                (
+                    None,
+                    Some(Child {
+                        low: right[0].0.clone(),
+                        node: Arc::new(Node::Leaf(right)),
+                    }),
+                )
+            }
+        },
+        Node::Inner(children) => {
+            let at = child_of(children, &key);
+            let (replaced, split) = put(Arc::make_mut(&mut children[at].node), key, value);
+            if let Some(child) = split {
+                children.insert(at + 1, child);
+                if children.len() > WIDTH {
+                    let right = children.split_off(split_at(at + 1, children.len()));
+                    return (
+                        replaced,
+                        Some(Child {
+                            low: right[0].low.clone(),
+                            node: Arc::new(Node::Inner(right)),
+                        }),
+                    );
+                }
+            }
+            (replaced, None)
+        }
+    }
+}
+
+/// Where a full node of `len` entries is cut: in the middle, or before the last entry where entries come in order.
+fn split_at(inserted: usize, len: usize) -> usize {
+    if inserted + 1 == len {
+        len - 1
+    } else {
+        len / 2
+    }
+}
+
+fn delete_range(node: &mut Node, range: KeyRange<'_>, removed: &mut Removed) {
+    match node {
+        Node::Leaf(pairs) => {
+            let from = pairs.partition_point(|(key, _)| **key < *range.start);
+            let to = range
+                .end
+                .map_or(pairs.len(), |end| {
+                    pairs.partition_point(|(key, _)| **key < *end)
+                })
+                .max(from);
+            for (key, value) in pairs.drain(from..to) {
+                removed.add(&key, &value);
+            }
+        }
+        Node::Inner(children) => {
+            let first = child_of(children, range.start);
+            let last = range
+                .end
+                .map_or(children.len() - 1, |end| child_of(children, end));
+            for at in first..=last {
+                let above = at > 0 && *children[at].low >= *range.start;
+                let below = match range.end {
+                    None => true,
+                    Some(end) => at + 1 < children.len() && *children[at + 1].low <= *end,
+                };
+                if above && below {
+                    count(&children[at].node, removed);
+                    children[at].node = Arc::new(Node::Leaf(Vec::new()));
+                } else {
+                    delete_range(Arc::make_mut(&mut children[at].node), range, removed);
+                }
+            }
+            children.retain(|child| child.node.len() > 0);
+            join_small(children, first.saturating_sub(1));
+        }
+    }
+}
+
+/// Joins small neighbours among `children` from `from` on.
+fn join_small(children: &mut Vec<Child>, from: usize) {
+    let mut at = from;
+    while at + 1 < children.len() && at <= from + 3 {
+        let joinable = children[at].node.len() + children[at + 1].node.len() <= JOIN;
+        let same_kind = matches!(
+            (&*children[at].node, &*children[at + 1].node),
+            (Node::Leaf(_), Node::Leaf(_)) | (Node::Inner(_), Node::Inner(_))
+        );
+        if !(joinable && same_kind) {
+            at += 1;
+            continue;
+        }
+        let right = children.remove(at + 1);
+        match (
+            Arc::make_mut(&mut children[at].node),
+            Arc::unwrap_or_clone(right.node),
+        ) {
+            (Node::Leaf(left), Node::Leaf(mut pairs)) => left.append(&mut pairs),
+            (Node::Inner(left), Node::Inner(mut grandchildren)) => {
+                // The first one's lower bound was not looked at so far; now it is.
+                if let Some(first) = grandchildren.first_mut() {
+                    first.low = right.low;
+                }
+                left.append(&mut grandchildren);
+            }
+            _ => unreachable!("same kind"),
+        }
+    }
+}
+
+fn count(node: &Node, removed: &mut Removed) {
+    match node {
+        Node::Leaf(pairs) => pairs
+            .iter()
+            .for_each(|(key, value)| removed.add(key, value)),
+        Node::Inner(children) => children
+            .iter()
+            .for_each(|child| count(&child.node, removed)),
+    }
+}
+
+fn ascend(node: &Node, range: KeyRange<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    match node {
+        Node::Leaf(pairs) => {
+            let from = pairs.partition_point(|(key, _)| **key < *range.start);
+            for (key, value) in &pairs[from..] {
+                if range.end.is_some_and(|end| **key >= *end) {
+                    return ControlFlow::Break(());
+                }
+                visit(key, value)?;
+            }
+            ControlFlow::Continue(())
+        }
+        Node::Inner(children) => children[child_of(children, range.start)..]
+            .iter()
+            .try_for_each(|child| ascend(&child.node, range, visit)),
+    }
+}
+
+fn descend(node: &Node, range: KeyRange<'_>, visit: &mut Visitor<'_>) -> ControlFlow<()> {
+    match node {
+        Node::Leaf(pairs) => {
+            let to = range.end.map_or(pairs.len(), |end| {
+                pairs.partition_point(|(key, _)| **key < *end)
+            });
+            for (key, value) in pairs[..to].iter().rev() {
+                if **key < *range.start {
+                    return ControlFlow::Break(());
+                }
+                visit(key, value)?;
+            }
+            ControlFlow::Continue(())
+        }
+        Node::Inner(children) => {
+            let last = range
+                .end
+                .map_or(children.len() - 1, |end| child_of(children, end));
+            children[..=last]
+                .iter()
+                .rev()
+                .try_for_each(|child| descend(&child.node, range, visit))
+        }
+    }
+}
+
+impl Node {
+    fn len(&self) -> usize {
+        match self {
+            Node::Leaf(pairs) => pairs.len(),
+            Node::Inner(children) => children.len(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Put(u16),
+        Delete(u16),
+        DeleteRange(u16, u16),
+        Clone,
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        prop_oneof![
+            20 => (0u16..600).prop_map(Step::Put),
+            8 => (0u16..600).prop_map(Step::Delete),
+            1 => (0u16..600, 0u16..200).prop_map(|(from, len)| Step::DeleteRange(from, from + len)),
+            1 => Just(Step::Clone),
+        ]
+    }
+
+    fn pairs(tree: &Tree, range: KeyRange<'_>, order: Order) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let mut pairs = Vec::new();
+        tree.visit(range, order, &mut |key, value| {
+            pairs.push((key.to_vec(), value.to_vec()));
+            ControlFlow::Continue(())
+        });
+        pairs
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// The tree answers as a sorted map, and older clones never change.
+        #[test]
+        fn it_is_a_map_with_free_copies(steps in prop::collection::vec(step(), 0..1500), from in 0u16..600, len in 0u16..600) {
+            let (mut tree, mut map) = (Tree::default(), BTreeMap::new());
+            let mut clones = Vec::new();
+            for (number, step) in steps.into_iter().enumerate() {
+                match step {
+                    Step::Put(key) => {
+                        let value = number.to_be_bytes().to_vec();
+                        tree.put(key.to_be_bytes().as_slice().into(), value.as_slice().into());
+                        map.insert(key.to_be_bytes().to_vec(), value);
+                    }
+                    Step::Delete(key) => {
+                        tree.delete(&key.to_be_bytes());
+                        map.remove(key.to_be_bytes().as_slice());
+                    }
+                    Step::DeleteRange(from, to) => {
+                        tree.delete_range(KeyRange { start: &from.to_be_bytes(), end: Some(&to.to_be_bytes()) });
+                        map.retain(|key, _| key.as_slice() < from.to_be_bytes().as_slice() || key.as_slice() >= to.to_be_bytes().as_slice());
+                    }
+                    Step::Clone => clones.push((tree.clone(), map.clone())),
+                }
+            }
+            clones.push((tree, map));
+            for (tree, map) in clones {
+                prop_assert_eq!(tree.len(), map.len() as u64);
+                prop_assert_eq!(tree.bytes(), map.iter().map(|(key, value)| (key.len() + value.len()) as u64).sum::<u64>());
+                let all = KeyRange { start: b"", end: None };
+                let expected: Vec<_> = map.clone().into_iter().collect();
+                prop_assert_eq!(pairs(&tree, all, Order::Ascending), expected);
+                let (start, end) = (from.to_be_bytes().to_vec(), (from + len).to_be_bytes().to_vec());
+                let mut expected: Vec<_> = map.range(start.clone()..end.clone()).map(|(key, value)| (key.clone(), value.clone())).collect();
+                let part = KeyRange { start: &start, end: Some(&end) };
+                prop_assert_eq!(pairs(&tree, part, Order::Ascending), expected.clone());
+                expected.reverse();
+                prop_assert_eq!(pairs(&tree, part, Order::Descending), expected);
+                for key in 0u16..600 {
+                    prop_assert_eq!(tree.get(&key.to_be_bytes()), map.get(key.to_be_bytes().as_slice()).map(Vec::as_slice));
+                }
+            }
+        }
+    }
+
+    /// Deleting everything leaves an empty tree that works again, not a shell of empty nodes.
+    #[test]
+    fn it_shrinks_to_nothing() {
+        let mut tree = Tree::default();
+        for key in 0u32..10_000 {
+            tree.put(key.to_be_bytes().as_slice().into(), b"v"[..].into());
+        }
+        for key in 0u32..10_000 {
+            tree.delete(&key.to_be_bytes());
+        }
+        assert_eq!((tree.len(), tree.bytes()), (0, 0));
+        assert!(matches!(&*tree.root, Node::Leaf(pairs) if pairs.is_empty()));
+        tree.put(b"a"[..].into(), b"b"[..].into());
+        assert_eq!(tree.get(b"a"), Some(&b"b"[..]));
+    }
+}

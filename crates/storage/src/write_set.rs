@@ -1,0 +1,365 @@
+//! A transaction's own writes, ordered, with range deletions and savepoints, and their merge with a view.
+
+use std::{
+    collections::BTreeMap,
+    ops::{Bound, ControlFlow},
+    sync::Arc,
+};
+
+use crate::{KeyRange, Order, StorageError, View, Visitor};
+
+/// What a slot costs beside its key and value: map entry, two allocations, undo entry.
+const SLOT_BYTES: usize = 96;
+
+/// Ordered puts and deletions on top of deleted ranges.
+///
+/// A key has at most one slot. Ranges are disjoint and never touch; a slot inside a range is younger than the range.
+#[derive(Debug, Default)]
+pub struct WriteSet {
+    slots: BTreeMap<Arc<[u8]>, Option<Arc<[u8]>>>,
+    erased: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
+    undo: Vec<Undo>,
+    /// Whether changes are recorded in `undo`: there is a savepoint.
+    recording: bool,
+    bytes: usize,
+}
+
+type Slot = Option<Arc<[u8]>>;
+type Interval = (Box<[u8]>, Option<Box<[u8]>>);
+
+/// How to take one change back.
+#[derive(Debug)]
+enum Undo {
+    Slot {
+        key: Arc<[u8]>,
+        before: Option<Slot>,
+    },
+    Erased {
+        added: Box<[u8]>,
+        before: Vec<Interval>,
+    },
+}
+
+impl WriteSet {
+    /// An empty write set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether it would change nothing.
+    pub fn is_empty(&self) -> bool {
+        self.slots.is_empty() && self.erased.is_empty()
+    }
+
+    /// About how many bytes of memory it holds.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// About how many bytes one more pair would take.
+    pub fn cost(key: &[u8], value: &[u8]) -> usize {
+        key.len() + value.len() + SLOT_BYTES
+    }
+
+    /// Puts a pair.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        self.set(key, Some(Some(value.into())));
+    }
+
+    /// Deletes a key.
+    pub fn delete(&mut self, key: &[u8]) {
+        let slot = if self.is_erased(key) {
+            None
+        } else {
+            Some(None)
+        };
+        self.set(key, slot);
+    }
+
+    /// Deletes a range.
+    pub fn delete_range(&mut self, range: KeyRange<'_>) {
+        if is_empty_range(range) {
+            return;
+        }
+        let inside: Vec<Arc<[u8]>> = self
+            .slots
+            .range::<[u8], _>(bounds(range))
+            .map(|(key, _)| key.clone())
+            .collect();
+        for key in inside {
+            self.set(&key, None);
+        }
+        self.erase(range);
+    }
+
+    /// What the set says about `key`: `None` nothing, `Some(None)` deleted, `Some(Some(value))` put.
+    pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        match self.slots.get(key) {
+            Some(slot) => Some(slot.as_deref()),
+            None if self.is_erased(key) => Some(None),
+            None => None,
+        }
+    }
+
+    /// Puts (`Some`) and deletions (`None`), ascending by key.
+    pub fn slots(&self) -> impl ExactSizeIterator<Item = (&Arc<[u8]>, Option<&Arc<[u8]>>)> {
+        self.slots.iter().map(|(key, slot)| (key, slot.as_ref()))
+    }
+
+    /// Deleted ranges, ascending; they come before the slots.
+    pub fn erased(&self) -> impl ExactSizeIterator<Item = KeyRange<'_>> {
+        self.erased.iter().map(|(start, end)| KeyRange {
+            start,
+            end: end.as_deref(),
+        })
+    }
+
+    /// Begins to record changes, and returns the present position for [`WriteSet::rollback_to`].
+    pub fn mark(&mut self) -> usize {
+        self.recording = true;
+        self.undo.len()
+    }
+
+    /// Takes every change since `mark` back.
+    pub fn rollback_to(&mut self, mark: usize) {
+        while self.undo.len() > mark {
+            match self.undo.pop().expect("longer than the mark") {
+                Undo::Slot { key, before } => {
+                    self.replace(key, before);
+                }
+                Undo::Erased { added, before } => {
+                    self.remove_interval(&added);
+                    for (start, end) in before {
+                        self.insert_interval(start, end);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Forgets how to undo: there is no savepoint left.
+    pub fn stop_recording(&mut self) {
+        self.recording = false;
+        self.undo = Vec::new();
+    }
+
+    /// Calls `visit` with the pairs of `view` under these writes.
+    pub fn visit(
+        &self,
+        view: &impl View,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        if is_empty_range(range) {
+            return Ok(());
+        }
+        if self.is_empty() {
+            return view.visit(range, order, visit);
+        }
+        let own = self.slots.range::<[u8], _>(bounds(range));
+        match order {
+            Order::Ascending => self.merge(view, self.gaps(range).into_iter(), order, own, visit),
+            Order::Descending => self.merge(
+                view,
+                self.gaps(range).into_iter().rev(),
+                order,
+                own.rev(),
+                visit,
+            ),
+        }
+    }
+
+    /// Merges the pairs of the view's `gaps` with `own`, both in `order`.
+    fn merge<'a>(
+        &self,
+        view: &impl View,
+        gaps: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+        order: Order,
+        own: impl Iterator<Item = (&'a Arc<[u8]>, &'a Slot)>,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        let mut own = own.peekable();
+        let mut stopped = false;
+        for (start, end) in gaps {
+            view.visit(KeyRange { start, end }, order, &mut |key, value| {
+                while let Some((own_key, slot)) = own.peek() {
+                    let compared = match order {
+                        Order::Ascending => own_key.as_ref().cmp(key),
+                        Order::Descending => key.cmp(own_key.as_ref()),
+                    };
+                    if compared.is_gt() {
+                        break;
+                    }
+                    let replaces = compared.is_eq();
+                    let flow = slot
+                        .as_ref()
+                        .map_or(ControlFlow::Continue(()), |value| visit(own_key, value));
+                    own.next();
+                    if flow.is_break() {
+                        stopped = true;
+                        return flow;
+                    }
+                    if replaces {
+                        return ControlFlow::Continue(());
+                    }
+                }
+                let flow = visit(key, value);
+                stopped = flow.is_break();
+                flow
+            })?;
+            if stopped {
+                return Ok(());
+            }
+        }
+        for (key, slot) in own {
+            if let Some(value) = slot
+                && visit(key, value).is_break()
+            {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of `range` that are not erased, ascending.
+    fn gaps<'a>(&'a self, range: KeyRange<'a>) -> Vec<(&'a [u8], Option<&'a [u8]>)> {
+        let mut gaps = Vec::new();
+        let mut at = range.start;
+        for (start, end) in self.overlapping(range) {
+            if start > at {
+                gaps.push((at, Some(start)));
+            }
+            match end {
+                Some(end) => at = end.max(at),
+                None => return gaps,
+            }
+        }
+        if range.end.is_none_or(|end| at < end) {
+            gaps.push((at, range.end));
+        }
+        gaps
+    }
+
+    /// Erased intervals that share a key with `range`, ascending.
+    fn overlapping<'a>(
+        &'a self,
+        range: KeyRange<'a>,
+    ) -> impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)> {
+        let first = self
+            .erased
+            .range::<[u8], _>((Bound::Unbounded, Bound::Included(range.start)))
+            .next_back()
+            .filter(|(_, end)| end.as_deref().is_none_or(|end| end > range.start));
+        let upper = range.end.map_or(Bound::Unbounded, Bound::Excluded);
+        let rest = match range.end {
+            Some(end) if end <= range.start => None,
+            _ => Some(
+                self.erased
+                    .range::<[u8], _>((Bound::Excluded(range.start), upper)),
+            ),
+        };
+        first
+            .into_iter()
+            .chain(rest.into_iter().flatten())
+            .map(|(start, end)| (&**start, end.as_deref()))
+    }
+
+    fn is_erased(&self, key: &[u8]) -> bool {
+        let before = self
+            .erased
+            .range::<[u8], _>((Bound::Unbounded, Bound::Included(key)))
+            .next_back();
+        before.is_some_and(|(_, end)| end.as_deref().is_none_or(|end| key < end))
+    }
+
+    /// Adds an interval, joined with those that it overlaps or touches.
+    fn erase(&mut self, range: KeyRange<'_>) {
+        let mut start: Box<[u8]> = range.start.into();
+        let mut end: Option<Box<[u8]>> = range.end.map(Into::into);
+        let mut joined: Vec<Box<[u8]>> = Vec::new();
+        let before = self
+            .erased
+            .range::<[u8], _>((Bound::Unbounded, Bound::Excluded(range.start)))
+            .next_back();
+        if let Some((first, first_end)) = before
+            && first_end
+                .as_deref()
+                .is_none_or(|first_end| first_end >= range.start)
+        {
+            joined.push(first.clone());
+        }
+        let upper = range.end.map_or(Bound::Unbounded, Bound::Included);
+        joined.extend(
+            self.erased
+                .range::<[u8], _>((Bound::Included(range.start), upper))
+                .map(|(start, _)| start.clone()),
+        );
+        let mut before = Vec::with_capacity(joined.len());
+        for key in joined {
+            let old_end = self.remove_interval(&key).expect("listed above");
+            if key < start {
+                start = key.clone();
+            }
+            end = match (end, &old_end) {
+                (Some(end), Some(old_end)) => Some(end.max(old_end.clone())),
+                _ => None,
+            };
+            before.push((key, old_end));
+        }
+        if self.recording {
+            self.undo.push(Undo::Erased {
+                added: start.clone(),
+                before,
+            });
+        }
+        self.insert_interval(start, end);
+    }
+
+    fn insert_interval(&mut self, start: Box<[u8]>, end: Option<Box<[u8]>>) {
+        self.bytes += start.len() + end.as_ref().map_or(0, |end| end.len()) + SLOT_BYTES;
+        self.erased.insert(start, end);
+    }
+
+    fn remove_interval(&mut self, start: &[u8]) -> Option<Option<Box<[u8]>>> {
+        let end = self.erased.remove(start)?;
+        self.bytes -= start.len() + end.as_ref().map_or(0, |end| end.len()) + SLOT_BYTES;
+        Some(end)
+    }
+
+    fn set(&mut self, key: &[u8], slot: Option<Slot>) {
+        if slot.is_none() && !self.slots.contains_key(key) {
+            return;
+        }
+        let key: Arc<[u8]> = key.into();
+        let before = self.replace(key.clone(), slot);
+        if self.recording {
+            self.undo.push(Undo::Slot { key, before });
+        }
+    }
+
+    fn replace(&mut self, key: Arc<[u8]>, slot: Option<Slot>) -> Option<Slot> {
+        let size =
+            |slot: &Slot| key.len() + slot.as_ref().map_or(0, |value| value.len()) + SLOT_BYTES;
+        self.bytes += slot.as_ref().map_or(0, size);
+        let before = match slot {
+            Some(slot) => self.slots.insert(key.clone(), slot),
+            None => self.slots.remove(&key),
+        };
+        self.bytes -= before.as_ref().map_or(0, size);
+        before
+    }
+}
+
+/// Whether no key can be in the range.
+pub(crate) fn is_empty_range(range: KeyRange<'_>) -> bool {
+    range.end.is_some_and(|end| end <= range.start)
+}
+
+/// The bounds of a range that is not empty.
+pub(crate) fn bounds(range: KeyRange<'_>) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (
+        Bound::Included(range.start),
+        range.end.map_or(Bound::Unbounded, Bound::Excluded),
+    )
+}
