@@ -4,10 +4,13 @@
 //! (openCypher's orderability), one three-valued equality, and encoded keys whose byte order is that order.
 
 mod entity;
+pub mod equality;
 mod error;
 mod id;
 pub mod limits;
 mod map;
+mod number;
+pub mod order;
 mod point;
 pub mod temporal;
 mod value;
@@ -15,6 +18,7 @@ mod value;
 pub use jiff;
 
 pub use entity::{Node, NodeContent, Path, Relationship, RelationshipContent};
+pub use equality::GroupKey;
 pub use error::ValueError;
 pub use id::{IndexId, LabelId, NodeId, PropId, RelId, TypeId};
 pub use map::Map;

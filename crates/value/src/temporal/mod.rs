@@ -1,6 +1,7 @@
 //! Dates, times, date-times and durations: the types, and every function of the language on them.
 
 mod duration;
+pub(crate) mod parts;
 mod zoned_time;
 
 pub use duration::Duration;
