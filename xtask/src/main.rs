@@ -1,1 +1,89 @@
-fn main() {}
+//! The project's own tools: `cargo xtask test | tidy | tck | bench | soak`.
+//!
+//! Kept light (argument parsing, JSON, errors), because it is built before anything else can run.
+
+mod build;
+mod commands;
+mod live;
+mod needs;
+mod process;
+mod readme;
+mod suites;
+mod tally;
+mod tck;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::{path::PathBuf, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+#[derive(Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "Tests, checks and measures IsomerDB",
+    version
+)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs every suite and ends with one line: N passed, N failed, N skipped
+    #[command(after_help = "Example: cargo xtask test --quick --suite unit --suite golden")]
+    Test(test::Options),
+    /// Checks what no compiler checks: arrows between crates, key prefixes, sizes, paths, licences, links
+    Tidy,
+    /// Runs openCypher TCK features against the database (release build)
+    #[command(after_help = "Example: cargo xtask tck ../shared/tck/features --report tck.json")]
+    Tck {
+        /// Folder or file of features [default: ../shared/tck/features]
+        dir: Option<PathBuf>,
+        /// Writes one JSON object per scenario to this file
+        #[arg(long, value_name = "FILE")]
+        report: Option<PathBuf>,
+        /// Rewrites the list of scenarios that are known not to pass
+        #[arg(long)]
+        bless: bool,
+    },
+    /// Runs a workload of `isomer bench` in release and prints one JSON object a line
+    #[command(after_help = "Example: cargo xtask bench core --scale 0.1")]
+    Bench {
+        /// Name of the workload
+        name: String,
+        /// Passed on to `isomer bench`
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<String>,
+    },
+    /// Runs the randomised suites again and again with new seeds until one fails or the time is over
+    #[command(after_help = "Example: cargo xtask soak --minutes 60 --suite isolation")]
+    Soak {
+        /// How long
+        #[arg(long, default_value_t = 60)]
+        minutes: u64,
+        /// Only this suite (isolation, crash, faults); may be given several times
+        #[arg(long = "suite", value_name = "NAME")]
+        suites: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let ran = match Arguments::parse().command {
+        Command::Test(options) => test::run(&options),
+        Command::Tidy => commands::tidy(),
+        Command::Tck { dir, report, bless } => tck::run(dir, report, bless),
+        Command::Bench { name, rest } => commands::bench(&name, &rest),
+        Command::Soak { minutes, suites } => commands::soak(minutes, &suites),
+    };
+    match ran {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! The short commands: tidy, bench, soak.
+
+use std::{
+    process::Command,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    build,
+    live::Live,
+    process::{self, Log},
+    tally::Tally,
+    tidy, workspace,
+};
+
+/// Suites that draw their runs from a seed.
+const SEEDED: [&str; 3] = ["isolation", "crash", "faults"];
+
+/// Runs every check of `tidy`, prints what it finds, and whether all held.
+pub fn tidy() -> Result<bool> {
+    let mut clean = true;
+    for check in tidy::CHECKS {
+        let problems = check.run()?;
+        println!(
+            "{:<10} {}",
+            check.name,
+            if problems.is_empty() {
+                "ok"
+            } else {
+                check.rule
+            }
+        );
+        for problem in &problems {
+            println!("    {problem}");
+        }
+        clean &= problems.is_empty();
+    }
+    Ok(clean)
+}
+
+/// `isomer bench NAME …` in release.
+pub fn bench(name: &str, rest: &[String]) -> Result<bool> {
+    let mut command = workspace::cargo();
+    command
+        .args([
+            "run",
+            "--quiet",
+            "--release",
+            "--locked",
+            "--package",
+            "isomer-cli",
+            "--",
+            "bench",
+            name,
+        ])
+        .args(rest);
+    succeeds(&mut command)
+}
+
+/// Runs a command with our own standard streams.
+pub fn succeeds(command: &mut Command) -> Result<bool> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    Ok(command
+        .status()
+        .with_context(|| format!("{program} does not start"))?
+        .success())
+}
+
+/// Repeats the seeded suites until one fails or the time is over.
+pub fn soak(minutes: u64, chosen: &[String]) -> Result<bool> {
+    if let Some(unknown) = chosen.iter().find(|name| !SEEDED.contains(&name.as_str())) {
+        bail!(
+            "`{unknown}` has no seeds to soak: choose from {}",
+            SEEDED.join(", ")
+        );
+    }
+    let wanted = |name: &str| chosen.is_empty() || chosen.iter().any(|choice| choice == name);
+    let folder = workspace::target_dir().join("xtask");
+    std::fs::create_dir_all(&folder)?;
+    let path = folder.join("soak.log");
+    let mut log = Log::new(
+        std::fs::File::create(&path)
+            .with_context(|| format!("{} cannot be written", path.display()))?,
+    );
+    let mut live = Live::start("build");
+    let Some(programs) = build::test_programs(&mut log, &mut live)? else {
+        bail!("the tests do not build: see {}", path.display());
+    };
+    live.finish("built");
+
+    let deadline = Instant::now() + Duration::from_secs(minutes * 60);
+    let first_seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let mut rounds = 0;
+    while Instant::now() < deadline {
+        let seed = first_seed + rounds;
+        for program in programs
+            .iter()
+            .filter(|program| program.is_integration && SEEDED.contains(&program.target.as_str()))
+        {
+            if !wanted(&program.target) {
+                continue;
+            }
+            let mut live = Live::start(&program.target);
+            let mut tally = Tally::default();
+            let mut command = program.command();
+            command.env("ISOMER_TEST_SEED", seed.to_string());
+            let succeeded = process::run(
+                &mut command,
+                Duration::from_secs(60 * 60),
+                &mut log,
+                &mut live,
+                &mut |_, line| {
+                    tally.read_line(line);
+                    true
+                },
+            )?;
+            live.finish(&format!(
+                "seed {seed}: {} passed, {} failed",
+                tally.passed, tally.failed
+            ));
+            if !succeeded {
+                println!(
+                    "again with: ISOMER_TEST_SEED={seed} cargo test -p isomer-testkit --test {}\nwhole log: {}",
+                    program.target,
+                    path.display()
+                );
+                return Ok(false);
+            }
+        }
+        rounds += 1;
+    }
+    println!("{rounds} rounds, nothing failed");
+    Ok(true)
+}

@@ -1,0 +1,283 @@
+//! The suites of `cargo xtask test`, in the order in which they run: cheap and telling first.
+
+use std::{process::Command, time::Duration};
+
+use anyhow::Result;
+
+use crate::{
+    build::{self, TestProgram},
+    live::Live,
+    needs::Need,
+    process::{self, Log},
+    readme,
+    tally::Tally,
+    tck, tidy, workspace,
+};
+
+/// A suite: a name, what it needs, and how it runs.
+pub struct Suite {
+    /// Short, for `--suite`.
+    pub name: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// What must be there.
+    pub needs: &'static [Need],
+    /// Whether `--quick` leaves it out.
+    pub slow: bool,
+    run: fn(&mut Context<'_>) -> Result<Tally>,
+}
+
+/// What suites share in one run.
+pub struct Context<'a> {
+    /// The suite's log.
+    pub log: &'a mut Log,
+    /// The suite's live line.
+    pub live: &'a mut Live,
+    /// Test programs, once built.
+    pub programs: &'a mut Option<Vec<TestProgram>>,
+    /// Whether to run less of what is random or repeated.
+    pub quick: bool,
+    /// Lines to print before the closing line.
+    pub notes: &'a mut Vec<String>,
+}
+
+const CC: Need = Need::Program {
+    name: "cc",
+    apt: "gcc libc6-dev",
+};
+/// Test targets that are suites of their own; all others are `unit`.
+const OWN_SUITES: [&str; 4] = ["golden", "isolation", "faults", "crash"];
+
+/// All suites.
+pub const SUITES: &[Suite] = &[
+    Suite {
+        name: "fmt",
+        about: "rustfmt changes nothing",
+        needs: &[Need::Component {
+            command: "fmt",
+            rustup: "rustfmt",
+        }],
+        slow: false,
+        run: fmt,
+    },
+    Suite {
+        name: "tidy",
+        about: "arrows, key prefixes, sizes, paths, licences, links",
+        needs: &[],
+        slow: false,
+        run: tidy_suite,
+    },
+    Suite {
+        name: "clippy",
+        about: "clippy, warnings are errors",
+        needs: &[
+            CC,
+            Need::Component {
+                command: "clippy",
+                rustup: "clippy",
+            },
+        ],
+        slow: false,
+        run: clippy,
+    },
+    Suite {
+        name: "unit",
+        about: "unit, property and integration tests of every crate, fuzz corpora replayed",
+        needs: &[CC],
+        slow: false,
+        run: unit,
+    },
+    Suite {
+        name: "doc",
+        about: "examples in the documentation",
+        needs: &[CC],
+        slow: false,
+        run: doc,
+    },
+    Suite {
+        name: "golden",
+        about: "scripts in tests/golden",
+        needs: &[CC],
+        slow: false,
+        run: |context| own(context, "golden"),
+    },
+    Suite {
+        name: "isolation",
+        about: "recorded random histories, checked for anomalies",
+        needs: &[CC],
+        slow: false,
+        run: |context| own(context, "isolation"),
+    },
+    Suite {
+        name: "faults",
+        about: "bad input, full disks, damaged files",
+        needs: &[CC],
+        slow: false,
+        run: |context| own(context, "faults"),
+    },
+    Suite {
+        name: "crash",
+        about: "kill -9 in the middle of commits and imports",
+        needs: &[CC],
+        slow: false,
+        run: |context| own(context, "crash"),
+    },
+    Suite {
+        name: "tck",
+        about: "openCypher Technology Compatibility Kit",
+        needs: &[CC, Need::Shared("tck/features")],
+        slow: false,
+        run: tck::suite,
+    },
+    Suite {
+        name: "readme",
+        about: "the commands of the README",
+        needs: &[CC],
+        slow: true,
+        run: readme::suite,
+    },
+];
+
+impl Suite {
+    /// Runs it.
+    pub fn run(&self, context: &mut Context<'_>) -> Result<Tally> {
+        (self.run)(context)
+    }
+}
+
+impl Context<'_> {
+    /// Runs `command` and counts its tests. A program that fails without a failed test is one failure.
+    pub fn count(
+        &mut self,
+        command: &mut Command,
+        limit_minutes: u64,
+        tally: &mut Tally,
+        name: &str,
+    ) -> Result<()> {
+        if self.quick {
+            command.env("ISOMER_TEST_QUICK", "1");
+        }
+        let failed_before = tally.failed;
+        let limit = Duration::from_secs(limit_minutes * 60);
+        let succeeded = process::run(command, limit, self.log, self.live, &mut |_, line| {
+            tally.read_line(line);
+            true
+        })?;
+        if !succeeded && tally.failed == failed_before {
+            tally.fail(name);
+        }
+        Ok(())
+    }
+
+    /// Runs `command` as one check: it ends with success or not.
+    pub fn check(
+        &mut self,
+        command: &mut Command,
+        limit_minutes: u64,
+        name: &str,
+    ) -> Result<Tally> {
+        let limit = Duration::from_secs(limit_minutes * 60);
+        let succeeded = process::run(command, limit, self.log, self.live, &mut |_, _| true)?;
+        Ok(Tally::single(name, succeeded))
+    }
+
+    /// The built test programs; `None` where they do not build.
+    pub fn programs(&mut self) -> Result<Option<&[TestProgram]>> {
+        if self.programs.is_none() {
+            *self.programs = build::test_programs(self.log, self.live)?;
+        }
+        Ok(self.programs.as_deref())
+    }
+}
+
+fn fmt(context: &mut Context<'_>) -> Result<Tally> {
+    context.check(
+        workspace::cargo().args(["fmt", "--all", "--", "--check"]),
+        5,
+        "fmt",
+    )
+}
+
+fn tidy_suite(context: &mut Context<'_>) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for check in tidy::CHECKS {
+        let problems = check.run()?;
+        if problems.is_empty() {
+            tally.passed += 1;
+        } else {
+            tally.fail(check.name);
+        }
+        for problem in problems {
+            context.log.line(&format!("{}: {problem}", check.name));
+        }
+    }
+    Ok(tally)
+}
+
+fn clippy(context: &mut Context<'_>) -> Result<Tally> {
+    let mut command = workspace::cargo();
+    command.args([
+        "clippy",
+        "--workspace",
+        "--all-targets",
+        "--locked",
+        "--",
+        "-D",
+        "warnings",
+    ]);
+    context.check(&mut command, 30, "clippy")
+}
+
+fn doc(context: &mut Context<'_>) -> Result<Tally> {
+    let mut tally = Tally::default();
+    context.count(
+        workspace::cargo().args(["test", "--workspace", "--locked", "--doc"]),
+        30,
+        &mut tally,
+        "doc",
+    )?;
+    Ok(tally)
+}
+
+fn unit(context: &mut Context<'_>) -> Result<Tally> {
+    run_programs(context, "unit", |program| {
+        !(program.is_integration && OWN_SUITES.contains(&program.target.as_str()))
+    })
+}
+
+fn own(context: &mut Context<'_>, target: &str) -> Result<Tally> {
+    run_programs(context, target, |program| {
+        program.is_integration && program.target == target
+    })
+}
+
+fn run_programs(
+    context: &mut Context<'_>,
+    suite: &str,
+    chosen: impl Fn(&TestProgram) -> bool,
+) -> Result<Tally> {
+    let Some(programs) = context.programs()? else {
+        return Ok(Tally::single(&format!("{suite} (does not build)"), false));
+    };
+    let commands: Vec<(String, Command)> = programs
+        .iter()
+        .filter(|program| chosen(program))
+        .map(|program| {
+            (
+                format!("{} {}", program.package, program.target),
+                program.command(),
+            )
+        })
+        .collect();
+    if commands.is_empty() {
+        return Ok(Tally::single(
+            &format!("{suite} (no such test target)"),
+            false,
+        ));
+    }
+    let mut tally = Tally::default();
+    for (name, mut command) in commands {
+        context.count(&mut command, 30, &mut tally, &name)?;
+    }
+    Ok(tally)
+}

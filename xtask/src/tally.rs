@@ -1,0 +1,127 @@
+//! Counting tests from what test programs print.
+
+/// What a suite's tests came to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Tests that passed.
+    pub passed: u64,
+    /// Tests that failed.
+    pub failed: u64,
+    /// Names of failed tests, as far as they were printed.
+    pub failures: Vec<String>,
+    /// Tests that did not run: name and reason.
+    pub skips: Vec<(String, String)>,
+    /// Skips that were counted but not named.
+    unnamed_skips: u64,
+    /// Skips of the programs that already printed their result.
+    skips_before: u64,
+    /// `test result:` lines seen.
+    pub results: u64,
+}
+
+impl Tally {
+    /// One check that either held or not.
+    pub fn single(name: &str, passed: bool) -> Self {
+        let mut tally = Self::default();
+        if passed {
+            tally.passed = 1;
+        } else {
+            tally.fail(name);
+        }
+        tally
+    }
+
+    /// Adds one failure.
+    pub fn fail(&mut self, name: impl Into<String>) {
+        self.failed += 1;
+        self.failures.push(name.into());
+    }
+
+    /// Tests that did not run.
+    pub fn skipped(&self) -> u64 {
+        self.skips.len() as u64 + self.unnamed_skips
+    }
+
+    /// Reads one line of a test program's output.
+    pub fn read_line(&mut self, line: &str) {
+        let line = line.trim();
+        if let Some(counts) = line.strip_prefix("test result: ") {
+            self.results += 1;
+            self.passed += count_before(counts, " passed");
+            self.failed += count_before(counts, " failed");
+            let ignored = count_before(counts, " ignored");
+            // A program prints its result after its tests: what it counts and did not name is added here.
+            self.unnamed_skips += (self.skips_before + ignored).saturating_sub(self.skipped());
+            self.skips_before = self.skipped();
+        } else if let Some(test) = line.strip_prefix("test ") {
+            let Some((name, outcome)) = test.rsplit_once(" ... ") else {
+                return;
+            };
+            if outcome.starts_with("FAILED") {
+                self.failures.push(name.to_owned());
+            } else if let Some(reason) = outcome.strip_prefix("ignored") {
+                let reason = reason.trim_start_matches([',', ' ']);
+                self.skips.push((
+                    name.to_owned(),
+                    if reason.is_empty() {
+                        "ignored".into()
+                    } else {
+                        reason.to_owned()
+                    },
+                ));
+            }
+        }
+    }
+}
+
+fn count_before(counts: &str, word: &str) -> u64 {
+    let Some(at) = counts.find(word) else {
+        return 0;
+    };
+    let digits = counts[..at]
+        .rsplit(|c: char| !c.is_ascii_digit())
+        .next()
+        .unwrap_or("");
+    digits.parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_follow_the_printed_results() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 3 tests",
+            "test order::of_keys ... ok",
+            "test order::of_values ... FAILED",
+            "test slow ... ignored, needs root",
+            "test result: FAILED. 1 passed; 1 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "test result: ok. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.20s",
+        ] {
+            tally.read_line(line);
+        }
+        assert_eq!(
+            (tally.passed, tally.failed, tally.skipped(), tally.results),
+            (41, 1, 3, 2)
+        );
+        assert_eq!(tally.failures, ["order::of_values"]);
+        assert_eq!(tally.skips, [("slow".to_owned(), "needs root".to_owned())]);
+    }
+
+    #[test]
+    fn other_lines_count_for_nothing() {
+        let mut tally = Tally::default();
+        for line in [
+            "",
+            "test",
+            "test results are in",
+            "warning: 12 passed",
+            "   Compiling value",
+        ] {
+            tally.read_line(line);
+        }
+        assert_eq!(tally, Tally::default());
+    }
+}
