@@ -38,7 +38,6 @@ pub struct Context<'a> {
     /// Whether to run less of what is random or repeated.
     pub quick: bool,
     /// Lines to print before the closing line.
-    pub notes: &'a mut Vec<String>,
 }
 
 const CC: Need = Need::Program {
