@@ -37,7 +37,6 @@ pub struct Context<'a> {
     pub programs: &'a mut Option<Vec<TestProgram>>,
     /// Whether to run less of what is random or repeated.
     pub quick: bool,
-    /// Lines to print before the closing line.
 }
 
 const CC: Need = Need::Program {

@@ -84,7 +84,6 @@ pub fn run(options: &Options) -> Result<bool> {
             live: &mut live,
             programs: &mut programs,
             quick: options.quick,
-
         };
         let tally = suite
             .run(&mut context)
