@@ -1,1 +1,14 @@
-//! placeholder
+//! Workloads: the data that demonstrations, tests and benchmarks run on, and the benchmarks themselves.
+//!
+//! - [`network`]: a social network shaped like soc-Pokec, deterministic by its seed; [`profile`]: its people's documents;
+//!   [`files`]: both as files; [`shape`]: its measured figures.
+//!
+//! Everything is made in memory from a seed and streams from there: nothing is downloaded.
+
+pub mod files;
+pub mod network;
+pub mod profile;
+pub mod random;
+pub mod shape;
+
+pub use network::Network;
