@@ -248,11 +248,11 @@ mod tests {
             (nan.clone(), "a".into(), Some(false)),
             (nan, int(1), Some(false)),
             (list(&[int(1), int(2)]), list(&[int(1)]), Some(false)),
-            (list(&[null.clone()]), list(&[int(1)]), None),
+            (list(std::slice::from_ref(&null)), list(&[int(1)]), None),
             (list(&["a".into()]), list(&[int(1)]), Some(false)),
             (
                 list(&[list(&[int(1)])]),
-                list(&[list(&[int(1)]), list(&[null.clone()])]),
+                list(&[list(&[int(1)]), list(std::slice::from_ref(&null))]),
                 Some(false),
             ),
             (

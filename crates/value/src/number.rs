@@ -27,7 +27,7 @@ pub(crate) fn cmp_floats(a: f64, b: f64) -> Ordering {
 
 /// The integer that is exactly this double, if there is one.
 pub(crate) fn exact_int(float: f64) -> Option<i64> {
-    (float >= -TWO_63 && float < TWO_63 && float.trunc() == float).then_some(float as i64)
+    ((-TWO_63..TWO_63).contains(&float) && float.trunc() == float).then_some(float as i64)
 }
 
 /// The largest double that is not above `int`, and how far `int` is above it (below 1024).

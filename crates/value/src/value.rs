@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use jiff::civil;
 
+use crate::order::point_rank;
 use crate::{Duration, Map, Node, Path, Point, Relationship, ZonedTime};
 
 /// One value of any type of the language. Cloning copies at most a pointer and its count; 24 bytes.
@@ -217,7 +218,7 @@ impl PartialEq for Value {
                 a.timestamp() == b.timestamp() && a.time_zone() == b.time_zone()
             }
             (Self::Duration(a), Self::Duration(b)) => a == b,
-            (Self::Point(a), Self::Point(b)) => a == b,
+            (Self::Point(a), Self::Point(b)) => point_rank(a) == point_rank(b),
             _ => false,
         }
     }

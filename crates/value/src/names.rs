@@ -1,0 +1,72 @@
+//! Property names and their numbers, as the codecs ask for them.
+
+use std::{collections::HashMap, sync::Arc};
+
+use crate::{PropId, ValueError};
+
+/// Knows the names of property numbers. The catalog of a database is one.
+pub trait Names {
+    /// The name of this number.
+    fn name(&self, prop: PropId) -> Option<Arc<str>>;
+}
+
+/// Gives property names their numbers, new ones included.
+pub trait Interner {
+    /// The number of this name; the same for the same name, for ever.
+    ///
+    /// # Errors
+    /// Whatever keeps the catalog from taking another name.
+    fn intern(&mut self, name: &str) -> Result<PropId, ValueError>;
+}
+
+/// Names in memory, numbered from 0 in the order of their arrival.
+#[derive(Clone, Debug, Default)]
+pub struct NameTable {
+    names: Vec<Arc<str>>,
+    numbers: HashMap<Arc<str>, PropId>,
+}
+
+impl NameTable {
+    /// A table without names.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The number of this name, if it has one.
+    pub fn find(&self, name: &str) -> Option<PropId> {
+        self.numbers.get(name).copied()
+    }
+
+    /// Number of names.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether there is no name.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+}
+
+impl Names for NameTable {
+    fn name(&self, prop: PropId) -> Option<Arc<str>> {
+        self.names.get(prop.0 as usize).cloned()
+    }
+}
+
+impl Interner for NameTable {
+    fn intern(&mut self, name: &str) -> Result<PropId, ValueError> {
+        if let Some(prop) = self.find(name) {
+            return Ok(prop);
+        }
+        let number = u32::try_from(self.names.len()).map_err(|_| ValueError::TooLarge {
+            what: "the table of property names",
+            size: self.names.len(),
+            max: u32::MAX as usize,
+        })?;
+        let name: Arc<str> = name.into();
+        self.names.push(name.clone());
+        self.numbers.insert(name, PropId(number));
+        Ok(PropId(number))
+    }
+}

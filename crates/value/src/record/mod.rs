@@ -1,0 +1,287 @@
+//! The record codec: what a node or relationship carries, in bytes, one field readable without the rest.
+//!
+//! ```text
+//! u8      high nibble 1 = node, 2 = relationship;
+//!         bits 0-1 width of ids, bits 2-3 width of ends in the directory: 0 = 1 byte, 1 = 2 bytes, 2 = 4 bytes
+//! node:          varint number of labels, each label id as varint, ascending
+//! relationship:  varint type id, varint source, varint target
+//! varint  n, number of properties
+//! ids     n property ids, ascending, little-endian
+//! ends    n offsets past the end of each value, counted from the first value's start, little-endian
+//! values  n encoded values, see `payload`
+//! ```
+
+mod builder;
+mod payload;
+
+pub use builder::RecordBuilder;
+pub use payload::{decode_value, encode_value};
+
+use crate::{LabelId, Map, Names, NodeId, PropId, TypeId, Value, ValueError, bytes::Reader};
+
+const KIND_NODE: u8 = 1;
+const KIND_RELATIONSHIP: u8 = 2;
+
+/// The format's name in errors.
+const WHAT: &str = "record";
+
+fn corrupt(at: usize, reason: &'static str) -> ValueError {
+    ValueError::Corrupt {
+        what: WHAT,
+        at,
+        reason,
+    }
+}
+
+/// A record in its bytes. Making one reads the header alone; every access checks what it touches.
+#[derive(Clone, Copy, Debug)]
+pub struct RecordRef<'a> {
+    head: Head<'a>,
+    id_width: usize,
+    end_width: usize,
+    ids: &'a [u8],
+    ends: &'a [u8],
+    values: &'a [u8],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Head<'a> {
+    Node {
+        labels: &'a [u8],
+    },
+    Relationship {
+        type_id: TypeId,
+        source: NodeId,
+        target: NodeId,
+    },
+}
+
+impl<'a> RecordRef<'a> {
+    /// Reads the header and finds the directory.
+    ///
+    /// # Errors
+    /// `Corrupt` where the bytes do not start as a record does.
+    pub fn new(bytes: &'a [u8]) -> Result<Self, ValueError> {
+        let mut reader = Reader::new(bytes, WHAT);
+        let shape = reader.u8()?;
+        let head = match shape >> 4 {
+            KIND_NODE => {
+                let count = reader.length()?;
+                let start = reader.position();
+                for _ in 0..count {
+                    reader.varint_u32()?;
+                }
+                Head::Node {
+                    labels: &bytes[start..reader.position()],
+                }
+            }
+            KIND_RELATIONSHIP => Head::Relationship {
+                type_id: TypeId(reader.varint_u32()?),
+                source: NodeId(reader.varint()?),
+                target: NodeId(reader.varint()?),
+            },
+            _ => return Err(corrupt(0, "its kind is unknown")),
+        };
+        let (id_width, end_width) = match (shape & 3, shape >> 2 & 3) {
+            (id @ 0..=2, end @ 0..=2) => (1 << id, 1 << end),
+            _ => return Err(corrupt(0, "the width of its directory is unknown")),
+        };
+        let count = reader.length()?;
+        let ids = reader.take(count * id_width)?;
+        let ends = reader.take(count * end_width)?;
+        let values = reader.take(reader.remaining())?;
+        Ok(Self {
+            head,
+            id_width,
+            end_width,
+            ids,
+            ends,
+            values,
+        })
+    }
+
+    /// The labels of a node, ascending; of a relationship none.
+    pub fn labels(&self) -> impl Iterator<Item = LabelId> + 'a {
+        let mut reader = Reader::new(
+            match self.head {
+                Head::Node { labels } => labels,
+                Head::Relationship { .. } => &[],
+            },
+            WHAT,
+        );
+        std::iter::from_fn(move || reader.varint_u32().ok().map(LabelId)) // was read through by `new`
+    }
+
+    /// Whether the node has this label.
+    pub fn has_label(&self, label: LabelId) -> bool {
+        self.labels().any(|own| own == label)
+    }
+
+    /// Type, source and target of a relationship; of a node nothing.
+    pub fn endpoints(&self) -> Option<(TypeId, NodeId, NodeId)> {
+        match self.head {
+            Head::Node { .. } => None,
+            Head::Relationship {
+                type_id,
+                source,
+                target,
+            } => Some((type_id, source, target)),
+        }
+    }
+
+    /// Number of properties.
+    pub fn len(&self) -> usize {
+        self.ids.len() / self.id_width
+    }
+
+    /// Whether there is no property.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// The value of one property, nested ones included.
+    ///
+    /// # Errors
+    /// `Corrupt` if the value's bytes are damaged.
+    pub fn get(&self, prop: PropId, names: &dyn Names) -> Result<Option<Value>, ValueError> {
+        self.get_raw(prop)?
+            .map(|raw| decode_value(raw, names))
+            .transpose()
+    }
+
+    /// The value at a path of names through nested maps. Nothing where a step is missing or is not a map.
+    ///
+    /// # Errors
+    /// `Corrupt` if the bytes on the way are damaged.
+    pub fn get_path(
+        &self,
+        path: &[PropId],
+        names: &dyn Names,
+    ) -> Result<Option<Value>, ValueError> {
+        let Some((first, rest)) = path.split_first() else {
+            return Ok(None);
+        };
+        let Some(mut raw) = self.get_raw(*first)? else {
+            return Ok(None);
+        };
+        for step in rest {
+            match payload::map_entry(raw, *step)? {
+                Some(entry) => raw = entry,
+                None => return Ok(None),
+            }
+        }
+        decode_value(raw, names).map(Some)
+    }
+
+    /// The encoded value of one property: what [`decode_value`] reads and [`RecordBuilder::put_raw`] takes.
+    ///
+    /// # Errors
+    /// `Corrupt` if the directory is damaged there.
+    #[inline]
+    pub fn get_raw(&self, prop: PropId) -> Result<Option<&'a [u8]>, ValueError> {
+        self.find(prop)
+            .map(|index| self.value_at(index))
+            .transpose()
+    }
+
+    /// Every property with its encoded value, in the order of their ids.
+    pub fn iter_raw(&self) -> impl Iterator<Item = Result<(PropId, &'a [u8]), ValueError>> {
+        (0..self.len()).map(|index| Ok((self.id_at(index), self.value_at(index)?)))
+    }
+
+    /// Every property with its value, in the order of their ids.
+    pub fn iter(
+        &self,
+        names: &dyn Names,
+    ) -> impl Iterator<Item = Result<(PropId, Value), ValueError>> {
+        self.iter_raw().map(move |field| {
+            let (prop, raw) = field?;
+            Ok((prop, decode_value(raw, names)?))
+        })
+    }
+
+    /// All properties under their names.
+    ///
+    /// # Errors
+    /// `Corrupt` if the bytes are damaged or a property has no name.
+    pub fn properties(&self, names: &dyn Names) -> Result<Map, ValueError> {
+        self.iter(names)
+            .map(|field| {
+                let (prop, value) = field?;
+                let name = names
+                    .name(prop)
+                    .ok_or(corrupt(0, "a property has no name"))?;
+                Ok((name, value))
+            })
+            .collect()
+    }
+
+    /// Reads everything: labels and ids ascend, ends too, every value decodes, nothing is left over.
+    ///
+    /// # Errors
+    /// `Corrupt` at the first damage.
+    pub fn check(&self, names: &dyn Names) -> Result<(), ValueError> {
+        if !self.labels().is_sorted_by(|a, b| a < b) {
+            return Err(corrupt(1, "its labels are not sorted"));
+        }
+        let ids = (0..self.len()).map(|index| self.id_at(index));
+        if !ids.is_sorted_by(|a, b| a < b) {
+            return Err(corrupt(1, "its property ids are not sorted"));
+        }
+        let end = self
+            .len()
+            .checked_sub(1)
+            .map_or(0, |last| self.end_at(last));
+        if end != self.values.len() {
+            return Err(corrupt(1, "its directory does not end where its values do"));
+        }
+        self.properties(names).map(drop)
+    }
+
+    fn find(&self, prop: PropId) -> Option<usize> {
+        if self.id_width == 1 {
+            let id = u8::try_from(prop.0).ok()?;
+            return self.ids.iter().position(|own| *own == id);
+        }
+        let (mut low, mut high) = (0, self.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            match self.id_at(middle).cmp(&prop) {
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+                std::cmp::Ordering::Equal => return Some(middle),
+            }
+        }
+        None
+    }
+
+    fn id_at(&self, index: usize) -> PropId {
+        PropId(read_uint(self.ids, self.id_width, index))
+    }
+
+    fn end_at(&self, index: usize) -> usize {
+        read_uint(self.ends, self.end_width, index) as usize
+    }
+
+    #[inline]
+    fn value_at(&self, index: usize) -> Result<&'a [u8], ValueError> {
+        let start = index.checked_sub(1).map_or(0, |before| self.end_at(before));
+        self.values
+            .get(start..self.end_at(index))
+            .ok_or(corrupt(1, "its directory points past the end"))
+    }
+}
+
+/// Entry `index` of an array of little-endian integers; the caller keeps it within bounds.
+#[inline]
+fn read_uint(array: &[u8], width: usize, index: usize) -> u32 {
+    let at = index * width;
+    match width {
+        1 => array[at].into(),
+        2 => u16::from_le_bytes([array[at], array[at + 1]]).into(),
+        _ => u32::from_le_bytes([array[at], array[at + 1], array[at + 2], array[at + 3]]),
+    }
+}
+
+#[cfg(test)]
+mod tests;
