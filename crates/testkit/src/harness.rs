@@ -1,0 +1,179 @@
+//! A test program of named cases that run one after the other, may be skipped with a reason, and print what `cargo test`
+//! prints, so that tools read one format.
+
+use std::{
+    io::Write,
+    panic::{AssertUnwindSafe, catch_unwind},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+/// How a case that did not fail ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It ran and held.
+    Passed,
+    /// It could not run here, and why.
+    Skipped(String),
+}
+
+/// What a case returns: an error is a failure, and so is a panic.
+pub type Outcome = anyhow::Result<Verdict>;
+
+type Body = Box<dyn FnOnce() -> Outcome>;
+
+/// The cases of one program.
+#[derive(Default)]
+pub struct Harness {
+    cases: Vec<(String, Body)>,
+}
+
+impl Harness {
+    /// No case yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a case.
+    pub fn case(&mut self, name: impl Into<String>, body: impl FnOnce() -> Outcome + 'static) {
+        self.cases.push((name.into(), Box::new(body)));
+    }
+
+    /// Runs the cases that the command line chooses (words that their names contain; `--exact`, `--list` and `--skip WORD` as in
+    /// `cargo test`; other flags are accepted and mean nothing here).
+    pub fn run(self) -> ExitCode {
+        let choice = Choice::from_arguments(std::env::args().skip(1));
+        if choice.list {
+            self.cases
+                .iter()
+                .filter(|(name, _)| choice.takes(name))
+                .for_each(|(name, _)| println!("{name}: test"));
+            return ExitCode::SUCCESS;
+        }
+        let started = Instant::now();
+        let all = self.cases.len();
+        let chosen: Vec<(String, Body)> = self
+            .cases
+            .into_iter()
+            .filter(|(name, _)| choice.takes(name))
+            .collect();
+        let filtered = all - chosen.len();
+        println!("\nrunning {} tests", chosen.len());
+        let (mut passed, mut failed, mut skipped) = (0, Vec::new(), 0);
+        for (name, body) in chosen {
+            let begun = Instant::now();
+            let outcome = catch_unwind(AssertUnwindSafe(body));
+            let time = seconds(begun.elapsed());
+            match outcome {
+                Ok(Ok(Verdict::Passed)) => {
+                    passed += 1;
+                    println!("test {name} ... ok{time}");
+                }
+                Ok(Ok(Verdict::Skipped(reason))) => {
+                    skipped += 1;
+                    println!("test {name} ... ignored, {reason}");
+                }
+                Ok(Err(error)) => {
+                    println!("{name}: {error:#}");
+                    println!("test {name} ... FAILED{time}");
+                    failed.push(name);
+                }
+                Err(_) => {
+                    println!("test {name} ... FAILED{time}"); // the panic's own message is on standard error
+                    failed.push(name);
+                }
+            }
+            std::io::stdout().flush().ok();
+        }
+        if !failed.is_empty() {
+            println!("\nfailures:");
+            failed.iter().for_each(|name| println!("    {name}"));
+        }
+        let word = if failed.is_empty() { "ok" } else { "FAILED" };
+        println!(
+            "\ntest result: {word}. {passed} passed; {} failed; {skipped} ignored; 0 measured; {filtered} filtered out; finished in {:.2}s\n",
+            failed.len(),
+            started.elapsed().as_secs_f64()
+        );
+        if failed.is_empty() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether to do less of what is random or repeated (`cargo xtask test --quick`).
+pub fn is_quick() -> bool {
+    std::env::var_os("ISOMER_TEST_QUICK").is_some_and(|value| value != "0" && !value.is_empty())
+}
+
+/// The seed of this run: `ISOMER_TEST_SEED`, or the same one every time.
+pub fn seed() -> u64 {
+    std::env::var("ISOMER_TEST_SEED")
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(1)
+}
+
+/// Times of a second and more are worth printing.
+fn seconds(time: Duration) -> String {
+    if time >= Duration::from_secs(1) {
+        format!(" ({:.1} s)", time.as_secs_f64())
+    } else {
+        String::new()
+    }
+}
+
+#[derive(Default)]
+struct Choice {
+    words: Vec<String>,
+    skips: Vec<String>,
+    exact: bool,
+    list: bool,
+}
+
+impl Choice {
+    fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Self {
+        let mut choice = Self::default();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                "--exact" => choice.exact = true,
+                "--list" => choice.list = true,
+                "--skip" => choice.skips.extend(arguments.next()),
+                "--test-threads" | "--format" | "--color" | "-Z" => drop(arguments.next()),
+                flag if flag.starts_with('-') => {}
+                _ => choice.words.push(argument),
+            }
+        }
+        choice
+    }
+
+    fn takes(&self, name: &str) -> bool {
+        let matches = |word: &String| {
+            if self.exact {
+                name == word
+            } else {
+                name.contains(word.as_str())
+            }
+        };
+        (self.words.is_empty() || self.words.iter().any(matches)) && !self.skips.iter().any(matches)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn choice(words: &[&str]) -> Choice {
+        Choice::from_arguments(words.iter().map(|word| word.to_string()))
+    }
+
+    #[test]
+    fn cases_are_chosen_as_in_cargo_test() {
+        assert!(choice(&["--nocapture", "--test-threads", "1"]).takes("anything"));
+        assert!(choice(&["skew"]).takes("write_skew"));
+        assert!(!choice(&["skew", "--exact"]).takes("write_skew"));
+        assert!(!choice(&["--skip", "write"]).takes("write_skew"));
+    }
+}
