@@ -250,15 +250,13 @@ mod tests {
                 }
             }
             let components = graph.components(1);
-            for a in 0..8 {
-                for b in 0..8 {
-                    let mutual = reach[a][b] && reach[b][a];
-                    assert_eq!(
-                        components.same(a as u32, b as u32),
-                        mutual,
-                        "{a} {b} {edges:?}"
-                    );
-                }
+            for (a, b) in (0..8).flat_map(|a| (0..8).map(move |b| (a, b))) {
+                let mutual = reach[a][b] && reach[b][a];
+                assert_eq!(
+                    components.same(a as u32, b as u32),
+                    mutual,
+                    "{a} {b} {edges:?}"
+                );
             }
         }
     }

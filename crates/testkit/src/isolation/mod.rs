@@ -11,6 +11,7 @@ mod checker;
 mod graph;
 mod history;
 mod versions;
+pub mod workload;
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,385 @@
+//! Random concurrent transactions across all models, written down as they run.
+//!
+//! A client keeps several transactions open at once and takes a random step in a random one of them, so that they
+//! overlap however many cores there are, and a run with one client repeats exactly from its seed.
+
+use std::{fmt, thread};
+
+use anyhow::{Context, Result, anyhow};
+
+use super::history::{Element, Event, History, ObjectId, Outcome, Recorder, Recording};
+use crate::random::Random;
+
+/// What transactions share, by model and by how it is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A list in the value of a bucket's key.
+    BucketList,
+    /// A list in a document's property.
+    PropertyList,
+    /// A value of a bucket's key, overwritten blind.
+    BucketRegister,
+    /// A document's property, overwritten blind.
+    PropertyRegister,
+    /// The keys of a bucket in a range.
+    BucketRange,
+    /// The relationships of a hub.
+    Adjacency,
+    /// Documents found through an ordered index.
+    Index,
+    /// Nodes with a label.
+    Label,
+    /// Documents that match a filter without an index.
+    Scan,
+}
+
+const LISTS: [Kind; 2] = [Kind::BucketList, Kind::PropertyList];
+const REGISTERS: [Kind; 2] = [Kind::BucketRegister, Kind::PropertyRegister];
+const SETS: [Kind; 5] = [
+    Kind::BucketRange,
+    Kind::Adjacency,
+    Kind::Index,
+    Kind::Label,
+    Kind::Scan,
+];
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Self::BucketList => "bucket list",
+            Self::PropertyList => "property list",
+            Self::BucketRegister => "bucket register",
+            Self::PropertyRegister => "property register",
+            Self::BucketRange => "bucket range",
+            Self::Adjacency => "relationships of hub",
+            Self::Index => "index",
+            Self::Label => "label",
+            Self::Scan => "scan",
+        }
+    }
+}
+
+/// Why a step or a commit did not happen.
+#[derive(Debug)]
+pub enum Failure {
+    /// A race was lost.
+    Retry,
+    /// A commit whose outcome nobody knows.
+    Unknown,
+    /// Something that must not happen.
+    Broken(anyhow::Error),
+}
+
+/// A database under test. Objects are numbered; the numbers of one call to [`Subject::prepare`] are used after it.
+pub trait Subject: Sync {
+    /// Makes what must exist before objects `from..to` are used.
+    fn prepare(&self, from: u64, to: u64) -> Result<()>;
+    /// A transaction.
+    fn begin(&self, access: Access) -> Result<Box<dyn Steps + '_>>;
+}
+
+/// What a transaction may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Reads alone.
+    Read,
+    /// Reads and writes.
+    Write,
+}
+
+/// An open transaction: what steps can do to an object of a kind.
+#[allow(clippy::missing_errors_doc)] // all of them: a lost race, or something that must not happen
+pub trait Steps {
+    /// Reads a list.
+    fn list(&mut self, kind: Kind, object: u64) -> Result<Vec<Element>, Failure>;
+    /// Writes a list that was read before.
+    fn put_list(&mut self, kind: Kind, object: u64, elements: &[Element]) -> Result<(), Failure>;
+    /// Reads a register.
+    fn register(&mut self, kind: Kind, object: u64) -> Result<Option<Element>, Failure>;
+    /// Writes a register without reading it.
+    fn put_register(&mut self, kind: Kind, object: u64, value: Element) -> Result<(), Failure>;
+    /// Reads the members of a set.
+    fn members(&mut self, kind: Kind, object: u64) -> Result<Vec<Element>, Failure>;
+    /// Adds to a set without reading it.
+    fn add(&mut self, kind: Kind, object: u64, element: Element) -> Result<(), Failure>;
+    /// Removes a member that was seen.
+    fn remove(&mut self, kind: Kind, object: u64, element: Element) -> Result<(), Failure>;
+    /// Ends it.
+    fn commit(self: Box<Self>) -> Result<(), Failure>;
+}
+
+/// How much, how crowded, how concurrent.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Transactions in all.
+    pub transactions: u32,
+    /// Objects of each kind that are in use at one time: the fewer, the more transactions meet.
+    pub objects: u64,
+    /// Threads.
+    pub clients: u32,
+    /// Transactions that each thread keeps open.
+    pub open: usize,
+    /// Transactions after which fresh objects are used, so that sets stay small.
+    pub round: u32,
+    /// Where randomness starts.
+    pub seed: u64,
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            transactions,
+            objects,
+            clients,
+            open,
+            seed,
+            ..
+        } = self;
+        write!(
+            f,
+            "{transactions} transactions, {objects} objects a kind, {clients} threads × {open} open, seed {seed}"
+        )
+    }
+}
+
+/// Runs the plan and returns what was seen. Ends with one transaction per object that reads everything.
+pub fn run(subject: &dyn Subject, plan: Plan) -> Result<History> {
+    let recorder = Recorder::new();
+    let rounds = u64::from(plan.transactions.div_ceil(plan.round));
+    for round in 0..rounds {
+        subject
+            .prepare(round * plan.objects, (round + 1) * plan.objects)
+            .context("preparing the objects")?;
+    }
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..plan.clients)
+            .map(|client| {
+                let recorder = &recorder;
+                scope.spawn(move || Client::new(subject, recorder, plan, client).run())
+            })
+            .collect();
+        clients
+            .into_iter()
+            .try_for_each(|client| client.join().map_err(|_| anyhow!("a client panicked"))?)
+    })?;
+    read_all(subject, &recorder, rounds * plan.objects)?;
+    Ok(recorder.finish())
+}
+
+/// Reads every object once, so that the order of the last versions is known.
+fn read_all(subject: &dyn Subject, recorder: &Recorder, objects: u64) -> Result<()> {
+    for object in 0..objects {
+        let mut recording = recorder.begin();
+        let mut steps = subject.begin(Access::Read)?;
+        for kind in LISTS.into_iter().chain(REGISTERS).chain(SETS) {
+            let event = read(&mut *steps, recorder, kind, object)
+                .map_err(|failure| anyhow!("the last read of {kind:?}: {failure:?}"))?;
+            recording.push(event);
+        }
+        recorder.end(recording, Outcome::Committed);
+    }
+    Ok(())
+}
+
+fn object_id(recorder: &Recorder, kind: Kind, object: u64) -> ObjectId {
+    recorder.object(&format!("{} {object}", kind.name()))
+}
+
+fn read(
+    steps: &mut dyn Steps,
+    recorder: &Recorder,
+    kind: Kind,
+    object: u64,
+) -> Result<Event, Failure> {
+    let id = object_id(recorder, kind, object);
+    Ok(if LISTS.contains(&kind) {
+        Event::List {
+            object: id,
+            seen: steps.list(kind, object)?,
+        }
+    } else if REGISTERS.contains(&kind) {
+        Event::Read {
+            object: id,
+            seen: steps.register(kind, object)?,
+        }
+    } else {
+        Event::Members {
+            object: id,
+            seen: steps.members(kind, object)?,
+        }
+    })
+}
+
+struct Client<'a> {
+    subject: &'a dyn Subject,
+    recorder: &'a Recorder,
+    plan: Plan,
+    random: Random,
+    open: Vec<Open<'a>>,
+}
+
+/// A transaction between two of its steps.
+struct Open<'a> {
+    steps: Box<dyn Steps + 'a>,
+    recording: Recording,
+    access: Access,
+    /// First object of its round.
+    first: u64,
+    left: u32,
+    gives_up: bool,
+}
+
+impl<'a> Client<'a> {
+    fn new(subject: &'a dyn Subject, recorder: &'a Recorder, plan: Plan, client: u32) -> Self {
+        let random = Random::new(
+            plan.seed
+                .wrapping_mul(1_000)
+                .wrapping_add(u64::from(client)),
+        );
+        Self {
+            subject,
+            recorder,
+            plan,
+            random,
+            open: Vec::new(),
+        }
+    }
+
+    fn run(mut self) -> Result<()> {
+        loop {
+            while self.open.len() < self.plan.open && self.recorder.ended() < self.plan.transactions
+            {
+                self.begin()?;
+            }
+            if self.open.is_empty() {
+                return Ok(());
+            }
+            let at = self.random.below(self.open.len() as u64) as usize;
+            if self.open[at].left == 0 {
+                let ended = self.open.swap_remove(at);
+                self.end(ended)?;
+                continue;
+            }
+            match self.step(at) {
+                Ok(()) => self.open[at].left -= 1,
+                Err(Failure::Retry) => {
+                    let lost = self.open.swap_remove(at);
+                    drop(lost.steps);
+                    self.recorder.end(lost.recording, Outcome::Aborted);
+                }
+                Err(Failure::Unknown) => {
+                    return Err(anyhow!("a step answered with an unknown outcome"));
+                }
+                Err(Failure::Broken(error)) => return Err(error.context("a step")),
+            }
+        }
+    }
+
+    fn begin(&mut self) -> Result<()> {
+        let round = u64::from(self.recorder.ended() / self.plan.round)
+            .min(u64::from((self.plan.transactions - 1) / self.plan.round));
+        let access = if self.random.below(5) == 0 {
+            Access::Read
+        } else {
+            Access::Write
+        };
+        let recording = self.recorder.begin();
+        let steps = self.subject.begin(access)?;
+        let left = 1 + self.random.below(4) as u32;
+        let gives_up = access == Access::Write && self.random.below(20) == 0;
+        self.open.push(Open {
+            steps,
+            recording,
+            access,
+            first: round * self.plan.objects,
+            left,
+            gives_up,
+        });
+        Ok(())
+    }
+
+    fn step(&mut self, at: usize) -> Result<(), Failure> {
+        let Self {
+            recorder,
+            random,
+            plan,
+            open,
+            ..
+        } = self;
+        let open = &mut open[at];
+        let object = open.first + random.below(plan.objects);
+        let writes = open.access == Access::Write && random.below(2) == 0;
+        match random.below(3) {
+            0 => {
+                let kind = LISTS[random.below(LISTS.len() as u64) as usize];
+                let id = object_id(recorder, kind, object);
+                let mut seen = open.steps.list(kind, object)?;
+                open.recording.push(Event::List {
+                    object: id,
+                    seen: seen.clone(),
+                });
+                if writes {
+                    let element = recorder.element();
+                    seen.push(element);
+                    open.recording.push(Event::Append {
+                        object: id,
+                        element,
+                    });
+                    open.steps.put_list(kind, object, &seen)?;
+                }
+            }
+            1 => {
+                let kind = REGISTERS[random.below(REGISTERS.len() as u64) as usize];
+                if writes {
+                    let (id, value) = (object_id(recorder, kind, object), recorder.element());
+                    open.recording.push(Event::Write { object: id, value });
+                    open.steps.put_register(kind, object, value)?;
+                } else {
+                    open.recording
+                        .push(read(&mut *open.steps, recorder, kind, object)?);
+                }
+            }
+            _ => {
+                let kind = SETS[random.below(SETS.len() as u64) as usize];
+                let id = object_id(recorder, kind, object);
+                if writes && random.below(4) > 0 {
+                    let element = recorder.element();
+                    open.recording.push(Event::Add {
+                        object: id,
+                        element,
+                    });
+                    open.steps.add(kind, object, element)?;
+                } else {
+                    let seen = open.steps.members(kind, object)?;
+                    let chosen =
+                        (!seen.is_empty()).then(|| seen[random.below(seen.len() as u64) as usize]);
+                    open.recording.push(Event::Members { object: id, seen });
+                    if let (true, Some(element)) = (writes, chosen) {
+                        open.recording.push(Event::Remove {
+                            object: id,
+                            element,
+                        });
+                        open.steps.remove(kind, object, element)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn end(&self, open: Open<'_>) -> Result<()> {
+        if open.gives_up {
+            drop(open.steps);
+            self.recorder.end(open.recording, Outcome::Aborted);
+            return Ok(());
+        }
+        let outcome = match open.steps.commit() {
+            Ok(()) => Outcome::Committed,
+            Err(Failure::Retry) => Outcome::Aborted,
+            Err(Failure::Unknown) => Outcome::Unknown,
+            Err(Failure::Broken(error)) => return Err(error.context("a commit")),
+        };
+        self.recorder.end(open.recording, outcome);
+        Ok(())
+    }
+}
