@@ -6,3 +6,4 @@ pub mod golden;
 pub mod harness;
 pub mod isolation;
 pub mod random;
+pub mod unchecked;

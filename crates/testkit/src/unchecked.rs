@@ -1,0 +1,140 @@
+//! An engine whose transactions are never refused: the proof that the isolation checker would notice.
+
+use std::{path::Path, sync::Arc};
+
+use isomer_storage::{
+    Capabilities, Durability, Engine, Granule, GuardMode, KeyRange, Order, Page, PageLimit, Read,
+    Savepoint, Snapshot, Statistics, StorageError, StreamEntry, Transaction, Version,
+};
+
+/// Hands everything on to another engine, except guards: it forgets them.
+pub struct Unchecked(Arc<dyn Engine>);
+
+impl Unchecked {
+    /// Switches the validation of `engine` off.
+    pub fn new(engine: Arc<dyn Engine>) -> Self {
+        Self(engine)
+    }
+}
+
+impl Engine for Unchecked {
+    fn capabilities(&self) -> Capabilities {
+        self.0.capabilities()
+    }
+
+    fn version(&self) -> Version {
+        self.0.version()
+    }
+
+    fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StorageError> {
+        self.0.snapshot()
+    }
+
+    fn begin(&self) -> Result<Box<dyn Transaction>, StorageError> {
+        Ok(Box::new(Guardless(self.0.begin()?)))
+    }
+
+    fn stream(
+        &self,
+        after: Version,
+        max_entries: usize,
+        max_bytes: usize,
+        durable_only: bool,
+    ) -> Result<Vec<StreamEntry>, StorageError> {
+        self.0.stream(after, max_entries, max_bytes, durable_only)
+    }
+
+    fn trim_stream(&self, upto: Version) -> Result<(), StorageError> {
+        self.0.trim_stream(upto)
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        self.0.sync()
+    }
+
+    fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
+        self.0.checkpoint(target)
+    }
+
+    fn ingest(
+        &self,
+        pairs: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>>,
+        stream: Option<&[u8]>,
+    ) -> Result<Version, StorageError> {
+        self.0.ingest(pairs, stream)
+    }
+
+    fn statistics(&self) -> Result<Statistics, StorageError> {
+        self.0.statistics()
+    }
+
+    fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
+        self.0.verify(progress)
+    }
+}
+
+struct Guardless(Box<dyn Transaction>);
+
+impl Read for Guardless {
+    fn version(&self) -> Version {
+        self.0.version()
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        self.0.get(key)
+    }
+
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
+        self.0.get_many(keys)
+    }
+
+    fn scan(
+        &self,
+        range: KeyRange<'_>,
+        order: Order,
+        limit: PageLimit,
+        page: &mut Page,
+    ) -> Result<(), StorageError> {
+        self.0.scan(range, order, limit, page)
+    }
+}
+
+impl Transaction for Guardless {
+    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), StorageError> {
+        self.0.put(key, value)
+    }
+
+    fn delete(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        self.0.delete(key)
+    }
+
+    fn delete_range(&mut self, range: KeyRange<'_>) -> Result<(), StorageError> {
+        self.0.delete_range(range)
+    }
+
+    fn guard(&mut self, _: Granule, _: GuardMode) {}
+
+    fn append_stream(&mut self, bytes: &[u8]) {
+        self.0.append_stream(bytes);
+    }
+
+    fn savepoint(&mut self) -> Savepoint {
+        self.0.savepoint()
+    }
+
+    fn rollback_to(&mut self, savepoint: Savepoint) {
+        self.0.rollback_to(savepoint);
+    }
+
+    fn release(&mut self, savepoint: Savepoint) {
+        self.0.release(savepoint);
+    }
+
+    fn write_bytes(&self) -> usize {
+        self.0.write_bytes()
+    }
+
+    fn commit(self: Box<Self>, durability: Durability) -> Result<Version, StorageError> {
+        self.0.commit(durability)
+    }
+}

@@ -1,0 +1,100 @@
+//! Isolation, from recorded histories: random concurrent transactions across all models, checked for every anomaly that
+//! a serializable database never shows; and the proof that the check notices when validation is switched off.
+//!
+//! `ISOMER_TEST_SEED` chooses another history, `ISOMER_TEST_QUICK` a shorter one.
+
+mod contract;
+
+use std::{process::ExitCode, sync::Arc};
+
+use anyhow::{bail, ensure};
+use contract::Contract;
+use isomer_storage::MemoryEngine;
+use isomer_testkit::{
+    harness::{Harness, Outcome, Verdict, is_quick, seed},
+    isolation::{
+        Class, Report, check,
+        workload::{Plan, Subject, run},
+    },
+    unchecked::Unchecked,
+};
+
+/// Objects of each kind in use at one time, from one that everybody meets at to many.
+const CONTENTION: [u64; 5] = [1, 2, 4, 16, 64];
+
+fn main() -> ExitCode {
+    let mut harness = Harness::new();
+    for objects in CONTENTION {
+        harness.case(format!("contract_on_memory_{objects}_objects"), move || {
+            serializable(
+                &Contract(Arc::new(MemoryEngine::new())),
+                plan(2_000, objects),
+            )
+        });
+    }
+    harness.case("contract_with_validation_switched_off_is_caught", || {
+        caught(
+            &Contract(Arc::new(Unchecked::new(Arc::new(MemoryEngine::new())))),
+            plan(2_000, 2),
+        )
+    });
+    harness.run()
+}
+
+fn plan(transactions: u32, objects: u64) -> Plan {
+    let transactions = if is_quick() {
+        transactions / 10
+    } else {
+        transactions
+    };
+    Plan {
+        transactions,
+        objects,
+        clients: 2,
+        open: 6,
+        round: 250,
+        seed: seed(),
+    }
+}
+
+/// Runs the plan and finds nothing.
+fn serializable(subject: &dyn Subject, plan: Plan) -> Outcome {
+    let report = check(&run(subject, plan)?);
+    tell(plan, &report);
+    if !report.anomalies.is_empty() {
+        report
+            .anomalies
+            .iter()
+            .for_each(|anomaly| println!("{anomaly}"));
+        bail!("{plan}: {:?}", report.counts);
+    }
+    let enough = plan.transactions as usize / 10;
+    ensure!(
+        report.committed > enough,
+        "{plan}: only {} committed, too few to tell anything",
+        report.committed
+    );
+    Ok(Verdict::Passed)
+}
+
+/// Runs the plan on a database without validation and finds what that lets through.
+fn caught(subject: &dyn Subject, plan: Plan) -> Outcome {
+    let report = check(&run(subject, plan)?);
+    tell(plan, &report);
+    for class in [Class::LostUpdate, Class::WriteSkew, Class::Phantom] {
+        ensure!(
+            report.counts.contains_key(&class),
+            "{plan}: {} was not caught: {:?}",
+            class.name(),
+            report.counts
+        );
+    }
+    Ok(Verdict::Passed)
+}
+
+fn tell(plan: Plan, report: &Report) {
+    println!(
+        "{plan}: {} committed, {} dependencies, {:?}",
+        report.committed, report.dependencies, report.counts
+    );
+}
