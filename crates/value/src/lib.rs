@@ -8,6 +8,7 @@ mod entity;
 pub mod equality;
 mod error;
 mod id;
+pub mod json;
 pub mod key;
 pub mod limits;
 mod map;

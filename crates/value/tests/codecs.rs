@@ -9,19 +9,37 @@ use std::{
 };
 
 use isomer_value::{
-    GroupKey, LabelId, NameTable, PropId, Value,
+    GroupKey, LabelId, Map, NameTable, PropId, Value,
     equality::{Comparison, compare, equal, equivalent},
     key,
     order::cmp_order,
     record::{RecordBuilder, RecordRef, decode_value, encode_value},
 };
 use proptest::prelude::*;
-use support::{any_float, any_int, any_value, twin};
+use support::{any_float, any_int, any_value};
 
 fn hash_of(value: &Value) -> u64 {
     let mut hasher = DefaultHasher::new();
     GroupKey(value.clone()).hash(&mut hasher);
     hasher.finish()
+}
+
+/// An equivalent of `value`: the same with numbers told in the other type.
+fn twin(value: &Value) -> Value {
+    match value {
+        Value::Int(int) if (*int as f64) as i128 == i128::from(*int) => (*int as f64).into(),
+        Value::Float(float) if *float == 0.0 => (-float).into(),
+        Value::Float(float) if float.trunc() == *float && float.abs() < 1e15 => {
+            (*float as i64).into()
+        }
+        Value::List(items) => items.iter().map(twin).collect(),
+        Value::Map(map) => map
+            .iter()
+            .map(|(name, value)| (name.clone(), twin(value)))
+            .collect::<Map>()
+            .into(),
+        other => other.clone(),
+    }
 }
 
 proptest! {

@@ -1,5 +1,7 @@
 //! Amounts of time.
 
+use super::parts::NANOS_PER_SECOND;
+
 /// An amount of time in four parts, none of which becomes another by itself: a month has no fixed number of days,
 /// nor a day of seconds.
 ///
@@ -15,4 +17,23 @@ pub struct Duration {
     pub seconds: i64,
     /// Nanoseconds past `seconds`.
     pub nanos: i32,
+}
+
+impl Duration {
+    /// The duration of these parts; nanoseconds of any sign and size are carried into the seconds.
+    /// Nothing if the seconds leave 64 bits.
+    pub fn new(months: i64, days: i64, seconds: i64, nanos: i64) -> Option<Self> {
+        let seconds = seconds.checked_add(nanos.div_euclid(NANOS_PER_SECOND))?;
+        Some(Self {
+            months,
+            days,
+            seconds,
+            nanos: nanos.rem_euclid(NANOS_PER_SECOND) as i32,
+        })
+    }
+
+    /// Seconds and nanoseconds together, in nanoseconds.
+    pub fn time_nanos(&self) -> i128 {
+        i128::from(self.seconds) * i128::from(NANOS_PER_SECOND) + i128::from(self.nanos)
+    }
 }

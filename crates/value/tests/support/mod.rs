@@ -144,21 +144,3 @@ pub fn any_value() -> impl Strategy<Value = Value> {
         ]
     })
 }
-
-/// A value and another that is likely equivalent to it: the same with numbers told in the other type.
-pub fn twin(value: &Value) -> Value {
-    match value {
-        Value::Int(int) if (*int as f64) as i128 == i128::from(*int) => (*int as f64).into(),
-        Value::Float(float) if *float == 0.0 => (-float).into(),
-        Value::Float(float) if float.trunc() == *float && float.abs() < 1e15 => {
-            (*float as i64).into()
-        }
-        Value::List(items) => items.iter().map(twin).collect(),
-        Value::Map(map) => map
-            .iter()
-            .map(|(name, value)| (name.clone(), twin(value)))
-            .collect::<Map>()
-            .into(),
-        other => other.clone(),
-    }
-}

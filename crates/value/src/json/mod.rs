@@ -1,0 +1,31 @@
+//! The one JSON codec: text to [`Value`] and back.
+//!
+//! Reading is strict RFC 8259, and right or an error: integers are exact within 64 bits and refused beyond, floats are the nearest double
+//! and refused where they overflow (`1e400`), a key given twice in one object is refused, so are lone surrogates and nesting
+//! over [`MAX_NESTING`](crate::limits::MAX_NESTING). Errors carry line and column. `1.0`, `1e0` and `-0.0` are floats, `1` and `-0` integers.
+//!
+//! Writing, one form per type:
+//!
+//! | value | JSON |
+//! |---|---|
+//! | null, boolean, integer, string | themselves; integers in full |
+//! | float | shortest digits that read back the same, always with `.` or `e`: `1.0`, `1e300` |
+//! | NaN, infinities | strings: `"NaN"`, `"Infinity"`, `"-Infinity"` |
+//! | list, map | array, object with keys in order |
+//! | bytes | `{"$bytes": "<base64, padded>"}` |
+//! | date, times, date-times, duration | a string in ISO 8601: `"1984-10-11T12:31+01:00[Europe/Stockholm]"` |
+//! | point | `{"crs": "cartesian", "x": 1.0, "y": 2.0}`, and `z` |
+//! | node | `{"$node": 1, "labels": ["User"], "properties": {…}}` |
+//! | relationship | `{"$relationship": 1, "type": "KNOWS", "source": 1, "target": 2, "properties": {…}}` |
+//! | path | `{"$path": [node, relationship, node, …]}` |
+//!
+//! A node or relationship of which only the id was read has no `labels`, `type` and `properties`.
+
+mod read;
+mod write;
+
+pub use read::{JsonReader, parse, parse_bytes};
+pub use write::{to_string, write};
+
+#[cfg(test)]
+mod tests;
