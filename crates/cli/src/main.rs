@@ -1,1 +1,6 @@
+//! The `isomer` binary.
+#![allow(dead_code)]
+
+mod import;
+
 fn main() {}

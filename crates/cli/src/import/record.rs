@@ -1,0 +1,92 @@
+//! What every reader yields: records with the line they came from, or the reason why a row is none.
+
+use std::sync::Arc;
+
+use isomer_db::Value;
+
+/// Longest row, or element of a JSON file. A longer one is most likely a quote or a bracket that nobody closed.
+pub const MAX_ROW_BYTES: usize = 64 << 20;
+
+/// One row of a file.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Record {
+    /// The line on which it starts, from 1.
+    pub line: u64,
+    /// Its fields in the order of the file; fields without a value are left out.
+    pub fields: Vec<(Arc<str>, Value)>,
+    /// Its name in the object that holds it, for a JSON object whose names are keys.
+    pub member: Option<Arc<str>>,
+}
+
+impl Record {
+    /// The field of that name.
+    pub fn get(&self, name: &str) -> Option<&Value> {
+        self.fields
+            .iter()
+            .find(|(field, _)| field.as_ref() == name)
+            .map(|(_, value)| value)
+    }
+
+    /// Takes the field of that name out.
+    pub fn take(&mut self, name: &str) -> Option<Value> {
+        let at = self
+            .fields
+            .iter()
+            .position(|(field, _)| field.as_ref() == name)?;
+        Some(self.fields.remove(at).1)
+    }
+}
+
+/// Why the next record could not be read.
+#[derive(Debug)]
+pub enum ReadError {
+    /// This row is bad; the next may be good.
+    Row(RowError),
+    /// Nothing after this can be trusted.
+    Fatal(anyhow::Error),
+}
+
+/// A bad row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RowError {
+    /// The line on which it starts, from 1.
+    pub line: u64,
+    /// What is wrong and what to do.
+    pub reason: String,
+    /// The row as it stands in the file, as far as it is known.
+    pub text: String,
+}
+
+impl From<anyhow::Error> for ReadError {
+    fn from(error: anyhow::Error) -> Self {
+        Self::Fatal(error)
+    }
+}
+
+/// Yields the records of a source one by one.
+pub trait RecordReader {
+    /// The next record; `None` at the end.
+    fn next_record(&mut self) -> Result<Option<Record>, ReadError>;
+
+    /// The text of the record that was returned last, for a reject file.
+    fn last_text(&self) -> String;
+
+    /// Names of the columns, where the format has any.
+    fn columns(&self) -> Option<Vec<Arc<str>>> {
+        None
+    }
+
+    /// Things worth telling the user at the end.
+    fn remarks(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// `text` shortened to what fits into a message.
+pub fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 60;
+    match text.char_indices().nth(LONGEST) {
+        Some((at, _)) => format!("{}…", &text[..at]),
+        None => text.to_owned(),
+    }
+}
