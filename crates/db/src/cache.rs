@@ -1,0 +1,69 @@
+//! Plans that were made before, by the text they were made from.
+
+use std::sync::Arc;
+
+use isomer_plan::Plan;
+use isomer_value::Map;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// A text that is ready to run.
+#[derive(Clone, Debug)]
+pub(crate) struct Ready {
+    pub(crate) plan: Arc<Plan>,
+    /// Values of the literals that were lifted out of the text.
+    pub(crate) lifted: Arc<Map>,
+    /// How many nodes and relationships there were when the plan was made: it ages when they multiply.
+    pub(crate) planned_for: u64,
+}
+
+/// Keeps the plans used last. Two maps, young and old: what is found in the old one moves to the young one, and when
+/// the young one is full it becomes the old one. So a lookup costs one lock and a hash, and nothing used within the
+/// last `capacity` different texts is lost.
+#[derive(Debug)]
+pub(crate) struct PlanCache {
+    generations: Mutex<Generations>,
+    capacity: usize,
+}
+
+#[derive(Debug, Default)]
+struct Generations {
+    young: FxHashMap<Arc<str>, Ready>,
+    old: FxHashMap<Arc<str>, Ready>,
+}
+
+/// Texts longer than this are not kept: the cache is for queries that come again.
+const MAX_TEXT_BYTES: usize = 64 << 10;
+
+impl PlanCache {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self { generations: Mutex::default(), capacity }
+    }
+
+    pub(crate) fn get(&self, text: &str) -> Option<Ready> {
+        let mut generations = self.generations.lock();
+        if let Some(ready) = generations.young.get(text) {
+            return Some(ready.clone());
+        }
+        let (text, ready) = generations.old.remove_entry(text)?;
+        self.insert(&mut generations, text, ready.clone());
+        Some(ready)
+    }
+
+    pub(crate) fn put(&self, text: &str, ready: Ready) {
+        if text.len() <= MAX_TEXT_BYTES && self.capacity > 0 {
+            self.insert(&mut self.generations.lock(), text.into(), ready);
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        *self.generations.lock() = Generations::default();
+    }
+
+    fn insert(&self, generations: &mut Generations, text: Arc<str>, ready: Ready) {
+        if generations.young.len() >= self.capacity {
+            generations.old = std::mem::take(&mut generations.young);
+        }
+        generations.young.insert(text, ready);
+    }
+}

@@ -1,0 +1,374 @@
+//! An open database.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use isomer_data::{Access, Durability, Store, StoreOptions};
+use isomer_exec::Registry;
+use isomer_storage::{Engine, MemoryEngine};
+use isomer_storage_redb::{RedbEngine, RedbOptions};
+use parking_lot::RwLock;
+
+use crate::{
+    Builder, EngineKind, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult, Result, RowStream, Transaction, cache::PlanCache, running::Running,
+};
+
+/// An open database. Clones share it; it may be used from any thread.
+///
+/// ```
+/// use isomer_db::{Database, params};
+///
+/// let folder = tempfile::tempdir().unwrap();
+/// let db = Database::open(folder.path().join("people"))?;
+/// db.query("CREATE (:Person {_key: 'ada'})-[:KNOWS {since: 1833}]->(:Person {_key: 'charles'})", ())?;
+/// let known = db.query("MATCH (:Person {_key: $who})-[k:KNOWS]->(p) RETURN p._key AS who, k.since AS since", params! { "who" => "ada" })?;
+/// assert_eq!(known.deserialize::<(String, i32)>()?, [("charles".to_owned(), 1833)]);
+/// # Ok::<(), isomer_db::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    pub(crate) inner: Arc<Inner>,
+}
+
+pub(crate) struct Inner {
+    /// Taken out when the database is closed.
+    store: RwLock<Option<Store>>,
+    pub(crate) options: Builder,
+    pub(crate) plans: PlanCache,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) running: Arc<Running>,
+    path: Option<PathBuf>,
+}
+
+impl Database {
+    /// Opens the database in the directory `path`, or makes one there.
+    ///
+    /// ```
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("db");
+    /// let db = isomer_db::Database::open(&path)?;
+    /// db.query("CREATE (:Note {text: 'kept'})", ())?;
+    /// db.close()?;
+    ///
+    /// let db = isomer_db::Database::open(&path)?;
+    /// assert_eq!(db.query("MATCH (n:Note) RETURN n.text", ())?.single()?.get::<String>("n.text")?, "kept");
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Builder::default().open(path)
+    }
+
+    /// Opens an empty database in memory: everything works, nothing is kept.
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// assert_eq!(db.query("RETURN 6 * 7 AS answer", ())?.single()?.get::<i64>("answer")?, 42);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn open_in_memory() -> Result<Self> {
+        Builder::default().open_in_memory()
+    }
+
+    /// Opens a database with settings of one's own.
+    ///
+    /// ```
+    /// use isomer_db::{Database, Durability, EngineKind};
+    ///
+    /// let db = Database::builder().engine(EngineKind::Memory).cache_bytes(64 << 20).max_retries(10).open_in_memory()?;
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn builder() -> Builder {
+        Builder::default()
+    }
+
+    pub(crate) fn open_with(options: Builder, path: Option<PathBuf>) -> Result<Self> {
+        let engine: Arc<dyn Engine> = match (options.engine, &path) {
+            (EngineKind::Redb, Some(path)) => {
+                let redb = RedbOptions {
+                    create: options.create && !options.read_only,
+                    read_only: options.read_only,
+                    cache_bytes: options.cache_bytes,
+                    max_transaction_bytes: options.max_transaction_bytes,
+                    ..RedbOptions::default()
+                };
+                Arc::new(RedbEngine::open(path, redb)?)
+            }
+            _ => Arc::new(MemoryEngine::with_max_transaction_bytes(options.max_transaction_bytes)),
+        };
+        Self::with_engine(engine, options, path)
+    }
+
+    /// Opens what an engine holds, with settings of one's own: for tests and engines of other crates.
+    pub fn open_engine(engine: Arc<dyn Engine>, options: Builder) -> Result<Self> {
+        Self::with_engine(engine, options, None)
+    }
+
+    fn with_engine(engine: Arc<dyn Engine>, options: Builder, path: Option<PathBuf>) -> Result<Self> {
+        let store = Store::open(engine, StoreOptions::default())?;
+        let inner = Inner {
+            store: RwLock::new(Some(store)),
+            plans: PlanCache::new(options.cached_plans),
+            registry: Arc::new(Registry::with_builtins()),
+            running: Arc::default(),
+            options,
+            path,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The directory, for a database that has one.
+    pub fn path(&self) -> Option<&Path> {
+        self.inner.path.as_deref()
+    }
+
+    /// The layer below: catalog, engine, statistics. `Closed` after [`Database::close`].
+    pub fn store(&self) -> Result<Store> {
+        self.inner.store.read().clone().ok_or_else(Error::closed)
+    }
+
+    /// Runs one query in a transaction of its own and gathers its rows. A query that lost a race against another
+    /// writer is run again.
+    ///
+    /// ```
+    /// use isomer_db::{Database, params};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// db.query("UNWIND $names AS name CREATE (:Person {_key: name})", params! { "names" => vec!["ada".into(), "bob".into()] })?;
+    /// let people = db.query("MATCH (p:Person) RETURN p._key AS key ORDER BY key", ())?;
+    /// assert_eq!(people.deserialize::<String>()?, ["ada", "bob"]);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn query(&self, text: &str, parameters: impl IntoParameters) -> Result<QueryResult> {
+        self.query_with(text, parameters, &QueryOptions::default())
+    }
+
+    /// As [`Database::query`], with limits of its own or a handle to stop it.
+    ///
+    /// ```
+    /// use isomer_db::{CancelHandle, Database, ErrorKind, QueryOptions};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let handle = CancelHandle::new();
+    /// handle.cancel(); // from another thread, as a rule
+    /// let options = QueryOptions::new().cancel(handle);
+    /// let error = db.query_with("UNWIND range(1, 1000000) AS n RETURN sum(n)", (), &options).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Cancelled);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn query_with(&self, text: &str, parameters: impl IntoParameters, options: &QueryOptions) -> Result<QueryResult> {
+        let parameters = parameters.into_parameters();
+        self.retrying(|| {
+            let mut transaction = self.begin_for(text)?;
+            let result = transaction.run(text, &parameters, options)?;
+            transaction.finish()?;
+            Ok(result)
+        })
+    }
+
+    /// Runs one query in a transaction of its own and gives its rows as they are found: nothing is gathered. What the
+    /// query writes is committed when its last row was taken; a stream that is dropped before leaves no trace.
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// let mut sum = 0;
+    /// for row in db.stream("UNWIND range(1, 100000) AS n RETURN n", ())? {
+    ///     sum += row?.get::<i64>("n")?;
+    /// }
+    /// assert_eq!(sum, 5_000_050_000);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn stream(&self, text: &str, parameters: impl IntoParameters) -> Result<RowStream<'static>> {
+        self.stream_with(text, parameters, &QueryOptions::default())
+    }
+
+    /// As [`Database::stream`], with limits of its own or a handle to stop it.
+    pub fn stream_with(&self, text: &str, parameters: impl IntoParameters, options: &QueryOptions) -> Result<RowStream<'static>> {
+        let transaction = self.begin_for(text)?;
+        RowStream::own(transaction, text, &parameters.into_parameters(), options)
+    }
+
+    /// Prepares a query that will run many times with other parameters.
+    ///
+    /// ```
+    /// use isomer_db::{Database, params};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// db.query("UNWIND range(1, 10) AS n CREATE (:Number {_key: n, square: n * n})", ())?;
+    /// let square = db.prepare("MATCH (n:Number {_key: $n}) RETURN n.square AS square")?;
+    /// for n in 1..=10 {
+    ///     assert_eq!(square.query(params! { "n" => n })?.single()?.get::<i32>("square")?, n * n);
+    /// }
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn prepare(&self, text: &str) -> Result<Prepared> {
+        Prepared::new(self.clone(), text)
+    }
+
+    /// Begins a transaction that reads and writes, at the last committed version. Use [`Database::transact`] unless the
+    /// transaction's end is decided elsewhere: a commit may lose a race (`Retry`).
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// let mut tx = db.begin()?;
+    /// tx.query("CREATE (:Draft)", ())?;
+    /// tx.rollback();
+    /// assert_eq!(db.query("MATCH (d:Draft) RETURN d", ())?.len(), 0);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn begin(&self) -> Result<Transaction> {
+        let access = if self.inner.options.read_only { Access::Read } else { Access::Write };
+        Transaction::begin(self.clone(), access)
+    }
+
+    /// Begins a transaction that reads one version: it never waits and never fails to end.
+    pub fn begin_read(&self) -> Result<Transaction> {
+        Transaction::begin(self.clone(), Access::Read)
+    }
+
+    /// Runs `body` in one transaction, commits it, and runs it again, after a pause, where another transaction changed
+    /// first what it had read. An error of `body` undoes everything. `body` may run several times: it must not do
+    /// anything outside of the transaction that cannot be repeated.
+    ///
+    /// ```
+    /// use isomer_db::{Database, Error, params};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// db.query("CREATE (:Account {_key: 'a', euros: 100}), (:Account {_key: 'b', euros: 0})", ())?;
+    /// let left = db.transact(|tx| {
+    ///     let from = tx.query("MATCH (a:Account {_key: 'a'}) SET a.euros = a.euros - 30 RETURN a.euros AS euros", ())?;
+    ///     let left: i64 = from.single()?.get("euros")?;
+    ///     if left < 0 {
+    ///         return Err(Error::invalid("not enough money"));
+    ///     }
+    ///     tx.query("MATCH (b:Account {_key: 'b'}) SET b.euros = b.euros + 30", ())?;
+    ///     Ok(left)
+    /// })?;
+    /// assert_eq!(left, 70);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn transact<T, E, F>(&self, mut body: F) -> Result<T, E>
+    where
+        E: From<Error>,
+        F: FnMut(&mut Transaction) -> Result<T, E>,
+    {
+        let mut pauses = Pauses::new(self.inner.options.max_retries);
+        loop {
+            let mut transaction = self.begin()?;
+            match body(&mut transaction) {
+                Ok(value) => match transaction.commit() {
+                    Ok(_) => return Ok(value),
+                    Err(error) if error.kind() == ErrorKind::Retry && pauses.pause() => {}
+                    Err(error) => return Err(error.into()),
+                },
+                Err(_) if transaction.lost_race() && pauses.pause() => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Runs `body` on one version of the database. Writes are refused (`Denied`).
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// db.query("CREATE (:Sheep), (:Sheep)", ())?;
+    /// let count: u32 = db.read(|tx| tx.query("MATCH (s:Sheep) RETURN count(s) AS sheep", ())?.single()?.get("sheep"))?;
+    /// assert_eq!(count, 2);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn read<T, E: From<Error>>(&self, body: impl FnOnce(&mut Transaction) -> Result<T, E>) -> Result<T, E> {
+        body(&mut self.begin_read()?)
+    }
+
+    /// Asks the query with this number (see `SHOW QUERIES`) to stop; false where there is none.
+    pub fn cancel_query(&self, id: u64) -> bool {
+        self.inner.running.cancel(id)
+    }
+
+    /// Makes every commit so far durable, those with [`Durability::Buffered`] included.
+    pub fn sync(&self) -> Result<()> {
+        Ok(self.store()?.engine().sync()?)
+    }
+
+    /// Closes the database for all clones of this handle: what is used afterwards answers `Closed`. Transactions that
+    /// are under way may end; the files are free when the last of them has. Closing twice is no error.
+    ///
+    /// ```
+    /// use isomer_db::{Database, ErrorKind};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let clone = db.clone();
+    /// db.close()?;
+    /// assert_eq!(clone.query("RETURN 1", ()).unwrap_err().kind(), ErrorKind::Closed);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn close(&self) -> Result<()> {
+        let store = self.inner.store.write().take();
+        self.inner.plans.clear();
+        match store {
+            Some(store) if self.inner.options.durability == Durability::Buffered && !self.inner.options.read_only => Ok(store.engine().sync()?),
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether [`Database::close`] was called.
+    pub fn is_closed(&self) -> bool {
+        self.inner.store.read().is_none()
+    }
+
+    /// A transaction for one query: one that reads where the query is known to.
+    fn begin_for(&self, text: &str) -> Result<Transaction> {
+        let reads = self.inner.options.read_only || self.inner.plans.get(text).is_some_and(|ready| ready.plan.class == isomer_plan::physical::StatementClass::Read);
+        if reads {
+            return self.begin_read();
+        }
+        self.begin()
+    }
+
+    /// Runs `attempt` again while it loses races.
+    pub(crate) fn retrying<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+        let mut pauses = Pauses::new(self.inner.options.max_retries);
+        loop {
+            match attempt() {
+                Err(error) if error.kind() == ErrorKind::Retry && pauses.pause() => {}
+                outcome => return outcome,
+            }
+        }
+    }
+}
+
+impl std::fmt::Debug for Database {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Database").field("path", &self.inner.path).field("closed", &self.is_closed()).finish_non_exhaustive()
+    }
+}
+
+/// Pauses between attempts: random, twice as long each time, so that those who collided drift apart.
+struct Pauses {
+    left: u32,
+    longest: Duration,
+}
+
+impl Pauses {
+    const FIRST: Duration = Duration::from_micros(50);
+    const LONGEST: Duration = Duration::from_millis(20);
+
+    fn new(max_retries: u32) -> Self {
+        Self { left: max_retries, longest: Self::FIRST }
+    }
+
+    /// Sleeps, unless all attempts are used up.
+    fn pause(&mut self) -> bool {
+        if self.left == 0 {
+            return false;
+        }
+        self.left -= 1;
+        let share = RandomState::new().hash_one(self.left) as f64 / u64::MAX as f64;
+        std::thread::sleep(self.longest.mul_f64(share));
+        self.longest = (self.longest * 2).min(Self::LONGEST);
+        true
+    }
+}

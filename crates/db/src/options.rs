@@ -1,0 +1,174 @@
+//! How a database is opened, and how a query runs.
+
+use std::path::{Path, PathBuf};
+
+use isomer_data::Durability;
+
+use crate::{CancelHandle, Database, Limits, Result};
+
+/// Which engine keeps the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EngineKind {
+    /// redb, in a directory: durable.
+    #[default]
+    Redb,
+    /// Memory: gone when the last handle is dropped.
+    Memory,
+}
+
+/// How to open a database: see [`Database::builder`].
+#[derive(Clone, Debug)]
+pub struct Builder {
+    pub(crate) engine: EngineKind,
+    pub(crate) create: bool,
+    pub(crate) read_only: bool,
+    pub(crate) cache_bytes: usize,
+    pub(crate) max_transaction_bytes: usize,
+    pub(crate) limits: Limits,
+    pub(crate) durability: Durability,
+    pub(crate) max_retries: u32,
+    pub(crate) cached_plans: usize,
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Self {
+            engine: EngineKind::default(),
+            create: true,
+            read_only: false,
+            cache_bytes: 256 << 20,
+            max_transaction_bytes: 1 << 30,
+            limits: Limits::default(),
+            durability: Durability::Synced,
+            max_retries: 100,
+            cached_plans: 1024,
+        }
+    }
+}
+
+impl Builder {
+    /// The engine; [`EngineKind::Redb`] unless said otherwise. The memory engine ignores the path.
+    pub fn engine(mut self, engine: EngineKind) -> Self {
+        self.engine = engine;
+        self
+    }
+
+    /// Whether to make the database where nothing is; true unless said otherwise.
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Opens without writing a byte.
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Memory for cached pages; 256 MiB unless said otherwise.
+    pub fn cache_bytes(mut self, bytes: usize) -> Self {
+        self.cache_bytes = bytes;
+        self
+    }
+
+    /// Largest write set of one transaction; 1 GiB unless said otherwise.
+    pub fn max_transaction_bytes(mut self, bytes: usize) -> Self {
+        self.max_transaction_bytes = bytes;
+        self
+    }
+
+    /// What a query may take unless it says otherwise.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Whether a commit is on disk when it returns ([`Durability::Synced`], unless said otherwise).
+    /// [`Durability::Buffered`] loses the last commits with the machine: for bulk loads and benchmarks.
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// How often a transaction that lost a race is run again before the race is given up; 100 unless said otherwise.
+    pub fn max_retries(mut self, retries: u32) -> Self {
+        self.max_retries = retries;
+        self
+    }
+
+    /// How many plans of queries are kept; 1,024 unless said otherwise.
+    pub fn cached_plans(mut self, plans: usize) -> Self {
+        self.cached_plans = plans;
+        self
+    }
+
+    /// Opens the database in the directory `path`.
+    ///
+    /// `Unavailable` where another process has it open or the disk refuses, `Corrupt` where it is no database or a
+    /// damaged one.
+    pub fn open(self, path: impl AsRef<Path>) -> Result<Database> {
+        Database::open_with(self, Some(PathBuf::from(path.as_ref())))
+    }
+
+    /// Opens an empty database in memory.
+    pub fn open_in_memory(self) -> Result<Database> {
+        Database::open_with(self.engine(EngineKind::Memory), None)
+    }
+}
+
+/// How one query runs, where it differs from the rest of the database.
+///
+/// ```
+/// use isomer_db::{Database, ErrorKind, QueryOptions};
+/// use std::time::Duration;
+///
+/// let db = Database::open_in_memory()?;
+/// let options = QueryOptions::new().time_limit(Duration::from_millis(50));
+/// let error = db.query_with("UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b RETURN count(*)", (), &options).unwrap_err();
+/// assert_eq!(error.kind(), ErrorKind::Limit);
+/// # Ok::<(), isomer_db::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct QueryOptions {
+    /// What it may take; the database's limits where absent.
+    pub limits: Option<Limits>,
+    /// Longest running time; over that of `limits`.
+    pub time_limit: Option<std::time::Duration>,
+    /// Stops it from another thread.
+    pub cancel: CancelHandle,
+}
+
+impl QueryOptions {
+    /// The database's own limits, and a handle that nobody else holds.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets the query take this much.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.limits = Some(limits);
+        self
+    }
+
+    /// Lets the query run for so long.
+    pub fn time_limit(mut self, limit: std::time::Duration) -> Self {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// Lets `handle` stop the query.
+    pub fn cancel(mut self, handle: CancelHandle) -> Self {
+        self.cancel = handle;
+        self
+    }
+
+    pub(crate) fn resolved_limits(&self, default: &Limits) -> Limits {
+        let mut limits = self.limits.clone().unwrap_or_else(|| default.clone());
+        if let Some(time) = self.time_limit {
+            limits.time = Some(time);
+        }
+        limits
+    }
+}

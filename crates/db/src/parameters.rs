@@ -1,0 +1,65 @@
+//! Values that a query is given beside its text.
+
+use isomer_value::{Map, Value};
+
+/// What can be given as the parameters of a query: nothing, a [`Map`], or pairs of names and values.
+///
+/// ```
+/// use isomer_db::{Database, params};
+///
+/// let db = Database::open_in_memory()?;
+/// db.query("CREATE (:City {name: $name, people: $people})", params! { "name" => "Lucca", "people" => 89_000 })?;
+/// db.query("CREATE (:City {name: $name})", [("name", "Pisa")])?;
+/// assert_eq!(db.query("MATCH (c:City) RETURN c.name", ())?.len(), 2);
+/// # Ok::<(), isomer_db::Error>(())
+/// ```
+pub trait IntoParameters {
+    /// Names and values.
+    fn into_parameters(self) -> Map;
+}
+
+impl IntoParameters for () {
+    fn into_parameters(self) -> Map {
+        Map::new()
+    }
+}
+
+impl IntoParameters for Map {
+    fn into_parameters(self) -> Map {
+        self
+    }
+}
+
+impl IntoParameters for &Map {
+    fn into_parameters(self) -> Map {
+        self.clone()
+    }
+}
+
+impl<V: Into<Value>, const N: usize> IntoParameters for [(&str, V); N] {
+    fn into_parameters(self) -> Map {
+        self.into_iter().map(|(name, value)| (name, value.into())).collect()
+    }
+}
+
+impl<V: Into<Value>> IntoParameters for Vec<(String, V)> {
+    fn into_parameters(self) -> Map {
+        self.into_iter().map(|(name, value)| (name, value.into())).collect()
+    }
+}
+
+/// A map of names to values of any types that become a [`Value`]: `params! { "id" => 7, "name" => "Ada" }`.
+///
+/// ```
+/// let map = isomer_db::params! { "id" => 7, "name" => "Ada" };
+/// assert_eq!(map.get("id"), Some(&isomer_db::Value::Int(7)));
+/// ```
+#[macro_export]
+macro_rules! params {
+    ($($name:expr => $value:expr),* $(,)?) => {{
+        #[allow(unused_mut)]
+        let mut map = $crate::Map::new();
+        $(map.insert($name, $crate::Value::from($value));)*
+        map
+    }};
+}

@@ -1,0 +1,180 @@
+//! What a query answers: rows with named columns, and what it changed.
+
+use std::sync::Arc;
+
+use isomer_value::Value;
+use serde::de::DeserializeOwned;
+
+use crate::{
+    Counters, Error, ErrorKind, Result,
+    de::{from_pairs, from_value},
+};
+
+/// One row of a result. Cloning copies the values' pointers.
+///
+/// ```
+/// # let db = isomer_db::Database::open_in_memory()?;
+/// let result = db.query("RETURN 'Ada' AS name, 36 AS age", ())?;
+/// let row = result.single()?;
+/// assert_eq!(row.get::<String>("name")?, "Ada");
+/// assert_eq!(row.value("age")?.as_int(), Some(36));
+/// assert_eq!(row.deserialize::<(String, u8)>()?, ("Ada".to_owned(), 36));
+/// # Ok::<(), isomer_db::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    columns: Arc<[Arc<str>]>,
+    values: Vec<Value>,
+}
+
+impl Row {
+    pub(crate) fn new(columns: Arc<[Arc<str>]>, values: Vec<Value>) -> Self {
+        debug_assert_eq!(columns.len(), values.len());
+        Self { columns, values }
+    }
+
+    /// The names of the columns.
+    pub fn columns(&self) -> &[Arc<str>] {
+        &self.columns
+    }
+
+    /// The values, in the order of the columns.
+    pub fn values(&self) -> &[Value] {
+        &self.values
+    }
+
+    /// The values themselves.
+    pub fn into_values(self) -> Vec<Value> {
+        self.values
+    }
+
+    /// The value in a column. `NotFound` where there is no column of that name.
+    pub fn value(&self, column: &str) -> Result<&Value> {
+        match self.columns.iter().position(|name| name.as_ref() == column) {
+            Some(at) => Ok(&self.values[at]),
+            None => {
+                let known: Vec<&str> = self.columns.iter().map(AsRef::as_ref).collect();
+                Err(Error::new(ErrorKind::NotFound, format!("the result has no column `{column}`; it has {}", known.join(", "))))
+            }
+        }
+    }
+
+    /// The value in a column as a Rust type. `NotFound` where there is no such column, `Invalid` where the value does
+    /// not fit the type; `Option<T>` takes null.
+    pub fn get<T: DeserializeOwned>(&self, column: &str) -> Result<T> {
+        from_value(self.value(column)?).map_err(|error| Error::new(error.kind(), format!("column `{column}`: {}", error.message())))
+    }
+
+    /// The whole row as a Rust type: a structure by the names of the columns, a tuple by their order, or, for a single
+    /// column, the type of its value (a structure reads the properties of a single node).
+    pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T> {
+        from_pairs(&self.columns, &self.values)
+    }
+}
+
+/// The complete answer of a query.
+///
+/// ```
+/// # use isomer_db::{Database, params};
+/// #[derive(serde::Deserialize, Debug, PartialEq)]
+/// struct City { name: String, people: u32 }
+///
+/// let db = Database::open_in_memory()?;
+/// let made = db.query("CREATE (:City {name: 'Lucca', people: 89000}), (:City {name: 'Pisa', people: 90000})", ())?;
+/// assert_eq!(made.counters().nodes_created, 2);
+///
+/// let result = db.query("MATCH (c:City) RETURN c.name AS name, c.people AS people ORDER BY people", ())?;
+/// let cities: Vec<City> = result.deserialize()?;
+/// assert_eq!(cities[1], City { name: "Pisa".into(), people: 90_000 });
+/// for row in &result {
+///     println!("{}", row.get::<String>("name")?);
+/// }
+/// # Ok::<(), isomer_db::Error>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct QueryResult {
+    pub(crate) columns: Arc<[Arc<str>]>,
+    pub(crate) rows: Vec<Row>,
+    pub(crate) counters: Counters,
+    pub(crate) plan: Option<String>,
+    pub(crate) notices: Vec<String>,
+}
+
+impl QueryResult {
+    /// The names of the columns; none for a query that returns nothing.
+    pub fn columns(&self) -> &[Arc<str>] {
+        &self.columns
+    }
+
+    /// All rows.
+    pub fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    /// The rows themselves.
+    pub fn into_rows(self) -> Vec<Row> {
+        self.rows
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+
+    /// Goes through the rows.
+    pub fn iter(&self) -> std::slice::Iter<'_, Row> {
+        self.rows.iter()
+    }
+
+    /// The only row. `NotFound` where there is none, `Invalid` where there are several.
+    pub fn single(&self) -> Result<&Row> {
+        match self.rows.as_slice() {
+            [row] => Ok(row),
+            [] => Err(Error::new(ErrorKind::NotFound, "one row was expected, the result has none")),
+            rows => Err(Error::new(ErrorKind::Invalid, format!("one row was expected, the result has {}: add LIMIT 1 or narrow the query", rows.len()))),
+        }
+    }
+
+    /// All rows as a Rust type: see [`Row::deserialize`].
+    pub fn deserialize<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
+        self.rows.iter().map(Row::deserialize).collect()
+    }
+
+    /// What the query changed.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// The plan as text, for a query that begins with `EXPLAIN` or `PROFILE`.
+    pub fn plan(&self) -> Option<&str> {
+        self.plan.as_deref()
+    }
+
+    /// Things worth knowing that are not errors, such as a cartesian product.
+    pub fn notices(&self) -> &[String] {
+        &self.notices
+    }
+}
+
+impl IntoIterator for QueryResult {
+    type Item = Row;
+    type IntoIter = std::vec::IntoIter<Row>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.into_iter()
+    }
+}
+
+impl<'r> IntoIterator for &'r QueryResult {
+    type Item = &'r Row;
+    type IntoIter = std::slice::Iter<'r, Row>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.rows.iter()
+    }
+}

@@ -1,0 +1,79 @@
+//! Queries at work, for `SHOW QUERIES` and for stopping one by its number.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use isomer_exec::{CancelHandle, RunningQueries};
+use isomer_value::Value;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// All queries of a database that are at work now.
+#[derive(Debug, Default)]
+pub(crate) struct Running {
+    next: AtomicU64,
+    queries: Mutex<FxHashMap<u64, Arc<RunningQuery>>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RunningQuery {
+    text: Arc<str>,
+    started: Instant,
+    cancel: CancelHandle,
+    pub(crate) rows: AtomicU64,
+    pub(crate) bytes: AtomicU64,
+}
+
+/// A query's place among those at work; it leaves when this is dropped.
+pub(crate) struct Place {
+    running: Arc<Running>,
+    id: u64,
+    pub(crate) query: Arc<RunningQuery>,
+}
+
+impl Running {
+    pub(crate) fn enter(self: &Arc<Self>, text: &Arc<str>, cancel: CancelHandle) -> Place {
+        let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
+        let query = Arc::new(RunningQuery { text: text.clone(), started: Instant::now(), cancel, rows: AtomicU64::new(0), bytes: AtomicU64::new(0) });
+        self.queries.lock().insert(id, query.clone());
+        Place { running: self.clone(), id, query }
+    }
+
+    /// Asks the query with this number to stop; false where there is none.
+    pub(crate) fn cancel(&self, id: u64) -> bool {
+        match self.queries.lock().get(&id) {
+            Some(query) => {
+                query.cancel.cancel();
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.running.queries.lock().remove(&self.id);
+    }
+}
+
+impl RunningQueries for Running {
+    fn list(&self) -> Vec<[Value; 5]> {
+        let mut queries: Vec<(u64, Arc<RunningQuery>)> = self.queries.lock().iter().map(|(id, query)| (*id, query.clone())).collect();
+        queries.sort_unstable_by_key(|(id, _)| *id);
+        let number = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
+        queries
+            .into_iter()
+            .map(|(id, query)| {
+                let elapsed_ms = u64::try_from(query.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let (rows, bytes) = (query.rows.load(Ordering::Relaxed), query.bytes.load(Ordering::Relaxed));
+                [number(id), Value::String(query.text.clone()), number(elapsed_ms), number(rows), number(bytes)]
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,248 @@
+//! From a text to rows: plan cache, planning, running.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use isomer_data::GraphRead;
+use isomer_exec::{Execution, Options, Rows};
+use isomer_plan::{Plan, physical::Mode};
+use isomer_value::{Map, Value};
+
+use crate::{
+    Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, Result, Row, Transaction,
+    cache::Ready,
+    catalog::PlanCatalog,
+    running::Place,
+};
+
+/// A plan is made again when there are so many times more nodes and relationships than when it was made, or fewer.
+const AGEING: u64 = 8;
+/// Below so many nodes and relationships every plan is good enough.
+const SMALL: u64 = 1_000;
+
+/// A text with its plan.
+#[derive(Clone, Debug)]
+pub(crate) struct Statement {
+    pub(crate) text: Arc<str>,
+    pub(crate) ready: Ready,
+}
+
+impl Statement {
+    /// The text's plan, from the cache where it still holds.
+    pub(crate) fn ready(transaction: &Transaction, text: &str) -> Result<Self> {
+        let db = &transaction.db;
+        match db.inner.plans.get(text) {
+            Some(ready) if holds(&ready, transaction) => Ok(Self { text: text.into(), ready }),
+            _ => {
+                let ready = make(transaction, text)?;
+                db.inner.plans.put(text, ready.clone());
+                Ok(Self { text: text.into(), ready })
+            }
+        }
+    }
+}
+
+/// Whether a plan still fits the schema and the size of the database.
+pub(crate) fn holds(ready: &Ready, transaction: &Transaction) -> bool {
+    let size = database_size(transaction);
+    let (low, high) = (ready.planned_for.min(size), ready.planned_for.max(size));
+    ready.plan.schema_version == transaction.inner.catalog().schema_version() && (high < SMALL || high / AGEING <= low)
+}
+
+fn database_size(transaction: &Transaction) -> u64 {
+    let nodes = transaction.inner.node_count(None).unwrap_or(0);
+    nodes + transaction.inner.relationship_count(None).unwrap_or(0)
+}
+
+/// Parses and plans.
+fn make(transaction: &Transaction, text: &str) -> Result<Ready> {
+    let statement = isomer_cypher::parse(text).map_err(|error| {
+        let rendered = error.render(text);
+        Error::from(error).with_rendered(rendered)
+    })?;
+    let catalog = PlanCatalog::new(&transaction.inner, &transaction.db.inner.registry);
+    let plan = isomer_plan::plan(&statement, &catalog).map_err(|error| {
+        let rendered = error.span.map(|span| isomer_cypher::diagnostic::render(text, span, &error.message, error.hint.as_deref()));
+        let made = Error::from(error);
+        match rendered {
+            Some(rendered) => made.with_rendered(rendered),
+            None => made,
+        }
+    })?;
+    Ok(Ready { plan: Arc::new(plan), lifted: Arc::default(), planned_for: database_size(transaction) })
+}
+
+/// A statement at work.
+pub(crate) struct Run {
+    execution: Execution,
+    place: Place,
+    pub(crate) columns: Arc<[Arc<str>]>,
+    plan: Arc<Plan>,
+}
+
+impl Run {
+    /// Starts a statement in a transaction.
+    pub(crate) fn start(transaction: &mut Transaction, statement: &Statement, parameters: &Map, options: &QueryOptions) -> Result<Self> {
+        let inner = transaction.db.inner.clone();
+        let place = inner.running.enter(&statement.text, options.cancel.clone());
+        let options = Options {
+            limits: options.resolved_limits(&inner.options.limits),
+            cancel: options.cancel.clone(),
+            registry: inner.registry.clone(),
+            running: Some(inner.running.clone()),
+            ..Options::default()
+        };
+        let plan = statement.ready.plan.clone();
+        let columns: Arc<[Arc<str>]> = match plan.mode {
+            Mode::Explain => Arc::new(["plan".into()]),
+            Mode::Run | Mode::Profile => plan.columns.clone().into(),
+        };
+        let execution = if statement.ready.lifted.is_empty() {
+            Execution::start(plan.clone(), parameters, &options, &mut transaction.inner)?
+        } else {
+            let mut all = parameters.clone();
+            for (name, value) in statement.ready.lifted.iter() {
+                all.insert(name.clone(), value.clone());
+            }
+            Execution::start(plan.clone(), &all, &options, &mut transaction.inner)?
+        };
+        Ok(Self { execution, place, columns, plan })
+    }
+
+    /// Fills `rows` with the next rows; returns whether there may be more.
+    pub(crate) fn next_rows(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
+        let more = self.execution.next_rows(&mut transaction.inner, rows)?;
+        self.place.query.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
+        self.place.query.bytes.store(self.execution.held_bytes() as u64, Ordering::Relaxed);
+        Ok(more)
+    }
+
+    pub(crate) fn counters(&self) -> crate::Counters {
+        *self.execution.counters()
+    }
+
+    fn explained(&self) -> Option<String> {
+        match self.plan.mode {
+            Mode::Run => None,
+            Mode::Explain => Some(self.plan.explain()),
+            Mode::Profile => Some(self.execution.explain()),
+        }
+    }
+
+    fn notices(&self) -> Vec<String> {
+        self.plan.notices.iter().map(|notice| notice.message.clone()).collect()
+    }
+}
+
+/// Runs a statement to its end and gathers its rows, as many as its memory limit allows.
+pub(crate) fn gather(transaction: &mut Transaction, statement: &Statement, parameters: &Map, options: &QueryOptions) -> Result<QueryResult> {
+    let max_bytes = options.resolved_limits(&transaction.db.inner.options.limits).memory_bytes;
+    let mut run = Run::start(transaction, statement, parameters, options)?;
+    let mut result = QueryResult { columns: run.columns.clone(), ..QueryResult::default() };
+    if run.plan.mode == Mode::Explain {
+        let text = run.plan.explain();
+        result.rows = text.lines().map(|line| Row::new(run.columns.clone(), vec![line.into()])).collect();
+        result.plan = Some(text);
+        result.notices = run.notices();
+        return Ok(result);
+    }
+    let mut rows = Rows::new();
+    let mut bytes = 0;
+    loop {
+        let more = run.next_rows(transaction, &mut rows)?;
+        for row in rows.iter() {
+            bytes += size_of::<Row>() + row.iter().map(held_bytes).sum::<usize>();
+            result.rows.push(Row::new(run.columns.clone(), row.to_vec()));
+        }
+        if bytes > max_bytes {
+            let message = format!("the result is larger than {} MiB: add LIMIT, stream it, or raise the memory limit", max_bytes >> 20);
+            return Err(Error::new(ErrorKind::Limit, message));
+        }
+        if !more {
+            break;
+        }
+    }
+    result.counters = run.counters();
+    result.plan = run.explained();
+    result.notices = run.notices();
+    Ok(result)
+}
+
+/// About how many bytes a value holds in a result.
+fn held_bytes(value: &Value) -> usize {
+    size_of::<Value>()
+        + match value {
+            Value::String(text) => text.len(),
+            Value::Bytes(bytes) => bytes.len(),
+            Value::List(items) => items.len() * size_of::<Value>(),
+            Value::Map(map) => map.len() * 2 * size_of::<Value>(),
+            Value::Node(_) | Value::Relationship(_) | Value::Path(_) => 256,
+            _ => 0,
+        }
+}
+
+/// A query that was prepared once and runs many times: see [`Database::prepare`].
+pub struct Prepared {
+    db: Database,
+    text: Arc<str>,
+    ready: parking_lot::RwLock<Ready>,
+}
+
+impl Prepared {
+    pub(crate) fn new(db: Database, text: &str) -> Result<Self> {
+        let statement = Statement::ready(&db.begin_read()?, text)?;
+        Ok(Self { db, text: statement.text, ready: parking_lot::RwLock::new(statement.ready) })
+    }
+
+    /// The text.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The names of its result's columns.
+    pub fn columns(&self) -> Vec<Arc<str>> {
+        self.ready.read().plan.columns.clone()
+    }
+
+    /// The names of its parameters.
+    pub fn parameters(&self) -> Vec<Arc<str>> {
+        self.ready.read().plan.parameters.clone()
+    }
+
+    /// Whether it only reads.
+    pub fn is_read_only(&self) -> bool {
+        self.ready.read().plan.class == isomer_plan::physical::StatementClass::Read
+    }
+
+    /// Runs it in a transaction of its own: see [`Database::query`].
+    pub fn query(&self, parameters: impl IntoParameters) -> Result<QueryResult> {
+        self.query_with(parameters, &QueryOptions::default())
+    }
+
+    /// As [`Prepared::query`], with limits of its own or a handle to stop it.
+    pub fn query_with(&self, parameters: impl IntoParameters, options: &QueryOptions) -> Result<QueryResult> {
+        let parameters = parameters.into_parameters();
+        self.db.retrying(|| {
+            let mut transaction = if self.is_read_only() { self.db.begin_read()? } else { self.db.begin()? };
+            let result = transaction.run_prepared(self, &parameters, options)?;
+            transaction.finish()?;
+            Ok(result)
+        })
+    }
+
+    /// The plan, made again where the schema or the size of the database changed.
+    pub(crate) fn statement(&self, transaction: &Transaction) -> Result<Statement> {
+        let ready = self.ready.read().clone();
+        if holds(&ready, transaction) {
+            return Ok(Statement { text: self.text.clone(), ready });
+        }
+        let ready = make(transaction, &self.text)?;
+        *self.ready.write() = ready.clone();
+        Ok(Statement { text: self.text.clone(), ready })
+    }
+}
+
+impl std::fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Prepared").field("text", &self.text).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,155 @@
+//! One transaction over all models.
+
+use std::sync::Arc;
+
+use isomer_data::{Access, DataError, Version};
+use isomer_value::Map;
+
+use crate::{
+    Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult, Result, RowStream,
+    statement::{self, Statement},
+};
+
+/// A transaction: one version of the database and, on top, its own changes. Dropping it without a commit leaves no trace.
+///
+/// A query that fails undoes its own changes alone; the transaction goes on.
+///
+/// ```
+/// use isomer_db::{Database, params};
+///
+/// let db = Database::open_in_memory()?;
+/// let mut tx = db.begin()?;
+/// tx.query("CREATE (:User {_key: 'ada'})", ())?;
+/// tx.collection("User").patch("ada", &params! { "age" => 36 })?;
+/// tx.bucket("sessions").put("s1", "ada")?;
+/// tx.commit()?;
+/// assert_eq!(db.query("MATCH (u:User {_key: 'ada'}) RETURN u.age AS age", ())?.single()?.get::<u8>("age")?, 36);
+/// # Ok::<(), isomer_db::Error>(())
+/// ```
+#[must_use = "a transaction that is dropped without a commit leaves no trace"]
+pub struct Transaction {
+    pub(crate) db: Database,
+    pub(crate) inner: isomer_data::Transaction,
+    lost_race: bool,
+}
+
+impl Transaction {
+    pub(crate) fn begin(db: Database, access: Access) -> Result<Self> {
+        let inner = db.store()?.begin(access)?;
+        Ok(Self { db, inner, lost_race: false })
+    }
+
+    /// Runs a query and gathers its rows: see [`Database::query`].
+    pub fn query(&mut self, text: &str, parameters: impl IntoParameters) -> Result<QueryResult> {
+        self.query_with(text, parameters, &QueryOptions::default())
+    }
+
+    /// As [`Transaction::query`], with limits of its own or a handle to stop it.
+    pub fn query_with(&mut self, text: &str, parameters: impl IntoParameters, options: &QueryOptions) -> Result<QueryResult> {
+        self.run(text, &parameters.into_parameters(), options)
+    }
+
+    /// Runs a prepared query and gathers its rows.
+    pub fn query_prepared(&mut self, prepared: &Prepared, parameters: impl IntoParameters) -> Result<QueryResult> {
+        self.run_prepared(prepared, &parameters.into_parameters(), &QueryOptions::default())
+    }
+
+    /// Runs a query and gives its rows as they are found. What it writes is complete when the last row was taken.
+    pub fn stream(&mut self, text: &str, parameters: impl IntoParameters) -> Result<RowStream<'_>> {
+        self.stream_with(text, parameters, &QueryOptions::default())
+    }
+
+    /// As [`Transaction::stream`], with limits of its own or a handle to stop it.
+    pub fn stream_with(&mut self, text: &str, parameters: impl IntoParameters, options: &QueryOptions) -> Result<RowStream<'_>> {
+        RowStream::borrow(self, text, &parameters.into_parameters(), options)
+    }
+
+    /// The documents of a label: insert, get, replace, patch, remove, by key.
+    pub fn collection<'t>(&'t mut self, label: &str) -> Collection<'t> {
+        Collection::new(self, label)
+    }
+
+    /// A bucket of keys and values.
+    pub fn bucket<'t>(&'t mut self, name: &str) -> Bucket<'t> {
+        Bucket::new(self, name)
+    }
+
+    /// The version that it reads.
+    pub fn version(&self) -> Version {
+        self.inner.version()
+    }
+
+    /// Whether it may write.
+    pub fn is_read_only(&self) -> bool {
+        self.inner.access() == Access::Read
+    }
+
+    /// Whether it has written.
+    pub fn has_writes(&self) -> bool {
+        self.inner.has_writes()
+    }
+
+    /// The layer below, for what this one does not offer.
+    pub fn data(&mut self) -> &mut isomer_data::Transaction {
+        &mut self.inner
+    }
+
+    /// Applies the changes. When this returns they are on disk and visible to others. Returns their version.
+    ///
+    /// `Retry` where another transaction changed first what this one read: run it again (or use
+    /// [`Database::transact`], which does). `OutcomeUnknown` where the disk refused in the middle: look before trying again.
+    pub fn commit(self) -> Result<Version> {
+        Ok(self.inner.commit_with(self.db.inner.options.durability)?)
+    }
+
+    /// Drops the changes.
+    pub fn rollback(self) {
+        self.inner.rollback();
+    }
+
+    /// Commits what was written, if anything was.
+    pub(crate) fn finish(self) -> Result<()> {
+        if self.inner.access() == Access::Write {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    /// Whether something failed because of a lost race, so that running everything again may help.
+    pub(crate) fn lost_race(&self) -> bool {
+        self.lost_race
+    }
+
+    pub(crate) fn run(&mut self, text: &str, parameters: &Map, options: &QueryOptions) -> Result<QueryResult> {
+        let result = Statement::ready(self, text).and_then(|statement| statement::gather(self, &statement, parameters, options));
+        self.noted(result)
+    }
+
+    pub(crate) fn run_prepared(&mut self, prepared: &Prepared, parameters: &Map, options: &QueryOptions) -> Result<QueryResult> {
+        let result = prepared.statement(self).and_then(|statement| statement::gather(self, &statement, parameters, options));
+        self.noted(result)
+    }
+
+    /// Remembers a lost race.
+    pub(crate) fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.lost_race |= result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Retry);
+        result
+    }
+
+    /// Runs something of the layer below.
+    pub(crate) fn below<T>(&mut self, run: impl FnOnce(&mut isomer_data::Transaction) -> Result<T, DataError>) -> Result<T> {
+        let result = run(&mut self.inner).map_err(Error::from);
+        self.noted(result)
+    }
+
+    /// Names and schema as this transaction sees them.
+    pub fn catalog(&self) -> Arc<isomer_data::Catalog> {
+        isomer_data::GraphRead::catalog(&self.inner)
+    }
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("version", &self.version()).finish_non_exhaustive()
+    }
+}
