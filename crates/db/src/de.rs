@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use isomer_value::{Map, Value};
+use isomer_value::{Map, Point, Value, temporal::to_text};
 use serde::de::{self, DeserializeSeed, IntoDeserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::error::{Error, ErrorKind};
@@ -26,7 +26,10 @@ pub fn from_value<T: de::DeserializeOwned>(value: &Value) -> Result<T, Error> {
 }
 
 /// Turns names and values into a structure.
-pub(crate) fn from_pairs<T: de::DeserializeOwned>(names: &[std::sync::Arc<str>], values: &[Value]) -> Result<T, Error> {
+pub(crate) fn from_pairs<T: de::DeserializeOwned>(
+    names: &[std::sync::Arc<str>],
+    values: &[Value],
+) -> Result<T, Error> {
     T::deserialize(RowDeserializer { names, values }).map_err(Into::into)
 }
 
@@ -50,7 +53,10 @@ impl de::Error for DeError {
 
 impl From<DeError> for Error {
     fn from(error: DeError) -> Self {
-        Self::new(ErrorKind::Invalid, format!("the value does not fit the type that was asked for: {error}"))
+        Self::new(
+            ErrorKind::Invalid,
+            format!("the value does not fit the type that was asked for: {error}"),
+        )
     }
 }
 
@@ -76,7 +82,9 @@ impl<'de> de::Deserializer<'de> for ValueDeserializer<'de> {
             Value::Float(number) => visitor.visit_f64(*number),
             Value::String(text) => visitor.visit_borrowed_str(text),
             Value::Bytes(bytes) => visitor.visit_borrowed_bytes(bytes),
-            Value::List(items) => visitor.visit_seq(Items { items: items.iter() }),
+            Value::List(items) => visitor.visit_seq(Items {
+                items: items.iter(),
+            }),
             Value::Map(map) => visitor.visit_map(Entries::of(map)),
             Value::Node(node) => match &node.content {
                 Some(content) => visitor.visit_map(Entries::of(&content.properties)),
@@ -84,17 +92,20 @@ impl<'de> de::Deserializer<'de> for ValueDeserializer<'de> {
             },
             Value::Relationship(relationship) => match &relationship.content {
                 Some(content) => visitor.visit_map(Entries::of(&content.properties)),
-                None => Err(de::Error::custom("the relationship's properties were not read")),
+                None => Err(de::Error::custom(
+                    "the relationship's properties were not read",
+                )),
             },
             Value::Path(path) => {
-                let nodes: Vec<Value> = path.nodes.iter().map(|node| Value::Node(std::sync::Arc::new(node.clone()))).collect();
+                let nodes: Vec<Value> = path
+                    .nodes
+                    .iter()
+                    .map(|node| Value::Node(std::sync::Arc::new(node.clone())))
+                    .collect();
                 visit_owned(Value::List(std::sync::Arc::new(nodes)), visitor)
             }
-            Value::Point(_) => match isomer_value::json::plain(self.value) {
-                value @ Value::Map(_) => visit_owned(value, visitor),
-                _ => visitor.visit_string(isomer_value::json::text(self.value)),
-            },
-            temporal => visitor.visit_string(isomer_value::json::text(temporal)),
+            Value::Point(point) => visit_owned(of_point(point), visitor),
+            temporal => visitor.visit_string(to_text(temporal).unwrap_or_default()),
         }
     }
 
@@ -107,7 +118,9 @@ impl<'de> de::Deserializer<'de> for ValueDeserializer<'de> {
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         match self.value {
-            Value::Int(number) if (*number as f64) as i128 == i128::from(*number) => visitor.visit_f64(*number as f64),
+            Value::Int(number) if (*number as f64) as i128 == i128::from(*number) => {
+                visitor.visit_f64(*number as f64)
+            }
             _ => self.deserialize_any(visitor),
         }
     }
@@ -116,15 +129,31 @@ impl<'de> de::Deserializer<'de> for ValueDeserializer<'de> {
         self.deserialize_f64(visitor)
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Result<V::Value, DeError> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DeError> {
         visitor.visit_newtype_struct(self)
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(self, _name: &'static str, _variants: &'static [&'static str], visitor: V) -> Result<V::Value, DeError> {
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DeError> {
         match self.value {
-            Value::String(name) => visitor.visit_enum(IntoDeserializer::<DeError>::into_deserializer(name.as_ref())),
-            Value::Map(map) if map.len() == 1 => visitor.visit_enum(de::value::MapAccessDeserializer::new(Entries::of(map))),
-            other => Err(de::Error::custom(format_args!("a string or a map of one entry is needed, not {}", other.type_name()))),
+            Value::String(name) => visitor.visit_enum(
+                IntoDeserializer::<DeError>::into_deserializer(name.as_ref()),
+            ),
+            Value::Map(map) if map.len() == 1 => {
+                visitor.visit_enum(de::value::MapAccessDeserializer::new(Entries::of(map)))
+            }
+            other => Err(de::Error::custom(format_args!(
+                "a string or a map of one entry is needed, not {}",
+                other.type_name()
+            ))),
         }
     }
 
@@ -134,14 +163,30 @@ impl<'de> de::Deserializer<'de> for ValueDeserializer<'de> {
     }
 }
 
+fn of_point(point: &Point) -> Value {
+    let mut map = Map::new();
+    map.insert("crs", point.crs.name().into());
+    map.insert("x", point.x.into());
+    map.insert("y", point.y.into());
+    if point.crs.has_z() {
+        map.insert("z", point.z.into());
+    }
+    map.into()
+}
+
 /// Visits a value that does not live as long as the input: everything borrowed is copied.
 fn visit_owned<'de, V: Visitor<'de>>(value: Value, visitor: V) -> Result<V::Value, DeError> {
     struct Owned<V>(V);
     impl<'de, V: Visitor<'de>> Owned<V> {
         fn visit(self, value: Value) -> Result<V::Value, DeError> {
             match value {
-                Value::List(items) => self.0.visit_seq(OwnedItems { items: items.iter().cloned().collect::<Vec<_>>().into_iter() }),
-                Value::Map(map) => self.0.visit_map(OwnedEntries { entries: (*map).clone().into_iter(), value: None }),
+                Value::List(items) => self.0.visit_seq(OwnedItems {
+                    items: items.iter().cloned().collect::<Vec<_>>().into_iter(),
+                }),
+                Value::Map(map) => self.0.visit_map(OwnedEntries {
+                    entries: (*map).clone().into_iter(),
+                    value: None,
+                }),
                 other => OwnedDeserializer(other).visit(self.0),
             }
         }
@@ -162,11 +207,15 @@ impl OwnedDeserializer {
             Value::String(text) => visitor.visit_string(text.as_ref().to_owned()),
             Value::Bytes(bytes) => visitor.visit_byte_buf(bytes.to_vec()),
             Value::Node(node) => match &node.content {
-                Some(content) => visitor.visit_map(OwnedEntries { entries: content.properties.clone().into_iter(), value: None }),
+                Some(content) => visitor.visit_map(OwnedEntries {
+                    entries: content.properties.clone().into_iter(),
+                    value: None,
+                }),
                 None => Err(de::Error::custom("the node's properties were not read")),
             },
             other @ (Value::List(_) | Value::Map(_)) => visit_owned(other, visitor),
-            other => visitor.visit_string(isomer_value::json::text(&other)),
+            Value::Point(point) => visit_owned(of_point(&point), visitor),
+            other => visitor.visit_string(to_text(&other).unwrap_or_default()),
         }
     }
 }
@@ -198,8 +247,14 @@ struct OwnedItems {
 impl<'de> SeqAccess<'de> for OwnedItems {
     type Error = DeError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DeError> {
-        self.items.next().map(|item| seed.deserialize(OwnedDeserializer(item))).transpose()
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, DeError> {
+        self.items
+            .next()
+            .map(|item| seed.deserialize(OwnedDeserializer(item)))
+            .transpose()
     }
 }
 
@@ -211,10 +266,16 @@ struct OwnedEntries {
 impl<'de> MapAccess<'de> for OwnedEntries {
     type Error = DeError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DeError> {
-        let Some((name, value)) = self.entries.next() else { return Ok(None) };
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, DeError> {
+        let Some((name, value)) = self.entries.next() else {
+            return Ok(None);
+        };
         self.value = Some(value);
-        seed.deserialize(name.as_ref().into_deserializer()).map(Some)
+        seed.deserialize(name.as_ref().into_deserializer())
+            .map(Some)
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, DeError> {
@@ -229,8 +290,14 @@ struct Items<'v> {
 impl<'de> SeqAccess<'de> for Items<'de> {
     type Error = DeError;
 
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, DeError> {
-        self.items.next().map(|item| seed.deserialize(ValueDeserializer::of(item))).transpose()
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, DeError> {
+        self.items
+            .next()
+            .map(|item| seed.deserialize(ValueDeserializer::of(item)))
+            .transpose()
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -246,21 +313,32 @@ struct Entries<'v, I> {
 
 impl<'v> Entries<'v, ()> {
     fn of(map: &'v Map) -> Entries<'v, impl Iterator<Item = (&'v str, &'v Value)>> {
-        Entries { entries: map.iter().map(|(name, value)| (name.as_ref(), value)), value: None }
+        Entries {
+            entries: map.iter().map(|(name, value)| (name.as_ref(), value)),
+            value: None,
+        }
     }
 }
 
 impl<'de, I: Iterator<Item = (&'de str, &'de Value)>> MapAccess<'de> for Entries<'de, I> {
     type Error = DeError;
 
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, DeError> {
-        let Some((name, value)) = self.entries.next() else { return Ok(None) };
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, DeError> {
+        let Some((name, value)) = self.entries.next() else {
+            return Ok(None);
+        };
         self.value = Some(value);
-        seed.deserialize(de::value::BorrowedStrDeserializer::new(name)).map(Some)
+        seed.deserialize(de::value::BorrowedStrDeserializer::new(name))
+            .map(Some)
     }
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, DeError> {
-        seed.deserialize(ValueDeserializer::of(self.value.take().unwrap_or(&Value::Null)))
+        seed.deserialize(ValueDeserializer::of(
+            self.value.take().unwrap_or(&Value::Null),
+        ))
     }
 }
 
@@ -287,19 +365,33 @@ impl<'de> de::Deserializer<'de> for RowDeserializer<'de> {
         }
     }
 
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _name: &'static str, visitor: V) -> Result<V::Value, DeError> {
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, DeError> {
         visitor.visit_newtype_struct(self)
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         let entries = self.names.iter().map(AsRef::as_ref).zip(self.values);
-        visitor.visit_map(Entries { entries, value: None })
+        visitor.visit_map(Entries {
+            entries,
+            value: None,
+        })
     }
 
-    fn deserialize_struct<V: Visitor<'de>>(self, _name: &'static str, fields: &'static [&'static str], visitor: V) -> Result<V::Value, DeError> {
+    fn deserialize_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        fields: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DeError> {
         // `RETURN n` gives a structure its node's properties, unless the structure has a field of the column's name.
         match (self.names, self.values) {
-            ([name], [only @ (Value::Node(_) | Value::Relationship(_) | Value::Map(_))]) if !fields.contains(&name.as_ref()) => {
+            ([name], [only @ (Value::Node(_) | Value::Relationship(_) | Value::Map(_))])
+                if !fields.contains(&name.as_ref()) =>
+            {
                 ValueDeserializer::of(only).deserialize_any(visitor)
             }
             _ => self.deserialize_map(visitor),
@@ -309,16 +401,31 @@ impl<'de> de::Deserializer<'de> for RowDeserializer<'de> {
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
         match self.values {
             [only @ Value::List(_)] => ValueDeserializer::of(only).deserialize_any(visitor),
-            _ => visitor.visit_seq(Items { items: self.values.iter() }),
+            _ => visitor.visit_seq(Items {
+                items: self.values.iter(),
+            }),
         }
     }
 
-    fn deserialize_tuple<V: Visitor<'de>>(self, _len: usize, visitor: V) -> Result<V::Value, DeError> {
-        visitor.visit_seq(Items { items: self.values.iter() })
+    fn deserialize_tuple<V: Visitor<'de>>(
+        self,
+        _len: usize,
+        visitor: V,
+    ) -> Result<V::Value, DeError> {
+        visitor.visit_seq(Items {
+            items: self.values.iter(),
+        })
     }
 
-    fn deserialize_tuple_struct<V: Visitor<'de>>(self, _name: &'static str, _len: usize, visitor: V) -> Result<V::Value, DeError> {
-        visitor.visit_seq(Items { items: self.values.iter() })
+    fn deserialize_tuple_struct<V: Visitor<'de>>(
+        self,
+        _name: &'static str,
+        _len: usize,
+        visitor: V,
+    ) -> Result<V::Value, DeError> {
+        visitor.visit_seq(Items {
+            items: self.values.iter(),
+        })
     }
 
     fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, DeError> {
@@ -328,7 +435,12 @@ impl<'de> de::Deserializer<'de> for RowDeserializer<'de> {
         }
     }
 
-    fn deserialize_enum<V: Visitor<'de>>(self, name: &'static str, variants: &'static [&'static str], visitor: V) -> Result<V::Value, DeError> {
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        name: &'static str,
+        variants: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, DeError> {
         match self.values {
             [only] => ValueDeserializer::of(only).deserialize_enum(name, variants, visitor),
             _ => Err(de::Error::custom("a row of several columns is no enum")),

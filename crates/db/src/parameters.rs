@@ -38,13 +38,17 @@ impl IntoParameters for &Map {
 
 impl<V: Into<Value>, const N: usize> IntoParameters for [(&str, V); N] {
     fn into_parameters(self) -> Map {
-        self.into_iter().map(|(name, value)| (name, value.into())).collect()
+        self.into_iter()
+            .map(|(name, value)| (name, value.into()))
+            .collect()
     }
 }
 
 impl<V: Into<Value>> IntoParameters for Vec<(String, V)> {
     fn into_parameters(self) -> Map {
-        self.into_iter().map(|(name, value)| (name, value.into())).collect()
+        self.into_iter()
+            .map(|(name, value)| (name, value.into()))
+            .collect()
     }
 }
 

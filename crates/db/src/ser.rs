@@ -19,7 +19,9 @@ use crate::error::{Error, ErrorKind};
 /// # Ok::<(), isomer_db::Error>(())
 /// ```
 pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
-    value.serialize(ValueSerializer { depth: 0 }).map_err(Into::into)
+    value
+        .serialize(ValueSerializer { depth: 0 })
+        .map_err(Into::into)
 }
 
 /// Turns a structure or a map into named values, as parameters of a query or as a document.
@@ -36,7 +38,10 @@ pub fn to_value<T: Serialize + ?Sized>(value: &T) -> Result<Value, Error> {
 pub fn to_map<T: Serialize + ?Sized>(value: &T) -> Result<Map, Error> {
     match to_value(value)? {
         Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
-        other => Err(Error::new(ErrorKind::Invalid, format!("a structure or a map is needed, not {}", other.type_name()))),
+        other => Err(Error::new(
+            ErrorKind::Invalid,
+            format!("a structure or a map is needed, not {}", other.type_name()),
+        )),
     }
 }
 
@@ -72,9 +77,13 @@ struct ValueSerializer {
 impl ValueSerializer {
     fn inside(self) -> Result<Self, SerError> {
         if self.depth >= MAX_NESTING {
-            return Err(SerError(format!("the value is nested deeper than {MAX_NESTING} levels: flatten it or store its parts as nodes")));
+            return Err(SerError(format!(
+                "the value is nested deeper than {MAX_NESTING} levels: flatten it or store its parts as nodes"
+            )));
         }
-        Ok(Self { depth: self.depth + 1 })
+        Ok(Self {
+            depth: self.depth + 1,
+        })
     }
 }
 
@@ -109,7 +118,11 @@ impl ser::Serializer for ValueSerializer {
         Ok(Value::Int(value))
     }
     fn serialize_i128(self, value: i128) -> Result<Value, SerError> {
-        i64::try_from(value).map(Value::Int).map_err(|_| SerError(format!("{value} does not fit into 64 bits: store it as a string")))
+        i64::try_from(value).map(Value::Int).map_err(|_| {
+            SerError(format!(
+                "{value} does not fit into 64 bits: store it as a string"
+            ))
+        })
     }
     fn serialize_u8(self, value: u8) -> Result<Value, SerError> {
         Ok(Value::Int(value.into()))
@@ -124,7 +137,11 @@ impl ser::Serializer for ValueSerializer {
         self.serialize_i128(value.into())
     }
     fn serialize_u128(self, value: u128) -> Result<Value, SerError> {
-        i64::try_from(value).map(Value::Int).map_err(|_| SerError(format!("{value} does not fit into 64 bits: store it as a string")))
+        i64::try_from(value).map(Value::Int).map_err(|_| {
+            SerError(format!(
+                "{value} does not fit into 64 bits: store it as a string"
+            ))
+        })
     }
     fn serialize_f32(self, value: f32) -> Result<Value, SerError> {
         Ok(Value::Float(value.into()))
@@ -153,35 +170,85 @@ impl ser::Serializer for ValueSerializer {
     fn serialize_unit_struct(self, _name: &'static str) -> Result<Value, SerError> {
         Ok(Value::Null)
     }
-    fn serialize_unit_variant(self, _name: &'static str, _index: u32, variant: &'static str) -> Result<Value, SerError> {
+    fn serialize_unit_variant(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+    ) -> Result<Value, SerError> {
         Ok(Value::String(variant.into()))
     }
-    fn serialize_newtype_struct<T: Serialize + ?Sized>(self, _name: &'static str, value: &T) -> Result<Value, SerError> {
+    fn serialize_newtype_struct<T: Serialize + ?Sized>(
+        self,
+        _name: &'static str,
+        value: &T,
+    ) -> Result<Value, SerError> {
         value.serialize(self)
     }
-    fn serialize_newtype_variant<T: Serialize + ?Sized>(self, _name: &'static str, _index: u32, name: &'static str, value: &T) -> Result<Value, SerError> {
+    fn serialize_newtype_variant<T: Serialize + ?Sized>(
+        self,
+        _name: &'static str,
+        _index: u32,
+        name: &'static str,
+        value: &T,
+    ) -> Result<Value, SerError> {
         Ok(variant(name, value.serialize(self.inside()?)?))
     }
     fn serialize_seq(self, length: Option<usize>) -> Result<ListSerializer, SerError> {
-        Ok(ListSerializer { inner: self.inside()?, items: Vec::with_capacity(length.unwrap_or(0).min(1 << 16)), variant: None })
+        Ok(ListSerializer {
+            inner: self.inside()?,
+            items: Vec::with_capacity(length.unwrap_or(0).min(1 << 16)),
+            variant: None,
+        })
     }
     fn serialize_tuple(self, length: usize) -> Result<ListSerializer, SerError> {
         self.serialize_seq(Some(length))
     }
-    fn serialize_tuple_struct(self, _name: &'static str, length: usize) -> Result<ListSerializer, SerError> {
+    fn serialize_tuple_struct(
+        self,
+        _name: &'static str,
+        length: usize,
+    ) -> Result<ListSerializer, SerError> {
         self.serialize_seq(Some(length))
     }
-    fn serialize_tuple_variant(self, _name: &'static str, _index: u32, variant: &'static str, length: usize) -> Result<ListSerializer, SerError> {
-        Ok(ListSerializer { variant: Some(variant), ..self.inside()?.serialize_seq(Some(length))? })
+    fn serialize_tuple_variant(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<ListSerializer, SerError> {
+        Ok(ListSerializer {
+            variant: Some(variant),
+            ..self.inside()?.serialize_seq(Some(length))?
+        })
     }
     fn serialize_map(self, length: Option<usize>) -> Result<MapSerializer, SerError> {
-        Ok(MapSerializer { inner: self.inside()?, entries: Vec::with_capacity(length.unwrap_or(0).min(1 << 16)), name: None, variant: None })
+        Ok(MapSerializer {
+            inner: self.inside()?,
+            entries: Vec::with_capacity(length.unwrap_or(0).min(1 << 16)),
+            name: None,
+            variant: None,
+        })
     }
-    fn serialize_struct(self, _name: &'static str, length: usize) -> Result<MapSerializer, SerError> {
+    fn serialize_struct(
+        self,
+        _name: &'static str,
+        length: usize,
+    ) -> Result<MapSerializer, SerError> {
         self.serialize_map(Some(length))
     }
-    fn serialize_struct_variant(self, _name: &'static str, _index: u32, variant: &'static str, length: usize) -> Result<MapSerializer, SerError> {
-        Ok(MapSerializer { variant: Some(variant), ..self.inside()?.serialize_map(Some(length))? })
+    fn serialize_struct_variant(
+        self,
+        _name: &'static str,
+        _index: u32,
+        variant: &'static str,
+        length: usize,
+    ) -> Result<MapSerializer, SerError> {
+        Ok(MapSerializer {
+            variant: Some(variant),
+            ..self.inside()?.serialize_map(Some(length))?
+        })
     }
 }
 
@@ -275,12 +342,20 @@ impl ser::SerializeMap for MapSerializer {
             Value::String(name) => name,
             Value::Int(number) => number.to_string().into(),
             Value::Bool(truth) => truth.to_string().into(),
-            other => return Err(SerError(format!("the keys of a map must be texts, not {}", other.type_name()))),
+            other => {
+                return Err(SerError(format!(
+                    "the keys of a map must be texts, not {}",
+                    other.type_name()
+                )));
+            }
         });
         Ok(())
     }
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), SerError> {
-        let name = self.name.take().ok_or_else(|| SerError("a map's value came before its key".into()))?;
+        let name = self
+            .name
+            .take()
+            .ok_or_else(|| SerError("a map's value came before its key".into()))?;
         self.entries.push((name, value.serialize(self.inner)?));
         Ok(())
     }
@@ -292,8 +367,13 @@ impl ser::SerializeMap for MapSerializer {
 impl ser::SerializeStruct for MapSerializer {
     type Ok = Value;
     type Error = SerError;
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), SerError> {
-        self.entries.push((name.into(), value.serialize(self.inner)?));
+    fn serialize_field<T: Serialize + ?Sized>(
+        &mut self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<(), SerError> {
+        self.entries
+            .push((name.into(), value.serialize(self.inner)?));
         Ok(())
     }
     fn end(self) -> Result<Value, SerError> {
@@ -304,8 +384,13 @@ impl ser::SerializeStruct for MapSerializer {
 impl ser::SerializeStructVariant for MapSerializer {
     type Ok = Value;
     type Error = SerError;
-    fn serialize_field<T: Serialize + ?Sized>(&mut self, name: &'static str, value: &T) -> Result<(), SerError> {
-        self.entries.push((name.into(), value.serialize(self.inner)?));
+    fn serialize_field<T: Serialize + ?Sized>(
+        &mut self,
+        name: &'static str,
+        value: &T,
+    ) -> Result<(), SerError> {
+        self.entries
+            .push((name.into(), value.serialize(self.inner)?));
         Ok(())
     }
     fn end(self) -> Result<Value, SerError> {

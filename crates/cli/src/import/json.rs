@@ -3,7 +3,8 @@
 use std::{io::BufRead, sync::Arc};
 
 use anyhow::{Context, anyhow};
-use isomer_db::Value;
+use isomer_db::{Value, json as codec};
+use isomer_value::ValueError;
 
 use super::{
     columns::{Column, article},
@@ -12,29 +13,7 @@ use super::{
 
 /// Reads one JSON text; the reason says where it is wrong.
 pub fn parse_json(bytes: &[u8]) -> Result<Value, String> {
-    let parsed: serde_json::Value =
-        serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    Ok(of_serde(parsed))
-}
-
-fn of_serde(value: serde_json::Value) -> Value {
-    use serde_json::Value as Json;
-    match value {
-        Json::Null => Value::Null,
-        Json::Bool(truth) => Value::Bool(truth),
-        Json::Number(number) => number.as_i64().map_or_else(
-            || Value::Float(number.as_f64().unwrap_or(f64::NAN)),
-            Value::Int,
-        ),
-        Json::String(text) => Value::String(text.into()),
-        Json::Array(items) => Value::List(Arc::new(items.into_iter().map(of_serde).collect())),
-        Json::Object(fields) => Value::Map(Arc::new(
-            fields
-                .into_iter()
-                .map(|(name, value)| (name, of_serde(value)))
-                .collect(),
-        )),
-    }
+    codec::parse_bytes(bytes).map_err(|error| error.to_string())
 }
 
 /// How records stand in a JSON file.
@@ -66,6 +45,7 @@ pub struct JsonReader {
     value_field: Arc<str>,
     line: u64,
     element: Vec<u8>,
+    codec: codec::JsonReader,
 }
 
 impl JsonReader {
@@ -86,6 +66,7 @@ impl JsonReader {
             value_field: value_field.into(),
             line: 1,
             element: Vec::new(),
+            codec: codec::JsonReader::new(),
         }
     }
 
@@ -316,8 +297,27 @@ impl JsonReader {
         Ok((line, Some(name)))
     }
 
-    fn record(&self, line: u64, member: Option<Arc<str>>) -> Result<Record, ReadError> {
-        let value = parse_json(&self.element).map_err(|reason| self.bad(line, reason))?;
+    /// A codec's error with its place in the file instead of that in the element.
+    fn place(&self, start: u64, error: ValueError) -> String {
+        match error {
+            ValueError::Json {
+                line: 1,
+                column,
+                reason,
+            } if self.shape == Shape::Lines => format!("column {column}: {reason}"),
+            ValueError::Json { line, reason, .. } if line > 1 => {
+                format!("{reason} (in line {})", start + line as u64 - 1)
+            }
+            ValueError::Json { reason, .. } => reason,
+            other => other.to_string(),
+        }
+    }
+
+    fn record(&mut self, line: u64, member: Option<Arc<str>>) -> Result<Record, ReadError> {
+        let value = match self.codec.read_bytes(&self.element) {
+            Ok(value) => value,
+            Err(error) => return Err(self.bad(line, self.place(line, error))),
+        };
         let mut fields: Vec<(Arc<str>, Value)> = match value {
             Value::Map(map) => map
                 .iter()
