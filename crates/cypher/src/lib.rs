@@ -5,6 +5,15 @@
 //! panic, and no tree is deeper than a fixed limit, so that passes over it may recurse.
 
 pub mod ast;
+pub mod diagnostic;
+mod error;
+mod lexer;
+mod parser;
 mod span;
+pub mod suggest;
+pub mod token;
 
+pub use error::{Detail, ParseError};
+pub use lexer::tokenize;
+pub use parser::{Limits, parse, parse_expression, parse_within};
 pub use span::{SourceText, Span};

@@ -7,4 +7,5 @@ pub mod golden;
 pub mod harness;
 pub mod isolation;
 pub mod random;
+pub mod tck;
 pub mod unchecked;
