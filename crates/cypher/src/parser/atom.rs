@@ -285,12 +285,12 @@ impl Parser<'_> {
         if self.is_variable_at(1) && self.is_keyword_at(2, Keyword::In) {
             return self.list_comprehension();
         }
-        if (is_named_path && self.is_path_from(self.at + 3))
-            || (self.is_at(1, Symbol::LeftParen) && self.is_path_from(self.at + 1))
-        {
-            if let Some(comprehension) = self.attempt_pattern(Self::pattern_comprehension)? {
-                return Ok(comprehension);
-            }
+        let is_path = match is_named_path {
+            true => self.is_path_from(self.at + 3),
+            false => self.is_at(1, Symbol::LeftParen) && self.is_path_from(self.at + 1),
+        };
+        if is_path && let Some(comprehension) = self.attempt_pattern(Self::pattern_comprehension)? {
+            return Ok(comprehension);
         }
         self.advance();
         let mut elements = Vec::new();
@@ -468,20 +468,18 @@ impl Parser<'_> {
 
     /// A pattern used as a condition, or an expression in parentheses.
     fn parenthesis(&mut self) -> PResult<Expr> {
-        if self.is_path_from(self.at) {
-            if let Some(pattern) = self.attempt_pattern(Self::pattern_as_predicate)? {
-                return match self.context.is_predicate {
-                    true => Ok(pattern),
-                    false => Err(ParseError::new(
-                        Detail::UnexpectedSyntax,
-                        pattern.span,
-                        "a pattern is a condition, and no value is wanted of it here",
-                    )
-                    .with_hint(
-                        "use EXISTS { … }, COUNT { … } or a comprehension `[pattern | value]`",
-                    )),
-                };
+        if self.is_path_from(self.at)
+            && let Some(pattern) = self.attempt_pattern(Self::pattern_as_predicate)?
+        {
+            if self.context.is_predicate {
+                return Ok(pattern);
             }
+            let message = "a pattern is a condition, and no value is wanted of it here";
+            return Err(
+                ParseError::new(Detail::UnexpectedSyntax, pattern.span, message).with_hint(
+                    "use EXISTS { … }, COUNT { … } or a comprehension `[pattern | value]`",
+                ),
+            );
         }
         self.advance();
         let inner = self.parenthesized()?;

@@ -22,7 +22,7 @@ pub(super) enum PatternUse {
 
 /// What a path is put together from.
 enum Element {
-    Node(NodePattern),
+    Node(Box<NodePattern>),
     Link(Link),
     /// A path in parentheses without a quantifier.
     Group(Box<PathPattern>),
@@ -184,7 +184,7 @@ impl Parser<'_> {
 
     fn node_or_group(&mut self, usage: PatternUse) -> PResult<Element> {
         if !self.is_path_group() {
-            return self.node(usage).map(Element::Node);
+            return self.node(usage).map(|node| Element::Node(Box::new(node)));
         }
         let start = self.advance();
         if self.is_at(1, Symbol::Equal) {
@@ -572,8 +572,8 @@ impl PathBuilder {
         };
         match element {
             Element::Node(node) => match self.open.take() {
-                Some(link) => self.steps.push(PathStep { link, node }),
-                None => self.start = Some(node),
+                Some(link) => self.steps.push(PathStep { link, node: *node }),
+                None => self.start = Some(*node),
             },
             Element::Link(link) => {
                 if let Some(before) = self.open.take() {
