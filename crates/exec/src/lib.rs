@@ -1,1 +1,32 @@
-//! placeholder
+//! Vectorised operators over transactions and read views.
+//!
+//! [`Execution`] runs a plan of `isomer-plan` in a transaction of `isomer-data`: started once, pulled for rows, resumable
+//! between pulls, on the caller's thread. What this crate keeps true:
+//! - a failed statement leaves no trace in its transaction;
+//! - a query stays within its [`Limits`] or answers an error that names the limit, and stops within about a thousand rows
+//!   of being cancelled;
+//! - an answer is right or an error: integer overflow, division by zero, wrong types and deleted entities are errors of the
+//!   language's own classes ([`ErrorClass`]), never a silent null.
+
+mod accumulate;
+mod builtin;
+mod chunk;
+mod column;
+mod context;
+mod error;
+mod eval;
+mod execution;
+mod function;
+mod hydrate;
+mod limits;
+mod operator;
+mod point;
+mod procedure;
+mod result;
+mod schema;
+
+pub use error::{ErrorClass, ExecError, Result};
+pub use execution::{Execution, Options};
+pub use limits::{CancelHandle, Limits};
+pub use procedure::{Procedure, Registry, ScalarFunction};
+pub use result::{Counters, OperatorProfile, Rows, RunningQueries};

@@ -1,0 +1,295 @@
+//! Aggregate functions: what is kept of the values seen so far.
+
+use isomer_plan::{expr::Arithmetic, function::Aggregation};
+use isomer_value::{GroupKey, Value, order::cmp_order};
+use rustc_hash::FxHashSet;
+
+use crate::{
+    column::value_bytes,
+    error::{ExecError, Result, shown},
+    eval::arithmetic,
+    function::Environment,
+};
+
+/// One aggregation of one group.
+#[derive(Debug)]
+pub(crate) struct Accumulator {
+    state: State,
+    /// The values seen, where equal ones count once.
+    seen: Option<FxHashSet<GroupKey>>,
+}
+
+#[derive(Debug)]
+enum State {
+    Count(i64),
+    Sum(Value),
+    /// Sum and number of values.
+    Avg(Mean, u64),
+    Min(Value),
+    Max(Value),
+    Collect(Vec<Value>),
+    /// Welford's running mean and sum of squared distances; whether the values are a sample.
+    Deviation {
+        count: f64,
+        mean: f64,
+        squares: f64,
+        sample: bool,
+    },
+    Percentile {
+        values: Vec<Value>,
+        at: Option<f64>,
+        interpolated: bool,
+    },
+}
+
+#[derive(Debug)]
+enum Mean {
+    Number(f64),
+    Other(Value),
+}
+
+impl Accumulator {
+    /// Nothing seen yet.
+    pub(crate) fn new(function: Aggregation, distinct: bool) -> Self {
+        let state = match function {
+            Aggregation::CountRows | Aggregation::Count => State::Count(0),
+            Aggregation::Sum => State::Sum(Value::Int(0)),
+            Aggregation::Avg => State::Avg(Mean::Number(0.0), 0),
+            Aggregation::Min => State::Min(Value::Null),
+            Aggregation::Max => State::Max(Value::Null),
+            Aggregation::Collect => State::Collect(Vec::new()),
+            Aggregation::StDev | Aggregation::StDevP => State::Deviation {
+                count: 0.0,
+                mean: 0.0,
+                squares: 0.0,
+                sample: function == Aggregation::StDev,
+            },
+            Aggregation::PercentileCont | Aggregation::PercentileDisc => State::Percentile {
+                values: Vec::new(),
+                at: None,
+                interpolated: function == Aggregation::PercentileCont,
+            },
+        };
+        Self {
+            state,
+            seen: distinct.then(FxHashSet::default),
+        }
+    }
+
+    /// Counts rows, whatever is in them: `count(*)`.
+    pub(crate) fn add_rows(&mut self, times: u64) -> Result<()> {
+        match &mut self.state {
+            State::Count(count) => add_count(count, times),
+            _ => Err(ExecError::Internal("only count(*) counts rows".into())),
+        }
+    }
+
+    /// Takes in `value`, `times` times; returns how many bytes more are held.
+    pub(crate) fn add(
+        &mut self,
+        value: &Value,
+        percentile: Option<&Value>,
+        times: u64,
+        env: &dyn Environment,
+    ) -> Result<usize> {
+        if let (State::Percentile { at, .. }, Some(percentile)) = (&mut self.state, percentile) {
+            *at = Some(checked_percentile(percentile)?);
+        }
+        if value.is_null() || times == 0 {
+            return Ok(0);
+        }
+        let mut bytes = 0;
+        let mut times = times;
+        if let Some(seen) = &mut self.seen {
+            if !seen.insert(GroupKey(value.clone())) {
+                return Ok(0);
+            }
+            bytes += value_bytes(value) + 16;
+            times = 1;
+        }
+        match &mut self.state {
+            State::Count(count) => add_count(count, times)?,
+            State::Sum(sum) => *sum = add_sum(sum, value, times, env)?,
+            State::Avg(mean, count) => {
+                add_mean(mean, *count, value, times, env)?;
+                *count += times;
+            }
+            State::Min(min) if min.is_null() || cmp_order(value, min).is_lt() => {
+                *min = value.clone()
+            }
+            State::Max(max) if max.is_null() || cmp_order(value, max).is_gt() => {
+                *max = value.clone()
+            }
+            State::Min(_) | State::Max(_) => {}
+            State::Collect(values) => {
+                for _ in 0..times {
+                    values.push(value.clone());
+                }
+                bytes += value_bytes(value).saturating_mul(times as usize);
+            }
+            State::Deviation {
+                count,
+                mean,
+                squares,
+                ..
+            } => {
+                let x = number(value, "stDev")?;
+                for _ in 0..times {
+                    *count += 1.0;
+                    let distance = x - *mean;
+                    *mean += distance / *count;
+                    *squares += distance * (x - *mean);
+                }
+            }
+            State::Percentile { values, .. } => {
+                number(value, "percentile")?;
+                for _ in 0..times {
+                    values.push(value.clone());
+                }
+                bytes += size_of::<Value>().saturating_mul(times as usize);
+            }
+        }
+        Ok(bytes)
+    }
+
+    /// The result.
+    pub(crate) fn finish(self, env: &dyn Environment) -> Result<Value> {
+        Ok(match self.state {
+            State::Count(count) => Value::Int(count),
+            State::Sum(sum) => sum,
+            State::Avg(_, 0) => Value::Null,
+            State::Avg(Mean::Number(mean), _) => Value::Float(mean),
+            State::Avg(Mean::Other(sum), count) => arithmetic(
+                Arithmetic::Divide,
+                &sum,
+                &Value::Int(i64::try_from(count).unwrap_or(i64::MAX)),
+                env,
+            )?,
+            State::Min(value) | State::Max(value) => value,
+            State::Collect(values) => Value::from(values),
+            State::Deviation {
+                count,
+                squares,
+                sample,
+                ..
+            } => {
+                let divisor = if sample { count - 1.0 } else { count };
+                Value::Float(if divisor <= 0.0 {
+                    0.0
+                } else {
+                    (squares / divisor).sqrt()
+                })
+            }
+            State::Percentile {
+                mut values,
+                at,
+                interpolated,
+            } => {
+                if values.is_empty() {
+                    return Ok(Value::Null);
+                }
+                values.sort_by(cmp_order);
+                let at = at.unwrap_or(0.0);
+                if interpolated {
+                    interpolate(&values, at)
+                } else {
+                    nearest_rank(&values, at)
+                }
+            }
+        })
+    }
+}
+
+fn add_count(count: &mut i64, times: u64) -> Result<()> {
+    *count = i64::try_from(times)
+        .ok()
+        .and_then(|times| count.checked_add(times))
+        .ok_or_else(|| ExecError::overflow("count() does not fit into 64 bits"))?;
+    Ok(())
+}
+
+fn add_sum(sum: &Value, value: &Value, times: u64, env: &dyn Environment) -> Result<Value> {
+    if !matches!(value, Value::Int(_) | Value::Float(_) | Value::Duration(_)) {
+        return Err(ExecError::type_error(format!(
+            "sum() adds numbers or durations, not {}",
+            shown(value)
+        )));
+    }
+    let value = if times == 1 {
+        value.clone()
+    } else {
+        arithmetic(
+            Arithmetic::Multiply,
+            value,
+            &Value::Int(i64::try_from(times).unwrap_or(i64::MAX)),
+            env,
+        )?
+    };
+    match (sum, &value) {
+        (Value::Int(0), Value::Duration(_)) => Ok(value),
+        _ => arithmetic(Arithmetic::Add, sum, &value, env),
+    }
+}
+
+fn add_mean(
+    mean: &mut Mean,
+    count: u64,
+    value: &Value,
+    times: u64,
+    env: &dyn Environment,
+) -> Result<()> {
+    match (&mut *mean, value) {
+        (Mean::Number(so_far), Value::Int(_) | Value::Float(_)) => {
+            let x = number(value, "avg")?;
+            let total = count as f64 + times as f64;
+            *so_far += (x - *so_far) * (times as f64 / total);
+        }
+        (Mean::Number(_), Value::Duration(_)) if count == 0 => {
+            *mean = Mean::Other(add_sum(&Value::Int(0), value, times, env)?)
+        }
+        (Mean::Other(sum), Value::Duration(_)) => *sum = add_sum(sum, value, times, env)?,
+        _ => {
+            return Err(ExecError::type_error(format!(
+                "avg() takes numbers or durations, not {}",
+                shown(value)
+            )));
+        }
+    }
+    Ok(())
+}
+
+fn number(value: &Value, function: &str) -> Result<f64> {
+    value.to_f64().ok_or_else(|| {
+        ExecError::type_error(format!("{function}() takes numbers, not {}", shown(value)))
+    })
+}
+
+fn checked_percentile(percentile: &Value) -> Result<f64> {
+    match percentile.to_f64() {
+        Some(at) if (0.0..=1.0).contains(&at) => Ok(at),
+        Some(at) => Err(ExecError::out_of_range(format!(
+            "the percentile {at} must be between 0.0 and 1.0"
+        ))),
+        None => Err(ExecError::type_error(format!(
+            "a percentile is a number between 0.0 and 1.0, not {}",
+            shown(percentile)
+        ))),
+    }
+}
+
+fn interpolate(sorted: &[Value], at: f64) -> Value {
+    let number = |index: usize| sorted[index].to_f64().unwrap_or(f64::NAN);
+    let position = at * (sorted.len() - 1) as f64;
+    let (below, above) = (position.floor() as usize, position.ceil() as usize);
+    let (low, high) = (number(below), number(above));
+    Value::Float(if below == above {
+        low
+    } else {
+        low + (high - low) * (position - below as f64)
+    })
+}
+
+fn nearest_rank(sorted: &[Value], at: f64) -> Value {
+    let rank = (at * sorted.len() as f64).ceil() as usize;
+    sorted[rank.clamp(1, sorted.len()) - 1].clone()
+}

@@ -1,0 +1,187 @@
+//! Expressions with a variable of their own, and sub-plans.
+
+use isomer_plan::expr::{Expr, LocalId, QuantifierKind, Subquery, SubqueryKind};
+use isomer_value::{Value, limits::MAX_NESTING};
+
+use super::{Row, holds, truth, value};
+use crate::{
+    chunk::Chunk,
+    column::{Column, value_bytes},
+    context::Cx,
+    error::{ExecError, Result, shown},
+    operator::{Argument, Child},
+};
+
+fn items(
+    list: &Expr,
+    what: &str,
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Option<std::sync::Arc<Vec<Value>>>> {
+    match value(list, row, cx)? {
+        Value::List(items) => Ok(Some(items)),
+        Value::Null => Ok(None),
+        other => Err(ExecError::type_mismatch(format!(
+            "{what} goes through a list, not {}",
+            shown(&other)
+        ))),
+    }
+}
+
+/// `[x IN list WHERE predicate | result]`
+pub(super) fn list(
+    list: &Expr,
+    local: LocalId,
+    predicate: Option<&Expr>,
+    result: Option<&Expr>,
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Value> {
+    let Some(items) = items(list, "a list comprehension", row, cx)? else {
+        return Ok(Value::Null);
+    };
+    let mut made = Vec::new();
+    for item in items.iter() {
+        cx.tick(1)?;
+        cx.set_local(local, item.clone());
+        if let Some(predicate) = predicate
+            && !holds(predicate, row, cx)?
+        {
+            continue;
+        }
+        made.push(match result {
+            Some(result) => value(result, row, cx)?,
+            None => item.clone(),
+        });
+        if made.len() % 1024 == 0 {
+            cx.run.watch.allow(made.len() * size_of::<Value>())?;
+        }
+    }
+    Ok(Value::from(made))
+}
+
+/// `all`, `any`, `none`, `single`. Stops at the element that decides.
+pub(super) fn quantifier(
+    kind: QuantifierKind,
+    list: &Expr,
+    local: LocalId,
+    predicate: &Expr,
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Value> {
+    let Some(items) = items(list, "a quantifier", row, cx)? else {
+        return Ok(Value::Null);
+    };
+    let (mut trues, mut unknowns) = (0_u64, 0_u64);
+    for item in items.iter() {
+        cx.tick(1)?;
+        cx.set_local(local, item.clone());
+        let answer = truth(&value(predicate, row, cx)?, "the predicate of a quantifier")?;
+        match (kind, answer) {
+            (QuantifierKind::All, Some(false)) | (QuantifierKind::None, Some(true)) => {
+                return Ok(Value::Bool(false));
+            }
+            (QuantifierKind::Any, Some(true)) => return Ok(Value::Bool(true)),
+            (QuantifierKind::Single, Some(true)) if trues == 1 => return Ok(Value::Bool(false)),
+            (_, Some(true)) => trues += 1,
+            (_, Some(false)) => {}
+            (_, None) => unknowns += 1,
+        }
+    }
+    if unknowns > 0 {
+        return Ok(Value::Null);
+    }
+    Ok(Value::Bool(match kind {
+        QuantifierKind::All | QuantifierKind::None => true,
+        QuantifierKind::Any => false,
+        QuantifierKind::Single => trues == 1,
+    }))
+}
+
+/// `reduce(accumulator = init, x IN list | step)`
+pub(super) fn reduce(
+    accumulator: LocalId,
+    init: &Expr,
+    element: LocalId,
+    list: &Expr,
+    step: &Expr,
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Value> {
+    let Some(items) = items(list, "reduce()", row, cx)? else {
+        return Ok(Value::Null);
+    };
+    let mut result = value(init, row, cx)?;
+    for item in items.iter() {
+        cx.tick(1)?;
+        cx.set_local(accumulator, result);
+        cx.set_local(element, item.clone());
+        result = value(step, row, cx)?;
+        if nests_deeper(&result, MAX_NESTING) {
+            return Err(ExecError::limit(
+                format!("{MAX_NESTING} levels of nested lists and maps"),
+                "reduce() made a value that nests deeper with every element: join lists with + instead",
+            ));
+        }
+    }
+    cx.set_local(accumulator, Value::Null);
+    Ok(result)
+}
+
+/// Whether a value has more than `levels` levels of lists and maps. Recursion is bounded by `levels`.
+fn nests_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::List(items) => {
+            levels == 0 || items.iter().any(|item| nests_deeper(item, levels - 1))
+        }
+        Value::Map(map) => levels == 0 || map.values().any(|item| nests_deeper(item, levels - 1)),
+        _ => false,
+    }
+}
+
+/// Runs a sub-plan for one row.
+pub(super) fn subquery(subquery: &Subquery, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+    let mut argument = Chunk::new(1, cx.run.plan.slots.len());
+    for (slot, expr) in &subquery.arguments {
+        argument.set(*slot, Column::Values(vec![value(expr, row, cx)?]));
+    }
+    let argument = Argument::new(argument);
+    let mut child = match cx.run.subplans.remove(&subquery.root) {
+        Some(mut child) => {
+            child.open(&argument);
+            child
+        }
+        None => Child::build(&cx.run.plan.clone(), subquery.root, &argument),
+    };
+    let result = drain(subquery.kind, &mut child, cx);
+    child.close(cx);
+    cx.run.subplans.insert(subquery.root, child);
+    result
+}
+
+fn drain(kind: SubqueryKind, child: &mut Child, cx: &mut Cx<'_>) -> Result<Value> {
+    let mut count = 0_i64;
+    let mut collected = Vec::new();
+    let mut bytes = 0;
+    while let Some(mut chunk) = child.pull(cx)? {
+        match kind {
+            SubqueryKind::Exists if !chunk.is_empty() => return Ok(Value::Bool(true)),
+            SubqueryKind::Exists => {}
+            SubqueryKind::Count => count += chunk.row_count() as i64,
+            SubqueryKind::Collect(slot) => {
+                chunk.flatten();
+                for row in 0..chunk.len() {
+                    let item = chunk.value(slot, row);
+                    bytes += value_bytes(&item);
+                    collected.push(item);
+                }
+                cx.run.watch.allow(bytes)?;
+            }
+        }
+    }
+    Ok(match kind {
+        SubqueryKind::Exists => Value::Bool(false),
+        SubqueryKind::Count => Value::Int(count),
+        SubqueryKind::Collect(_) => Value::from(collected),
+    })
+}

@@ -1,0 +1,253 @@
+//! Evaluation of expressions: row by row ([`value`]) and for whole chunks ([`column`]).
+//!
+//! One semantics, two drivers. [`strict::apply`] holds the operations that evaluate all their operands; the row driver
+//! feeds it values, the chunk driver columns, property reads batched. What must not evaluate an operand (`AND`, `OR`,
+//! `CASE`, `coalesce`) is in both drivers; comprehensions, quantifiers and sub-plans run row by row.
+//!
+//! Recursion follows the expression, whose depth the parser bounds.
+
+mod arith;
+mod comprehension;
+mod strict;
+mod vector;
+
+use isomer_plan::{
+    expr::{Expr, MapItem},
+    function::Function as Builtin,
+};
+use isomer_value::{Map, Path, Relationship, Value};
+
+use crate::{
+    chunk::Chunk,
+    context::Cx,
+    error::{ErrorClass, ExecError, Result, shown},
+};
+
+pub(crate) use arith::arithmetic;
+pub(crate) use strict::{equal_truth, properties_of};
+pub(crate) use vector::{Selection, column, truths};
+
+/// One flat row of a chunk.
+#[derive(Clone, Copy)]
+pub(crate) struct Row<'a> {
+    /// The chunk.
+    pub(crate) chunk: &'a Chunk,
+    /// Which row.
+    pub(crate) row: usize,
+}
+
+/// The value of `expr` for one row.
+pub(crate) fn value(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+    match expr {
+        Expr::Const(value) => Ok(value.clone()),
+        Expr::Param(param) => Ok(cx.run.parameters[param.index()].clone()),
+        Expr::Slot(slot) => Ok(row.chunk.value(*slot, row.row)),
+        Expr::Local(local) => Ok(cx.local(*local)),
+        Expr::And(terms) => conjunction(terms, false, row, cx),
+        Expr::Or(terms) => conjunction(terms, true, row, cx),
+        Expr::Case {
+            subject,
+            arms,
+            otherwise,
+        } => {
+            let subject = subject
+                .as_ref()
+                .map(|subject| value(subject, row, cx))
+                .transpose()?;
+            for (when, then) in arms {
+                let when = value(when, row, cx)?;
+                let taken = match &subject {
+                    Some(subject) => equal_truth(subject, &when),
+                    None => truth(&when, "WHEN")?,
+                };
+                if taken == Some(true) {
+                    return value(then, row, cx);
+                }
+            }
+            otherwise
+                .as_ref()
+                .map_or(Ok(Value::Null), |otherwise| value(otherwise, row, cx))
+        }
+        Expr::Call {
+            function: Builtin::Coalesce,
+            arguments,
+        } => {
+            for argument in arguments {
+                let found = value(argument, row, cx)?;
+                if !found.is_null() {
+                    return Ok(found);
+                }
+            }
+            Ok(Value::Null)
+        }
+        Expr::MapProjection { base, items } => map_projection(base, items, row, cx),
+        Expr::ListComprehension {
+            list,
+            local,
+            predicate,
+            result,
+        } => comprehension::list(
+            list,
+            *local,
+            predicate.as_deref(),
+            result.as_deref(),
+            row,
+            cx,
+        ),
+        Expr::Quantifier {
+            kind,
+            list,
+            local,
+            predicate,
+        } => comprehension::quantifier(*kind, list, *local, predicate, row, cx),
+        Expr::Reduce {
+            accumulator,
+            init,
+            element,
+            list,
+            step,
+        } => comprehension::reduce(*accumulator, init, *element, list, step, row, cx),
+        Expr::Subquery(subquery) => comprehension::subquery(subquery, row, cx),
+        Expr::BuildPath { start, steps } => build_path(*start, steps, row, cx),
+        _ => {
+            let mut operands = Vec::with_capacity(3);
+            let mut failed = None;
+            expr.for_each_child(&mut |child| {
+                if failed.is_none() {
+                    match value(child, row, cx) {
+                        Ok(operand) => operands.push(operand),
+                        Err(error) => failed = Some(error),
+                    }
+                }
+            });
+            match failed {
+                Some(error) => Err(error),
+                None => strict::apply(expr, &operands, cx),
+            }
+        }
+    }
+}
+
+/// `AND` (or, where `or` is set, `OR`) of all terms, in order; the first that decides ends it.
+fn conjunction(terms: &[Expr], or: bool, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+    let mut unknown = false;
+    for term in terms {
+        match truth(&value(term, row, cx)?, if or { "OR" } else { "AND" })? {
+            Some(known) if known == or => return Ok(Value::Bool(or)),
+            Some(_) => {}
+            None => unknown = true,
+        }
+    }
+    Ok(if unknown {
+        Value::Null
+    } else {
+        Value::Bool(!or)
+    })
+}
+
+/// A truth value; anything but booleans and null is an error.
+pub(crate) fn truth(value: &Value, operator: &str) -> Result<Option<bool>> {
+    match value {
+        Value::Bool(truth) => Ok(Some(*truth)),
+        Value::Null => Ok(None),
+        other => Err(not_boolean(other, operator)),
+    }
+}
+
+fn not_boolean(value: &Value, operator: &str) -> ExecError {
+    ExecError::raised(
+        ErrorClass::TypeError,
+        "InvalidArgumentType",
+        format!("{operator} takes booleans, not {}", shown(value)),
+    )
+}
+
+/// Whether a predicate holds for a row.
+pub(crate) fn holds(predicate: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<bool> {
+    Ok(truth(&value(predicate, row, cx)?, "a predicate")? == Some(true))
+}
+
+fn map_projection(base: &Expr, items: &[MapItem], row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+    let base = value(base, row, cx)?;
+    if base.is_null() {
+        return Ok(Value::Null);
+    }
+    let mut map = Map::new();
+    for item in items {
+        match item {
+            MapItem::Entry(name, expr) => {
+                let entry = value(expr, row, cx)?;
+                map.insert(name.clone(), entry);
+            }
+            MapItem::All => {
+                for (name, entry) in strict::properties_of(&base, cx)? {
+                    map.insert(name, entry);
+                }
+            }
+        }
+    }
+    Ok(Value::from(map))
+}
+
+fn build_path(
+    start: isomer_plan::expr::SlotId,
+    steps: &[isomer_plan::expr::PathStep],
+    row: Row<'_>,
+    _: &mut Cx<'_>,
+) -> Result<Value> {
+    use isomer_value::Node;
+
+    let at = |slot| row.chunk.value(slot, row.row);
+    let Value::Node(first) = at(start) else {
+        return Ok(Value::Null);
+    };
+    let mut path = Path {
+        nodes: vec![Node {
+            id: first.id,
+            content: None,
+        }],
+        relationships: Vec::new(),
+    };
+    let walk = |path: &mut Path, relationship: &Relationship| {
+        let here = path.nodes.last().map_or(first.id, |node| node.id);
+        let next = if relationship.source == here {
+            relationship.target
+        } else {
+            relationship.source
+        };
+        path.relationships.push(relationship.clone());
+        path.nodes.push(Node {
+            id: next,
+            content: None,
+        });
+    };
+    for step in steps {
+        match at(step.relationship) {
+            Value::Relationship(relationship) => walk(&mut path, &relationship),
+            Value::List(relationships) => {
+                for item in relationships.iter() {
+                    match item {
+                        Value::Relationship(relationship) => walk(&mut path, relationship),
+                        other => {
+                            return Err(ExecError::type_mismatch(format!(
+                                "a path is made of relationships, not {}",
+                                shown(other)
+                            )));
+                        }
+                    }
+                }
+            }
+            Value::Null => return Ok(Value::Null),
+            other => {
+                return Err(ExecError::type_mismatch(format!(
+                    "a path is made of relationships, not {}",
+                    shown(&other)
+                )));
+            }
+        }
+        if at(step.node).is_null() {
+            return Ok(Value::Null);
+        }
+    }
+    Ok(Value::from(path))
+}

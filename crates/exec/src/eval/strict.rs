@@ -1,0 +1,309 @@
+//! Operations that evaluate all their operands.
+
+use std::sync::Arc;
+
+use isomer_data::{GraphRead, NodeLabels};
+use isomer_plan::expr::{Comparison, Expr, LabelRef, StringTest, TypeRef};
+use isomer_value::{Map, NodeId, Value, equality};
+
+use super::{arith, truth};
+use crate::{
+    context::Cx,
+    error::{ErrorClass, ExecError, Result, shown},
+    function::{Environment, Function},
+    procedure,
+};
+
+/// Applies the operation of `expr` to the values of its children, in the order of [`Expr::for_each_child`].
+pub(super) fn apply(expr: &Expr, operands: &[Value], cx: &mut Cx<'_>) -> Result<Value> {
+    match expr {
+        Expr::Property { name, .. } => {
+            let plan = cx.run.plan.clone();
+            property_of(&operands[0], plan.property_name(*name), cx)
+        }
+        Expr::Index { .. } => index(&operands[0], &operands[1], cx),
+        Expr::Slice { from, .. } => {
+            let (from, to) = if from.is_some() {
+                (operands.get(1), operands.get(2))
+            } else {
+                (None, operands.get(1))
+            };
+            slice(&operands[0], from, to)
+        }
+        Expr::List(_) => Ok(Value::List(Arc::new(operands.to_vec()))),
+        Expr::Map(entries) => Ok(Value::from(
+            entries
+                .iter()
+                .zip(operands)
+                .map(|((name, _), value)| (name.clone(), value.clone()))
+                .collect::<Map>(),
+        )),
+        Expr::Not(_) => {
+            Ok(truth(&operands[0], "NOT")?.map_or(Value::Null, |truth| Value::Bool(!truth)))
+        }
+        Expr::Xor(_) => {
+            let mut result = Some(false);
+            for operand in operands {
+                let term = truth(operand, "XOR")?;
+                result = result.zip(term).map(|(a, b)| a != b);
+            }
+            Ok(result.map_or(Value::Null, Value::Bool))
+        }
+        Expr::Compare { op, .. } => {
+            Ok(compare(*op, &operands[0], &operands[1]).map_or(Value::Null, Value::Bool))
+        }
+        Expr::Arith { op, .. } => arith::arithmetic(*op, &operands[0], &operands[1], cx),
+        Expr::Negate(_) => arith::negate(&operands[0]),
+        Expr::Plus(_) => arith::plus(&operands[0]),
+        Expr::StringTest { op, .. } => string_test(*op, &operands[0], &operands[1], cx),
+        Expr::In { .. } => contains(&operands[1], &operands[0]),
+        Expr::IsNull(_) => Ok(Value::Bool(operands[0].is_null())),
+        Expr::IsNotNull(_) => Ok(Value::Bool(!operands[0].is_null())),
+        Expr::HasLabels { labels, .. } => has_labels(&operands[0], labels, cx),
+        Expr::HasType { types, .. } => has_type(&operands[0], types, cx),
+        Expr::Call { function, .. } => Function::of(*function)?.call(operands, cx),
+        Expr::CallRegistered { function, .. } => {
+            let plan = cx.run.plan.clone();
+            let name = &plan.registered_functions[function.index()];
+            let function = cx
+                .run
+                .registry
+                .function(name)
+                .cloned()
+                .ok_or_else(|| procedure::gone(name))?;
+            function.call(operands)
+        }
+        other => Err(ExecError::Internal(format!(
+            "no strict operation for {other:?}"
+        ))),
+    }
+}
+
+/// A three-valued comparison.
+pub(super) fn compare(op: Comparison, left: &Value, right: &Value) -> Option<bool> {
+    match op {
+        Comparison::Equal => equality::equal(left, right),
+        Comparison::NotEqual => equality::equal(left, right).map(|equal| !equal),
+        Comparison::Less => equality::compare(left, right).less(),
+        Comparison::LessOrEqual => equality::compare(left, right).less_or_equal(),
+        Comparison::Greater => equality::compare(left, right).greater(),
+        Comparison::GreaterOrEqual => equality::compare(left, right).greater_or_equal(),
+    }
+}
+
+/// `a = b`
+pub(crate) fn equal_truth(a: &Value, b: &Value) -> Option<bool> {
+    equality::equal(a, b)
+}
+
+/// `base.name`
+pub(crate) fn property_of(base: &Value, name: &str, env: &dyn Environment) -> Result<Value> {
+    match base {
+        Value::Null => Ok(Value::Null),
+        Value::Map(map) => Ok(map.get(name).cloned().unwrap_or_default()),
+        Value::Node(node) => env.node_property(node.id, name),
+        Value::Relationship(relationship) => env.relationship_property(relationship, name),
+        other => match crate::function::field_of(other, name) {
+            Some(field) => field,
+            None => Err(ExecError::type_mismatch(format!(
+                "`.{name}` is asked of {}: only maps, nodes, relationships, temporal values and points have fields",
+                shown(other)
+            ))),
+        },
+    }
+}
+
+/// All properties of a map, node or relationship.
+pub(crate) fn properties_of(base: &Value, env: &dyn Environment) -> Result<Map> {
+    match base {
+        Value::Map(map) => Ok(Map::clone(map)),
+        Value::Node(node) => env.node_properties(node.id),
+        Value::Relationship(relationship) => env.relationship_properties(relationship),
+        other => Err(ExecError::type_mismatch(format!(
+            "{} has no properties: use a map, node or relationship",
+            shown(other)
+        ))),
+    }
+}
+
+/// `base[index]`
+fn index(base: &Value, index: &Value, env: &dyn Environment) -> Result<Value> {
+    match (base, index) {
+        (Value::Null, _) => Ok(Value::Null),
+        (Value::List(items), Value::Int(at)) => {
+            let at = if *at < 0 {
+                at.checked_add(items.len() as i64)
+            } else {
+                Some(*at)
+            };
+            Ok(at
+                .and_then(|at| usize::try_from(at).ok())
+                .and_then(|at| items.get(at))
+                .cloned()
+                .unwrap_or_default())
+        }
+        (Value::List(_) | Value::Map(_) | Value::Node(_) | Value::Relationship(_), Value::Null) => {
+            Ok(Value::Null)
+        }
+        (Value::List(_), other) => Err(ExecError::type_mismatch(format!(
+            "a list is indexed by an integer, not {}",
+            shown(other)
+        ))),
+        (Value::Map(_) | Value::Node(_) | Value::Relationship(_), Value::String(name)) => {
+            property_of(base, name, env)
+        }
+        (Value::Map(_), other) => Err(ExecError::raised(
+            ErrorClass::TypeError,
+            "MapElementAccessByNonString",
+            format!("a map is indexed by a string, not {}", shown(other)),
+        )),
+        (Value::Node(_) | Value::Relationship(_), other) => Err(ExecError::raised(
+            ErrorClass::TypeError,
+            "MapElementAccessByNonString",
+            format!("properties are indexed by a string, not {}", shown(other)),
+        )),
+        (other, _) => Err(ExecError::type_mismatch(format!(
+            "{} cannot be indexed: only lists, maps and entities can",
+            shown(other)
+        ))),
+    }
+}
+
+/// `base[from..to]`; a null bound gives null.
+fn slice(base: &Value, from: Option<&Value>, to: Option<&Value>) -> Result<Value> {
+    let items = match base {
+        Value::Null => return Ok(Value::Null),
+        Value::List(items) => items,
+        other => {
+            return Err(ExecError::type_mismatch(format!(
+                "`[..]` takes a piece of a list, not of {}",
+                shown(other)
+            )));
+        }
+    };
+    let len = items.len() as i64;
+    let bound = |bound: Option<&Value>, default: i64| match bound {
+        None => Ok(Some(default)),
+        Some(Value::Null) => Ok(None),
+        Some(Value::Int(at)) => Ok(Some(if *at < 0 {
+            at.saturating_add(len).max(0)
+        } else {
+            (*at).min(len)
+        })),
+        Some(other) => Err(ExecError::type_mismatch(format!(
+            "bounds of `[..]` are integers, not {}",
+            shown(other)
+        ))),
+    };
+    let (Some(from), Some(to)) = (bound(from, 0)?, bound(to, len)?) else {
+        return Ok(Value::Null);
+    };
+    Ok(Value::from(if from < to {
+        items[from as usize..to as usize].to_vec()
+    } else {
+        Vec::new()
+    }))
+}
+
+fn string_test(
+    op: StringTest,
+    left: &Value,
+    right: &Value,
+    env: &dyn Environment,
+) -> Result<Value> {
+    let (Value::String(text), Value::String(pattern)) = (left, right) else {
+        return Ok(Value::Null);
+    };
+    Ok(Value::Bool(match op {
+        StringTest::StartsWith => text.starts_with(&**pattern),
+        StringTest::EndsWith => text.ends_with(&**pattern),
+        StringTest::Contains => text.contains(&**pattern),
+        StringTest::Matches => env.regex(pattern)?.is_match(text),
+    }))
+}
+
+/// `item IN list`
+fn contains(list: &Value, item: &Value) -> Result<Value> {
+    let items = match list {
+        Value::Null => return Ok(Value::Null),
+        Value::List(items) => items,
+        other => {
+            return Err(ExecError::type_mismatch(format!(
+                "IN looks into a list, not into {}",
+                shown(other)
+            )));
+        }
+    };
+    let mut unknown = false;
+    for candidate in items.iter() {
+        match equality::equal(candidate, item) {
+            Some(true) => return Ok(Value::Bool(true)),
+            Some(false) => {}
+            None => unknown = true,
+        }
+    }
+    Ok(if unknown {
+        Value::Null
+    } else {
+        Value::Bool(false)
+    })
+}
+
+fn has_labels(entity: &Value, labels: &[LabelRef], cx: &mut Cx<'_>) -> Result<Value> {
+    match entity {
+        Value::Null => Ok(Value::Null),
+        Value::Node(node) => {
+            let mut carried = NodeLabels::new();
+            cx.check_node(node.id)?;
+            cx.tx.node_labels(&[node.id], &mut carried)?;
+            Ok(Value::Bool(carries(&carried, 0, labels, cx)))
+        }
+        Value::Relationship(relationship) => {
+            let name = cx.type_name(relationship.type_id)?;
+            let plan = cx.run.plan.clone();
+            Ok(Value::Bool(
+                labels.iter().all(|label| *plan.label_name(*label) == name),
+            ))
+        }
+        other => Err(ExecError::type_mismatch(format!(
+            "only nodes have labels, not {}",
+            shown(other)
+        ))),
+    }
+}
+
+/// Whether node number `at` carries all of `labels`.
+pub(super) fn carries(
+    carried: &NodeLabels,
+    at: usize,
+    labels: &[LabelRef],
+    cx: &mut Cx<'_>,
+) -> bool {
+    labels.iter().all(|label| {
+        cx.label(*label)
+            .is_some_and(|id| carried.of(at).contains(&id))
+    })
+}
+
+fn has_type(entity: &Value, types: &[TypeRef], cx: &mut Cx<'_>) -> Result<Value> {
+    match entity {
+        Value::Null => Ok(Value::Null),
+        Value::Relationship(relationship) => {
+            Ok(Value::Bool(types.iter().any(|one| {
+                cx.rel_type(*one) == Some(relationship.type_id)
+            })))
+        }
+        other => Err(ExecError::type_mismatch(format!(
+            "only relationships have types, not {}",
+            shown(other)
+        ))),
+    }
+}
+
+/// Fails if one of the nodes was deleted by this statement.
+pub(super) fn check_nodes(nodes: &[NodeId], cx: &Cx<'_>) -> Result<()> {
+    if cx.run.deleted_nodes.is_empty() {
+        return Ok(());
+    }
+    nodes.iter().try_for_each(|node| cx.check_node(*node))
+}

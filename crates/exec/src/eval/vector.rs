@@ -1,0 +1,477 @@
+//! Evaluation of an expression for many rows at once.
+
+use std::borrow::Cow;
+
+use isomer_data::{GraphRead, NodeLabels};
+use isomer_plan::{
+    expr::{Comparison, Expr, LabelRef, PropRef, TypeRef},
+    function::Function as Builtin,
+};
+use isomer_value::{NodeId, RelId, Value};
+
+use super::{Row, arith, equal_truth, not_boolean, strict, value};
+use crate::{chunk::Chunk, column::Column, context::Cx, error::Result, function::Function};
+
+/// The rows of a chunk that an expression is evaluated for.
+#[derive(Clone, Copy)]
+pub(crate) enum Selection<'a> {
+    /// All flat rows.
+    All(usize),
+    /// These, ascending.
+    Rows(&'a [u32]),
+}
+
+impl Selection<'_> {
+    pub(crate) fn len(&self) -> usize {
+        match self {
+            Self::All(len) => *len,
+            Self::Rows(rows) => rows.len(),
+        }
+    }
+
+    fn row(&self, at: usize) -> usize {
+        match self {
+            Self::All(_) => at,
+            Self::Rows(rows) => rows[at] as usize,
+        }
+    }
+}
+
+/// The values of `expr` for the selected flat rows: entry `i` belongs to the selection's row `i`.
+pub(crate) fn column<'c>(
+    expr: &Expr,
+    chunk: &'c Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Cow<'c, Column>> {
+    let owned = match expr {
+        Expr::Const(value) => Column::Const(value.clone()),
+        Expr::Param(param) => Column::Const(cx.run.parameters[param.index()].clone()),
+        Expr::Slot(slot) => {
+            return Ok(match (chunk.column(*slot), rows) {
+                (None, _) => Cow::Owned(Column::Const(Value::Null)),
+                (Some(column), Selection::All(_)) => Cow::Borrowed(column),
+                (Some(column), Selection::Rows(rows)) => Cow::Owned(column.gather(rows)),
+            });
+        }
+        Expr::Property { base, name } => {
+            let base = column(base, chunk, rows, cx)?;
+            properties(&base, *name, rows.len(), cx)?
+        }
+        Expr::And(terms) => Column::Bools(conjunction(terms, false, chunk, rows, cx)?),
+        Expr::Or(terms) => Column::Bools(conjunction(terms, true, chunk, rows, cx)?),
+        Expr::Not(term) => {
+            let truths = truths(term, "NOT", chunk, rows, cx)?;
+            Column::Bools(
+                truths
+                    .into_iter()
+                    .map(|truth| truth.map(|truth| !truth))
+                    .collect(),
+            )
+        }
+        Expr::Compare { op, left, right } => {
+            let left = column(left, chunk, rows, cx)?;
+            let right = column(right, chunk, rows, cx)?;
+            Column::Bools(compare(*op, &left, &right, rows.len()))
+        }
+        Expr::Arith { op, left, right } => {
+            let left = column(left, chunk, rows, cx)?;
+            let right = column(right, chunk, rows, cx)?;
+            let made: Result<Vec<Value>> = (0..rows.len())
+                .map(|row| {
+                    with(&left, row, |a| {
+                        with(&right, row, |b| arith::arithmetic(*op, a, b, cx))
+                    })
+                })
+                .collect();
+            Column::Values(made?)
+        }
+        Expr::IsNull(base) => {
+            let base = column(base, chunk, rows, cx)?;
+            Column::Bools((0..rows.len()).map(|row| Some(base.is_null(row))).collect())
+        }
+        Expr::IsNotNull(base) => {
+            let base = column(base, chunk, rows, cx)?;
+            Column::Bools(
+                (0..rows.len())
+                    .map(|row| Some(!base.is_null(row)))
+                    .collect(),
+            )
+        }
+        Expr::HasLabels { entity, labels } => {
+            let base = column(entity, chunk, rows, cx)?;
+            match &*base {
+                Column::Nodes(nodes) => Column::Bools(has_labels(nodes, labels, cx)?),
+                _ => strictly(expr, &[base], rows.len(), cx)?,
+            }
+        }
+        Expr::HasType { entity, types } => {
+            let base = column(entity, chunk, rows, cx)?;
+            match &*base {
+                Column::Rels(rels) => Column::Bools(has_type(rels, types, cx)),
+                _ => strictly(expr, &[base], rows.len(), cx)?,
+            }
+        }
+        Expr::Case {
+            subject,
+            arms,
+            otherwise,
+        } => case(
+            subject.as_deref(),
+            arms,
+            otherwise.as_deref(),
+            chunk,
+            rows,
+            cx,
+        )?,
+        Expr::Call {
+            function: Builtin::Coalesce,
+            arguments,
+        } => coalesce(arguments, chunk, rows, cx)?,
+        Expr::Call {
+            function,
+            arguments,
+        } => {
+            let columns = arguments
+                .iter()
+                .map(|argument| column(argument, chunk, rows, cx))
+                .collect::<Result<Vec<_>>>()?;
+            let function = Function::of(*function)?;
+            let mut operands = Vec::with_capacity(columns.len());
+            let mut made = Vec::with_capacity(rows.len());
+            for row in 0..rows.len() {
+                operands.clear();
+                operands.extend(columns.iter().map(|column| column.get(row)));
+                made.push(function.call(&operands, cx)?);
+            }
+            Column::of_values(made)
+        }
+        Expr::Local(_)
+        | Expr::MapProjection { .. }
+        | Expr::ListComprehension { .. }
+        | Expr::Quantifier { .. }
+        | Expr::Reduce { .. }
+        | Expr::Subquery(_)
+        | Expr::BuildPath { .. } => {
+            let mut made = Vec::with_capacity(rows.len());
+            for at in 0..rows.len() {
+                cx.tick(1)?;
+                made.push(value(
+                    expr,
+                    Row {
+                        chunk,
+                        row: rows.row(at),
+                    },
+                    cx,
+                )?);
+            }
+            Column::of_values(made)
+        }
+        _ => {
+            let mut children = Vec::with_capacity(3);
+            expr.for_each_child(&mut |child| children.push(child));
+            let columns = children
+                .into_iter()
+                .map(|child| column(child, chunk, rows, cx))
+                .collect::<Result<Vec<_>>>()?;
+            strictly(expr, &columns, rows.len(), cx)?
+        }
+    };
+    Ok(Cow::Owned(owned))
+}
+
+/// The truth values of `expr`; anything but booleans and null is an error.
+pub(crate) fn truths(
+    expr: &Expr,
+    operator: &str,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Vec<Option<bool>>> {
+    let column = column(expr, chunk, rows, cx)?;
+    if let Cow::Owned(Column::Bools(truths)) = column {
+        return Ok(truths);
+    }
+    (0..rows.len())
+        .map(|row| {
+            column
+                .truth(row)
+                .map_err(|value| not_boolean(&value, operator))
+        })
+        .collect()
+}
+
+/// Hands the value of a row to `body`, without a copy where the column has values.
+fn with<T>(column: &Column, row: usize, body: impl FnOnce(&Value) -> T) -> T {
+    match column {
+        Column::Values(values) => body(&values[row]),
+        Column::Const(value) => body(value),
+        other => body(&other.get(row)),
+    }
+}
+
+/// Row by row over columns of operands.
+fn strictly(
+    expr: &Expr,
+    columns: &[Cow<'_, Column>],
+    len: usize,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let mut operands = Vec::with_capacity(columns.len());
+    let mut made = Vec::with_capacity(len);
+    for row in 0..len {
+        operands.clear();
+        operands.extend(columns.iter().map(|column| column.get(row)));
+        made.push(strict::apply(expr, &operands, cx)?);
+    }
+    Ok(Column::of_values(made))
+}
+
+/// One property of every row's node, relationship, map, …; entities are read in one batch.
+fn properties(base: &Column, name: PropRef, len: usize, cx: &mut Cx<'_>) -> Result<Column> {
+    match base {
+        Column::Nodes(nodes) => {
+            strict::check_nodes(nodes, cx)?;
+            node_properties(nodes, name, cx).map(Column::Values)
+        }
+        Column::Rels(rels) if cx.run.deleted_rels.is_empty() => {
+            let ids: Vec<RelId> = rels.iter().map(|rel| rel.id).collect();
+            let Some(prop) = cx.prop(name) else {
+                return Ok(Column::Const(Value::Null));
+            };
+            let mut read = [Vec::with_capacity(ids.len())];
+            cx.tx.relationship_properties(&ids, &[prop], &mut read)?;
+            let [values] = read;
+            Ok(Column::Values(values))
+        }
+        // Nodes with nulls between them, as OPTIONAL MATCH makes them.
+        Column::Values(values)
+            if values
+                .iter()
+                .all(|value| matches!(value, Value::Node(_) | Value::Null)) =>
+        {
+            let nodes: Vec<NodeId> = values
+                .iter()
+                .filter_map(|value| value.as_node().map(|node| node.id))
+                .collect();
+            strict::check_nodes(&nodes, cx)?;
+            let mut read = node_properties(&nodes, name, cx)?.into_iter();
+            Ok(Column::Values(
+                values
+                    .iter()
+                    .map(|value| {
+                        if value.is_null() {
+                            Value::Null
+                        } else {
+                            read.next().unwrap_or_default()
+                        }
+                    })
+                    .collect(),
+            ))
+        }
+        other => {
+            let plan = cx.run.plan.clone();
+            let name = plan.property_name(name);
+            let made: Result<Vec<Value>> = (0..len)
+                .map(|row| with(other, row, |value| strict::property_of(value, name, cx)))
+                .collect();
+            made.map(Column::of_values)
+        }
+    }
+}
+
+fn node_properties(nodes: &[NodeId], name: PropRef, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
+    let Some(prop) = cx.prop(name) else {
+        return Ok(vec![Value::Null; nodes.len()]);
+    };
+    let mut read = [Vec::with_capacity(nodes.len())];
+    cx.tx.node_properties(nodes, &[prop], &mut read)?;
+    let [values] = read;
+    Ok(values)
+}
+
+fn has_labels(nodes: &[NodeId], labels: &[LabelRef], cx: &mut Cx<'_>) -> Result<Vec<Option<bool>>> {
+    strict::check_nodes(nodes, cx)?;
+    let mut carried = NodeLabels::new();
+    cx.tx.node_labels(nodes, &mut carried)?;
+    Ok((0..nodes.len())
+        .map(|at| Some(strict::carries(&carried, at, labels, cx)))
+        .collect())
+}
+
+fn has_type(rels: &[isomer_data::RelRow], types: &[TypeRef], cx: &mut Cx<'_>) -> Vec<Option<bool>> {
+    let filter = cx.type_filter(types);
+    rels.iter()
+        .map(|rel| Some(filter.allows(rel.type_id)))
+        .collect()
+}
+
+/// Comparisons; entities compare by their ids without becoming values.
+fn compare(op: Comparison, left: &Column, right: &Column, len: usize) -> Vec<Option<bool>> {
+    if matches!(op, Comparison::Equal | Comparison::NotEqual) {
+        let same = matches!(op, Comparison::Equal);
+        match (left, right) {
+            (Column::Nodes(a), Column::Nodes(b)) => {
+                return a
+                    .iter()
+                    .zip(b)
+                    .map(|(a, b)| Some((a == b) == same))
+                    .collect();
+            }
+            (Column::Rels(a), Column::Rels(b)) => {
+                return a
+                    .iter()
+                    .zip(b)
+                    .map(|(a, b)| Some((a.id == b.id) == same))
+                    .collect();
+            }
+            _ => {}
+        }
+    }
+    (0..len)
+        .map(|row| {
+            with(left, row, |a| {
+                with(right, row, |b| strict::compare(op, a, b))
+            })
+        })
+        .collect()
+}
+
+/// `AND` or `OR`: a term is evaluated only for the rows that the terms before it left open.
+fn conjunction(
+    terms: &[Expr],
+    or: bool,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Vec<Option<bool>>> {
+    let operator = if or { "OR" } else { "AND" };
+    let mut result: Vec<Option<bool>> = vec![Some(!or); rows.len()];
+    // Positions in the selection that are still open, and their rows.
+    let mut open: Vec<u32> = (0..rows.len() as u32).collect();
+    let mut open_rows: Vec<u32> = (0..rows.len()).map(|at| rows.row(at) as u32).collect();
+    for (number, term) in terms.iter().enumerate() {
+        let answers = if number == 0 {
+            truths(term, operator, chunk, rows, cx)?
+        } else {
+            truths(term, operator, chunk, Selection::Rows(&open_rows), cx)?
+        };
+        let mut kept = 0;
+        for (at, answer) in answers.into_iter().enumerate() {
+            let position = open[at] as usize;
+            match answer {
+                Some(known) if known == or => {
+                    result[position] = Some(or);
+                    continue;
+                }
+                Some(_) => {}
+                None => result[position] = None,
+            }
+            open[kept] = open[at];
+            open_rows[kept] = open_rows[at];
+            kept += 1;
+        }
+        open.truncate(kept);
+        open_rows.truncate(kept);
+        if open.is_empty() {
+            break;
+        }
+    }
+    Ok(result)
+}
+
+/// `CASE`: each arm is evaluated only for the rows that take it.
+fn case(
+    subject: Option<&Expr>,
+    arms: &[(Expr, Expr)],
+    otherwise: Option<&Expr>,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let mut result = vec![Value::Null; rows.len()];
+    let mut open: Vec<u32> = (0..rows.len() as u32).collect();
+    let row_of = |positions: &[u32]| -> Vec<u32> {
+        positions
+            .iter()
+            .map(|&at| rows.row(at as usize) as u32)
+            .collect()
+    };
+    let subject = subject
+        .map(|subject| column(subject, chunk, rows, cx))
+        .transpose()?;
+    for (when, then) in arms {
+        if open.is_empty() {
+            break;
+        }
+        let open_rows = row_of(&open);
+        let taken: Vec<bool> = match &subject {
+            Some(subject) => {
+                let when = column(when, chunk, Selection::Rows(&open_rows), cx)?;
+                open.iter()
+                    .enumerate()
+                    .map(|(at, &position)| {
+                        with(subject, position as usize, |a| {
+                            with(&when, at, |b| equal_truth(a, b))
+                        }) == Some(true)
+                    })
+                    .collect()
+            }
+            None => truths(when, "WHEN", chunk, Selection::Rows(&open_rows), cx)?
+                .into_iter()
+                .map(|truth| truth == Some(true))
+                .collect(),
+        };
+        let mut taken_by = taken.iter();
+        let (mine, rest): (Vec<u32>, Vec<u32>) = open
+            .iter()
+            .partition(|_| *taken_by.next().unwrap_or(&false));
+        if !mine.is_empty() {
+            let values = column(then, chunk, Selection::Rows(&row_of(&mine)), cx)?;
+            for (at, &position) in mine.iter().enumerate() {
+                result[position as usize] = values.get(at);
+            }
+        }
+        open = rest;
+    }
+    if let Some(otherwise) = otherwise
+        && !open.is_empty()
+    {
+        let values = column(otherwise, chunk, Selection::Rows(&row_of(&open)), cx)?;
+        for (at, &position) in open.iter().enumerate() {
+            result[position as usize] = values.get(at);
+        }
+    }
+    Ok(Column::of_values(result))
+}
+
+/// `coalesce`: each argument is evaluated only for the rows where those before it were null.
+fn coalesce(
+    arguments: &[Expr],
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let mut result = vec![Value::Null; rows.len()];
+    let mut open: Vec<u32> = (0..rows.len() as u32).collect();
+    for argument in arguments {
+        let open_rows: Vec<u32> = open
+            .iter()
+            .map(|&at| rows.row(at as usize) as u32)
+            .collect();
+        let values = column(argument, chunk, Selection::Rows(&open_rows), cx)?;
+        let mut still = Vec::new();
+        for (at, &position) in open.iter().enumerate() {
+            if values.is_null(at) {
+                still.push(position);
+            } else {
+                result[position as usize] = values.get(at);
+            }
+        }
+        open = still;
+        if open.is_empty() {
+            break;
+        }
+    }
+    Ok(Column::of_values(result))
+}

@@ -1,0 +1,238 @@
+//! One execution of a plan: started in a transaction, pulled for rows, resumable between pulls.
+
+use std::sync::Arc;
+
+use isomer_data::{GraphRead, Mark, Transaction};
+use isomer_plan::{
+    Plan,
+    physical::{Body, Mode, Op, OpId, StatementClass},
+};
+use isomer_value::{Map, jiff};
+
+use crate::{
+    context::{Cx, Run, Surroundings},
+    error::{ErrorClass, ExecError, Result},
+    limits::{CancelHandle, Limits, Watch},
+    operator::{Argument, Child},
+    procedure::Registry,
+    result::{Counters, OperatorProfile, Rows, RunningQueries},
+};
+
+/// What an execution is started with, beside plan, parameters and transaction.
+#[derive(Clone)]
+pub struct Options {
+    /// What it may take.
+    pub limits: Limits,
+    /// Stops it from another thread.
+    pub cancel: CancelHandle,
+    /// Procedures and functions beside the built-in ones.
+    pub registry: Arc<Registry>,
+    /// When the transaction began; the statement's own start if absent.
+    pub transaction_time: Option<jiff::Timestamp>,
+    /// The session's time zone.
+    pub time_zone: jiff::tz::TimeZone,
+    /// Seed of `rand()` and `randomUUID()`; from the operating system's clock and address space if absent.
+    pub seed: Option<u64>,
+    /// Who answers `SHOW QUERIES`.
+    pub running: Option<Arc<dyn RunningQueries>>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            cancel: CancelHandle::new(),
+            registry: Arc::new(Registry::with_builtins()),
+            transaction_time: None,
+            time_zone: jiff::tz::TimeZone::UTC,
+            seed: None,
+            running: None,
+        }
+    }
+}
+
+/// A running statement. It holds no transaction: each call is given the one it was started in.
+///
+/// A statement that writes does so while its rows are pulled: pull to the end, or call [`Execution::finish`]. When a
+/// call answers an error, everything that the statement wrote is undone and the transaction may go on.
+pub struct Execution {
+    run: Run,
+    body: State,
+    mark: Option<Mark>,
+    rows_given: u64,
+}
+
+enum State {
+    Pipeline { root: Child, produces: bool },
+    Point,
+    Schema,
+    Done,
+}
+
+impl Execution {
+    /// Prepares to run `plan`. Fails where a parameter is missing.
+    pub fn start(
+        plan: Arc<Plan>,
+        parameters: &Map,
+        options: &Options,
+        transaction: &mut Transaction,
+    ) -> Result<Self> {
+        let values = plan
+            .parameters
+            .iter()
+            .map(|name| {
+                parameters.get(name).cloned().ok_or_else(|| {
+                    ExecError::raised(
+                        ErrorClass::ParameterMissing,
+                        "MissingParameter",
+                        format!("the query uses ${name} and no value was given for it: pass a parameter of that name"),
+                    )
+                })
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let statement_time = jiff::Timestamp::now();
+        let surroundings = Surroundings {
+            statement_time,
+            transaction_time: options.transaction_time.unwrap_or(statement_time),
+            time_zone: options.time_zone.clone(),
+            seed: options.seed.unwrap_or_else(fresh_seed),
+        };
+        let body = match &plan.body {
+            Body::Pipeline(root) => State::Pipeline {
+                root: Child::build(&plan, *root, &Argument::root()),
+                produces: matches!(plan.operator(*root).op, Op::ProduceResult { .. }),
+            },
+            Body::PointRead(_) => State::Point,
+            Body::Schema(_) => State::Schema,
+        };
+        let mark = (plan.class == StatementClass::Write).then(|| transaction.mark());
+        let profiled = plan.mode == Mode::Profile;
+        let operator_count = plan.operators.len();
+        let watch = Watch::new(options.limits.clone(), options.cancel.clone());
+        let mut run = Run::new(
+            plan,
+            values,
+            watch,
+            options.registry.clone(),
+            surroundings,
+            &transaction.catalog(),
+        );
+        run.running = options.running.clone();
+        run.profile = profiled.then(|| vec![OperatorProfile::default(); operator_count]);
+        Ok(Self {
+            run,
+            body,
+            mark,
+            rows_given: 0,
+        })
+    }
+
+    /// The names of the result's columns.
+    pub fn columns(&self) -> &[Arc<str>] {
+        &self.run.plan.columns
+    }
+
+    /// Fills `rows` with the next rows, at least one unless there are no more. Returns whether there may be more.
+    pub fn next_rows(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
+        rows.begin(self.run.plan.columns.len());
+        let outcome = self.advance(transaction, rows);
+        match outcome {
+            Ok(more) => {
+                self.rows_given += rows.len() as u64;
+                if let Some(limit) = self.run.watch.limits().rows
+                    && self.rows_given > limit
+                {
+                    self.fail(transaction)?;
+                    return Err(ExecError::limit(
+                        format!("{limit} result rows"),
+                        "add LIMIT, read pages with SKIP and LIMIT, or raise the limit",
+                    ));
+                }
+                if !more {
+                    self.body = State::Done;
+                }
+                Ok(more)
+            }
+            Err(error) => {
+                rows.clear();
+                self.fail(transaction)?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Runs to the end and drops the rows that are left.
+    pub fn finish(&mut self, transaction: &mut Transaction) -> Result<()> {
+        let mut rows = Rows::new();
+        while self.next_rows(transaction, &mut rows)? {}
+        Ok(())
+    }
+
+    /// What was changed so far.
+    pub fn counters(&self) -> &Counters {
+        &self.run.counters
+    }
+
+    /// Figures per operator, by [`OpId`], where the plan says `PROFILE`.
+    pub fn profile(&self) -> Option<&[OperatorProfile]> {
+        self.run.profile.as_deref()
+    }
+
+    /// Figures of one operator, where the plan says `PROFILE`.
+    pub fn operator_profile(&self, id: OpId) -> Option<&OperatorProfile> {
+        self.run.profile.as_ref()?.get(id.index())
+    }
+
+    /// Most bytes held at once so far.
+    pub fn peak_bytes(&self) -> usize {
+        self.run.watch.peak_bytes()
+    }
+
+    /// Bytes held now.
+    pub fn held_bytes(&self) -> usize {
+        self.run.watch.held_bytes()
+    }
+
+    fn advance(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
+        let mut cx = Cx {
+            tx: transaction,
+            run: &mut self.run,
+        };
+        match &mut self.body {
+            State::Done => Ok(false),
+            State::Point => {
+                crate::point::read(&mut cx, rows)?;
+                Ok(false)
+            }
+            State::Schema => {
+                crate::schema::change(&mut cx)?;
+                Ok(false)
+            }
+            State::Pipeline { root, produces } => {
+                while let Some(chunk) = root.pull(&mut cx)? {
+                    if *produces && !chunk.is_empty() {
+                        crate::hydrate::produce(&mut cx, chunk, root.id(), rows)?;
+                        return Ok(true);
+                    }
+                }
+                Ok(false)
+            }
+        }
+    }
+
+    /// Undoes the statement.
+    fn fail(&mut self, transaction: &mut Transaction) -> Result<()> {
+        self.body = State::Done;
+        self.run.counters = Counters::default();
+        if let Some(mark) = self.mark.take() {
+            transaction.rollback_to(mark)?;
+        }
+        Ok(())
+    }
+}
+
+/// A seed that differs from call to call.
+fn fresh_seed() -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(std::time::SystemTime::now())
+}

@@ -1,0 +1,170 @@
+//! Functions on nodes, relationships, paths and maps.
+
+use std::sync::Arc;
+
+use isomer_data::Direction;
+use isomer_plan::function::Function as Builtin;
+use isomer_value::{Map, Node, NodeId, Value};
+
+use super::{Environment, Function, list, node, strict, string, text, wrong};
+use crate::error::{ExecError, Result};
+
+pub(super) fn find(function: Builtin) -> Option<Function> {
+    match function {
+        Builtin::Id => strict(|args, _| Ok(Value::Int(entity_id("id", &args[0])? as i64))),
+        Builtin::ElementId => {
+            strict(|args, _| Ok(string(entity_id("elementId", &args[0])?.to_string())))
+        }
+        Builtin::Labels => strict(labels),
+        Builtin::Type => strict(relationship_type),
+        Builtin::Keys => strict(keys),
+        Builtin::Properties => strict(|args, env| {
+            Ok(Value::Map(Arc::new(properties(
+                "properties",
+                &args[0],
+                env,
+            )?)))
+        }),
+        Builtin::Nodes => strict(nodes),
+        Builtin::Relationships => strict(relationships),
+        Builtin::StartNode => strict(|args, _| endpoint("startNode", &args[0], true)),
+        Builtin::EndNode => strict(|args, _| endpoint("endNode", &args[0], false)),
+        Builtin::Degree => strict(degree),
+        Builtin::KvGet => strict(|args, env| env.bucket_get(text("kv.get", &args[0])?, &args[1])),
+        Builtin::KvExists => strict(|args, env| {
+            Ok(Value::Bool(
+                !env.bucket_get(text("kv.exists", &args[0])?, &args[1])?
+                    .is_null(),
+            ))
+        }),
+        _ => None,
+    }
+}
+
+/// `degree(n)`, `degree(n, 'T')`, `degree(n, ['T', 'U'], 'OUTGOING')`.
+fn degree(args: &[Value], env: &dyn Environment) -> Result<Value> {
+    let node = node("degree", &args[0])?;
+    let types = match args.get(1) {
+        None => Vec::new(),
+        Some(Value::String(name)) => vec![name.clone()],
+        Some(Value::List(names)) => names
+            .iter()
+            .map(|name| text("degree", name).cloned())
+            .collect::<Result<_>>()?,
+        Some(other) => {
+            return Err(wrong(
+                "degree",
+                "a relationship type or a list of them",
+                other,
+            ));
+        }
+    };
+    let direction = match args.get(2) {
+        None => Direction::Both,
+        Some(word) => match text("degree", word)?.to_ascii_uppercase().as_str() {
+            "OUTGOING" | "OUT" => Direction::Outgoing,
+            "INCOMING" | "IN" => Direction::Incoming,
+            "BOTH" => Direction::Both,
+            other => {
+                return Err(ExecError::out_of_range(format!(
+                    "degree() does not know the direction '{other}': use OUTGOING, INCOMING or BOTH"
+                )));
+            }
+        },
+    };
+    Ok(Value::Int(
+        i64::try_from(env.degree(node.id, &types, direction)?).unwrap_or(i64::MAX),
+    ))
+}
+
+fn entity_id(function: &str, value: &Value) -> Result<u64> {
+    match value {
+        Value::Node(node) => Ok(node.id.0),
+        Value::Relationship(relationship) => Ok(relationship.id.0),
+        other => Err(wrong(function, "a node or relationship", other)),
+    }
+}
+
+fn labels(args: &[Value], env: &dyn Environment) -> Result<Value> {
+    let node = node("labels", &args[0])?;
+    Ok(list(
+        env.node_labels(node.id)?
+            .into_iter()
+            .map(Value::String)
+            .collect(),
+    ))
+}
+
+fn relationship_type(args: &[Value], env: &dyn Environment) -> Result<Value> {
+    match &args[0] {
+        Value::Relationship(relationship) => {
+            Ok(Value::String(env.type_name(relationship.type_id)?))
+        }
+        other => Err(wrong("type", "a relationship", other)),
+    }
+}
+
+fn properties(function: &str, value: &Value, env: &dyn Environment) -> Result<Map> {
+    match value {
+        Value::Node(node) => env.node_properties(node.id),
+        Value::Relationship(relationship) => env.relationship_properties(relationship),
+        Value::Map(map) => Ok(Map::clone(map)),
+        other => Err(wrong(function, "a node, relationship or map", other)),
+    }
+}
+
+fn keys(args: &[Value], env: &dyn Environment) -> Result<Value> {
+    if let Value::Map(map) = &args[0] {
+        return Ok(list(
+            map.iter()
+                .map(|(name, _)| Value::String(name.clone()))
+                .collect(),
+        ));
+    }
+    let map = properties("keys", &args[0], env)?;
+    Ok(list(
+        map.iter()
+            .map(|(name, _)| Value::String(name.clone()))
+            .collect(),
+    ))
+}
+
+fn nodes(args: &[Value], _: &dyn Environment) -> Result<Value> {
+    match &args[0] {
+        Value::Path(path) => Ok(list(
+            path.nodes
+                .iter()
+                .map(|node| Value::Node(Arc::new(node.clone())))
+                .collect(),
+        )),
+        other => Err(wrong("nodes", "a path", other)),
+    }
+}
+
+fn relationships(args: &[Value], _: &dyn Environment) -> Result<Value> {
+    match &args[0] {
+        Value::Path(path) => Ok(list(
+            path.relationships
+                .iter()
+                .map(|relationship| Value::Relationship(Arc::new(relationship.clone())))
+                .collect(),
+        )),
+        other => Err(wrong("relationships", "a path", other)),
+    }
+}
+
+fn endpoint(function: &str, value: &Value, source: bool) -> Result<Value> {
+    match value {
+        Value::Relationship(relationship) => Ok(node_value(if source {
+            relationship.source
+        } else {
+            relationship.target
+        })),
+        other => Err(wrong(function, "a relationship", other)),
+    }
+}
+
+/// A node of which only the id is known.
+pub(crate) fn node_value(id: NodeId) -> Value {
+    Value::Node(Arc::new(Node { id, content: None }))
+}

@@ -1,0 +1,189 @@
+//! Entities get their contents when they leave a query: read in batches, once per distinct entity.
+
+use std::sync::Arc;
+
+use isomer_data::GraphRead;
+use isomer_plan::physical::{Op, OpId};
+use isomer_value::{
+    Map, Node, NodeContent, NodeId, Path, RelId, Relationship, RelationshipContent, TypeId, Value,
+};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    chunk::Chunk,
+    context::Cx,
+    error::{ExecError, Result},
+    result::Rows,
+};
+
+/// Turns a chunk of `ProduceResult` into rows.
+pub(crate) fn produce(
+    cx: &mut Cx<'_>,
+    mut chunk: Chunk,
+    root: OpId,
+    rows: &mut Rows,
+) -> Result<()> {
+    let plan = cx.run.plan.clone();
+    let Op::ProduceResult { columns, .. } = &plan.operator(root).op else {
+        return Err(ExecError::Internal("a result without its operator".into()));
+    };
+    chunk.flatten();
+    let width = columns.len();
+    let values = rows.values_mut();
+    let start = values.len();
+    values.reserve(chunk.len() * width);
+    for row in 0..chunk.len() {
+        for slot in columns {
+            values.push(chunk.value(*slot, row));
+        }
+    }
+    fill(cx, &mut values[start..])?;
+    rows.add_rows(chunk.len());
+    Ok(())
+}
+
+/// The entities in some values, and their contents.
+#[derive(Default)]
+struct Contents {
+    nodes: FxHashMap<NodeId, Option<Arc<NodeContent>>>,
+    rels: FxHashMap<RelId, Option<Arc<RelationshipContent>>>,
+    /// Names for relationships that this statement deleted: they still have their type.
+    type_names: FxHashMap<TypeId, Arc<str>>,
+}
+
+/// Reads the contents of all entities in `values`, those in lists, maps and paths too.
+pub(crate) fn fill(cx: &mut Cx<'_>, values: &mut [Value]) -> Result<()> {
+    let mut contents = Contents::default();
+    for value in values.iter() {
+        contents.note(value);
+    }
+    if contents.nodes.is_empty() && contents.rels.is_empty() {
+        return Ok(());
+    }
+    contents.read(cx)?;
+    for value in values.iter_mut() {
+        contents.place(value);
+    }
+    Ok(())
+}
+
+impl Contents {
+    fn note(&mut self, value: &Value) {
+        match value {
+            Value::Node(node) => {
+                self.nodes.entry(node.id).or_default();
+            }
+            Value::Relationship(relationship) => {
+                self.rels.entry(relationship.id).or_default();
+            }
+            Value::Path(path) => {
+                for node in &path.nodes {
+                    self.nodes.entry(node.id).or_default();
+                }
+                for relationship in &path.relationships {
+                    self.rels.entry(relationship.id).or_default();
+                }
+            }
+            Value::List(items) => items.iter().for_each(|item| self.note(item)),
+            Value::Map(map) => map.values().for_each(|item| self.note(item)),
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, cx: &mut Cx<'_>) -> Result<()> {
+        let mut ids: Vec<NodeId> = self.nodes.keys().copied().collect();
+        ids.sort_unstable();
+        let mut found = Vec::with_capacity(ids.len());
+        cx.tx.node_contents(&ids, &mut found)?;
+        for (id, content) in ids.into_iter().zip(found) {
+            self.nodes.insert(id, content);
+        }
+        let mut ids: Vec<RelId> = self.rels.keys().copied().collect();
+        ids.sort_unstable();
+        let mut found = Vec::with_capacity(ids.len());
+        cx.tx.relationship_contents(&ids, &mut found)?;
+        for (id, content) in ids.into_iter().zip(found) {
+            self.rels.insert(id, content);
+        }
+        if self.rels.values().any(Option::is_none) {
+            self.type_names = cx.tx.catalog().types().into_iter().collect();
+        }
+        let gone = Arc::new(NodeContent::default());
+        for content in self.nodes.values_mut().filter(|content| content.is_none()) {
+            *content = Some(gone.clone());
+        }
+        Ok(())
+    }
+
+    fn node(&self, id: NodeId) -> Node {
+        Node {
+            id,
+            content: self.nodes.get(&id).cloned().flatten(),
+        }
+    }
+
+    fn relationship(&self, relationship: &Relationship) -> Relationship {
+        let content = self
+            .rels
+            .get(&relationship.id)
+            .cloned()
+            .flatten()
+            .or_else(|| {
+                let type_name = self.type_names.get(&relationship.type_id)?.clone();
+                Some(Arc::new(RelationshipContent {
+                    type_name,
+                    properties: Map::new(),
+                }))
+            });
+        Relationship {
+            content,
+            ..relationship.clone()
+        }
+    }
+
+    fn place(&self, value: &mut Value) {
+        match value {
+            Value::Node(node) => *node = Arc::new(self.node(node.id)),
+            Value::Relationship(relationship) => {
+                *relationship = Arc::new(self.relationship(relationship))
+            }
+            Value::Path(path) => {
+                *path = Arc::new(Path {
+                    nodes: path.nodes.iter().map(|node| self.node(node.id)).collect(),
+                    relationships: path
+                        .relationships
+                        .iter()
+                        .map(|one| self.relationship(one))
+                        .collect(),
+                });
+            }
+            Value::List(items) if items.iter().any(holds_entity) => {
+                Arc::make_mut(items)
+                    .iter_mut()
+                    .for_each(|item| self.place(item));
+            }
+            Value::Map(map) if map.values().any(holds_entity) => {
+                let filled = map
+                    .iter()
+                    .map(|(name, value)| {
+                        let mut value = value.clone();
+                        self.place(&mut value);
+                        (name.clone(), value)
+                    })
+                    .collect();
+                *map = Arc::new(Map::from_sorted(filled));
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Whether a value is or contains a node, relationship or path.
+fn holds_entity(value: &Value) -> bool {
+    match value {
+        Value::Node(_) | Value::Relationship(_) | Value::Path(_) => true,
+        Value::List(items) => items.iter().any(holds_entity),
+        Value::Map(map) => map.values().any(holds_entity),
+        _ => false,
+    }
+}

@@ -1,0 +1,331 @@
+//! Grouping and aggregation, by hashing.
+
+use isomer_plan::{expr::AggregateCall, function::Aggregation, physical::Op};
+use isomer_value::{GroupKey, Value};
+use rustc_hash::FxHashMap;
+
+use super::{Argument, Child, FULL_BATCH, Operate, Spot, row::reads_list, scan::misplaced};
+use crate::{
+    accumulate::Accumulator,
+    chunk::Chunk,
+    column::{Column, value_bytes},
+    context::Cx,
+    error::{ExecError, Result},
+    eval::{Selection, column},
+};
+
+/// Groups all rows, then gives one row per group, in the order in which the groups were first seen.
+pub(super) struct Aggregate {
+    spot: Spot,
+    input: Child,
+    groups: Option<Groups>,
+    at: usize,
+    held: usize,
+}
+
+struct Groups {
+    index: FxHashMap<Vec<GroupKey>, u32>,
+    /// Groups of one integer key, found without a vector.
+    ints: FxHashMap<i64, u32>,
+    keys: Vec<Vec<GroupKey>>,
+    accumulators: Vec<Vec<Accumulator>>,
+}
+
+impl Aggregate {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
+        Self {
+            spot,
+            input,
+            groups: None,
+            at: 0,
+            held: 0,
+        }
+    }
+
+    fn gather(
+        &mut self,
+        plan: &isomer_plan::physical::Aggregate,
+        cx: &mut Cx<'_>,
+    ) -> Result<Groups> {
+        let mut groups = Groups {
+            index: FxHashMap::default(),
+            ints: FxHashMap::default(),
+            keys: Vec::new(),
+            accumulators: Vec::new(),
+        };
+        if plan.keys.is_empty() {
+            groups.add(Vec::new(), plan);
+        }
+        while let Some(mut chunk) = self.input.pull(cx)? {
+            let listed = plan
+                .keys
+                .iter()
+                .map(|(_, expr)| expr)
+                .chain(plan.aggregates.iter().flat_map(|(_, call)| &call.arguments));
+            if chunk.is_factorised()
+                && (listed.into_iter().any(|expr| reads_list(expr, &chunk))
+                    || plan.aggregates.iter().any(|(_, call)| enumerates(call)))
+            {
+                chunk.flatten();
+            }
+            if chunk.is_factorised() {
+                // A row of which nothing hangs is no row: it must not make a group.
+                let keep: Vec<bool> = (0..chunk.len())
+                    .map(|row| chunk.multiplicity(row) > 0)
+                    .collect();
+                chunk.retain_grouped(&keep);
+            }
+            if chunk.len() > 0 {
+                let bytes = groups.take_chunk(plan, &chunk, cx)?;
+                cx.run.watch.hold(bytes)?;
+                self.held += bytes;
+            }
+        }
+        Ok(groups)
+    }
+}
+
+/// Whether an aggregation keeps each value, so that a count of repetitions does not help it.
+fn enumerates(call: &AggregateCall) -> bool {
+    matches!(
+        call.function,
+        Aggregation::Collect
+            | Aggregation::StDev
+            | Aggregation::StDevP
+            | Aggregation::PercentileCont
+            | Aggregation::PercentileDisc
+    ) && !call.distinct
+}
+
+impl Groups {
+    fn add(&mut self, key: Vec<GroupKey>, plan: &isomer_plan::physical::Aggregate) -> u32 {
+        let group = self.accumulators.len() as u32;
+        self.accumulators.push(
+            plan.aggregates
+                .iter()
+                .map(|(_, call)| Accumulator::new(call.function, call.distinct))
+                .collect(),
+        );
+        self.keys.push(key);
+        group
+    }
+
+    /// The group of each row of the chunk, and the bytes that new groups hold.
+    fn find(
+        &mut self,
+        plan: &isomer_plan::physical::Aggregate,
+        keys: &[std::borrow::Cow<'_, Column>],
+        rows: usize,
+    ) -> (Vec<u32>, usize) {
+        let mut found = Vec::with_capacity(rows);
+        let mut bytes = 0;
+        for row in 0..rows {
+            if let [column] = keys
+                && let Some(int) = int_at(column, row)
+            {
+                let group = match self.ints.get(&int) {
+                    Some(group) => *group,
+                    None => {
+                        bytes += 128;
+                        // A float that is a whole number is the same group as the integer.
+                        let key = vec![GroupKey(Value::Int(int))];
+                        let group = match self.index.get(&key) {
+                            Some(group) => *group,
+                            None => {
+                                let group = self.add(key.clone(), plan);
+                                self.index.insert(key, group);
+                                group
+                            }
+                        };
+                        self.ints.insert(int, group);
+                        group
+                    }
+                };
+                found.push(group);
+                continue;
+            }
+            let key: Vec<GroupKey> = keys
+                .iter()
+                .map(|column| GroupKey(column.get(row)))
+                .collect();
+            let group = match self.index.get(&key) {
+                Some(group) => *group,
+                None => {
+                    bytes += 160 + 2 * key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
+                    let group = self.add(key.clone(), plan);
+                    self.index.insert(key, group);
+                    group
+                }
+            };
+            found.push(group);
+        }
+        (found, bytes)
+    }
+
+    /// Takes in the rows of a chunk; returns how many bytes more are held.
+    fn take_chunk(
+        &mut self,
+        plan: &isomer_plan::physical::Aggregate,
+        chunk: &Chunk,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize> {
+        let rows = Selection::All(chunk.len());
+        let mut bytes = 0;
+        let groups = if plan.keys.is_empty() {
+            vec![0; chunk.len()]
+        } else {
+            let keys = plan
+                .keys
+                .iter()
+                .map(|(_, expr)| column(expr, chunk, rows, cx))
+                .collect::<Result<Vec<_>>>()?;
+            let (groups, more) = self.find(plan, &keys, chunk.len());
+            bytes += more;
+            groups
+        };
+        let times = multiplicities(plan, chunk)?;
+        for (number, (_, call)) in plan.aggregates.iter().enumerate() {
+            bytes += self.feed(number, call, &groups, &times, chunk, cx)?;
+        }
+        Ok(bytes)
+    }
+
+    fn feed(
+        &mut self,
+        number: usize,
+        call: &AggregateCall,
+        groups: &[u32],
+        times: &[u64],
+        chunk: &Chunk,
+        cx: &mut Cx<'_>,
+    ) -> Result<usize> {
+        if call.function == Aggregation::CountRows {
+            for (group, times) in groups.iter().zip(times) {
+                self.accumulators[*group as usize][number].add_rows(*times)?;
+            }
+            return Ok(0);
+        }
+        let rows = Selection::All(chunk.len());
+        let first = call
+            .arguments
+            .first()
+            .ok_or_else(|| ExecError::Internal("an aggregation without an argument".into()))?;
+        let values = column(first, chunk, rows, cx)?;
+        let percentiles = call
+            .arguments
+            .get(1)
+            .map(|argument| column(argument, chunk, rows, cx))
+            .transpose()?;
+        let mut bytes = 0;
+        for (row, (group, times)) in groups.iter().zip(times).enumerate() {
+            let accumulator = &mut self.accumulators[*group as usize][number];
+            if call.function == Aggregation::Count && !call.distinct {
+                if !values.is_null(row) {
+                    accumulator.add_rows(*times)?;
+                }
+                continue;
+            }
+            let percentile = percentiles.as_ref().map(|column| column.get(row));
+            bytes += match &*values {
+                Column::Values(values) => {
+                    accumulator.add(&values[row], percentile.as_ref(), *times, cx)?
+                }
+                other => accumulator.add(&other.get(row), percentile.as_ref(), *times, cx)?,
+            };
+        }
+        Ok(bytes)
+    }
+}
+
+fn int_at(column: &Column, row: usize) -> Option<i64> {
+    match column {
+        Column::Ints(items) => Some(items[row]),
+        Column::Values(items) => items[row].as_int(),
+        _ => None,
+    }
+}
+
+/// How many rows each flat row stands for: its list group's share times its factors.
+fn multiplicities(plan: &isomer_plan::physical::Aggregate, chunk: &Chunk) -> Result<Vec<u64>> {
+    let overflow = || ExecError::overflow("the number of paths does not fit into 64 bits");
+    (0..chunk.len())
+        .map(|row| {
+            let mut times = chunk.multiplicity(row) as u64;
+            for slot in &plan.factors {
+                let factor = match chunk.value(*slot, row) {
+                    Value::Int(factor) => u64::try_from(factor).unwrap_or(0),
+                    _ => 0,
+                };
+                times = times.checked_mul(factor).ok_or_else(overflow)?;
+            }
+            Ok(times)
+        })
+        .collect()
+}
+
+impl Operate for Aggregate {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::Aggregate(plan) = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        if self.groups.is_none() {
+            let mut groups = self.gather(plan, cx)?;
+            groups.index = FxHashMap::default();
+            groups.ints = FxHashMap::default();
+            self.groups = Some(groups);
+            self.at = 0;
+        }
+        let Some(groups) = &mut self.groups else {
+            return Ok(None);
+        };
+        let end = (self.at + FULL_BATCH).min(groups.accumulators.len());
+        if self.at >= end {
+            return Ok(None);
+        }
+        let mut keys: Vec<Vec<Value>> = plan
+            .keys
+            .iter()
+            .map(|_| Vec::with_capacity(end - self.at))
+            .collect();
+        let mut results: Vec<Vec<Value>> = plan
+            .aggregates
+            .iter()
+            .map(|_| Vec::with_capacity(end - self.at))
+            .collect();
+        for group in self.at..end {
+            for (column, key) in keys.iter_mut().zip(std::mem::take(&mut groups.keys[group])) {
+                column.push(key.0);
+            }
+            for (column, accumulator) in results
+                .iter_mut()
+                .zip(std::mem::take(&mut groups.accumulators[group]))
+            {
+                column.push(accumulator.finish(cx)?);
+            }
+        }
+        let mut chunk = Chunk::new(end - self.at, spot.plan.slots.len());
+        for ((slot, _), values) in plan.keys.iter().zip(keys) {
+            chunk.set(*slot, Column::of_values(values));
+        }
+        for ((slot, _), values) in plan.aggregates.iter().zip(results) {
+            chunk.set(*slot, Column::of_values(values));
+        }
+        self.at = end;
+        spot.prune(&mut chunk);
+        Ok(Some(chunk))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+        self.groups = None;
+        self.at = 0;
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+        self.groups = None;
+        self.at = 0;
+        cx.run.watch.release(std::mem::take(&mut self.held));
+    }
+}

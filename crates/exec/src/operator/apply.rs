@@ -1,0 +1,340 @@
+//! The apply family: the right side is run for rows of the left.
+//!
+//! The left is cut into pieces. Where the right side treats each row by itself, a piece is a whole chunk: its rows travel
+//! through the right side with their number in a bookkeeping column past the plan's own slots, by which results find their
+//! row again. Otherwise a piece is one row.
+
+use isomer_plan::{
+    Plan,
+    expr::SlotId,
+    physical::{Op, OpId},
+};
+use isomer_value::Value;
+
+use super::{Argument, Child, Operate, Spot, scan::misplaced};
+use crate::{
+    chunk::Chunk,
+    column::Column,
+    context::Cx,
+    error::{ExecError, Result},
+};
+
+/// Whether every operator under `id` treats each of its argument's rows by itself and in order.
+fn is_row_wise(plan: &Plan, id: OpId) -> bool {
+    let op = &plan.operator(id).op;
+    let itself = match op {
+        Op::Argument
+        | Op::AllNodesScan { .. }
+        | Op::LabelScan { .. }
+        | Op::NodeByKey { .. }
+        | Op::NodeById { .. }
+        | Op::IndexSeek(_)
+        | Op::RelationshipScan(_)
+        | Op::RelationshipById { .. }
+        | Op::Expand(_)
+        | Op::ExpandInto(_)
+        | Op::Degree(_)
+        | Op::VarExpand(_)
+        | Op::ShortestPath(_)
+        | Op::RelationshipEnds(_)
+        | Op::Filter { .. }
+        | Op::Project { .. }
+        | Op::Unwind { .. } => true,
+        Op::Apply { input, .. } | Op::OptionalApply { input, .. } | Op::SemiApply { input, .. } => {
+            return is_row_wise(plan, *input);
+        }
+        _ => false,
+    };
+    itself
+        && op
+            .children()
+            .into_iter()
+            .all(|child| is_row_wise(plan, child))
+}
+
+/// The left side in pieces, the right side run for each.
+struct Lanes {
+    spot: Spot,
+    input: Child,
+    right: Child,
+    /// Carries the number of the piece's row through the right side.
+    ordinal: SlotId,
+    row_wise: bool,
+    chunk: Option<Chunk>,
+    row: usize,
+    piece: Option<Chunk>,
+}
+
+impl Lanes {
+    fn new(spot: Spot, input: Child, right: Child) -> Self {
+        let ordinal = SlotId((spot.plan.slots.len() + spot.id.index()) as u32);
+        let row_wise = is_row_wise(&spot.plan, right.id());
+        Self {
+            spot,
+            input,
+            right,
+            ordinal,
+            row_wise,
+            chunk: None,
+            row: 0,
+            piece: None,
+        }
+    }
+
+    /// Takes the next piece and opens the right side with it; false at the end.
+    fn next_piece(&mut self, cx: &mut Cx<'_>) -> Result<bool> {
+        if self
+            .chunk
+            .as_ref()
+            .is_none_or(|chunk| self.row >= chunk.len())
+        {
+            self.chunk = self.input.pull_flat(cx)?;
+            self.row = 0;
+        }
+        let Some(chunk) = &mut self.chunk else {
+            self.piece = None;
+            return Ok(false);
+        };
+        let mut piece = if self.row_wise || chunk.len() == 1 {
+            self.row = chunk.len();
+            std::mem::take(chunk)
+        } else {
+            self.row += 1;
+            chunk.gather(&[self.row as u32 - 1])
+        };
+        if self.row >= chunk.len() && chunk.len() == 0 {
+            self.chunk = None;
+        }
+        let numbers = Column::Ints((0..piece.len() as i64).collect());
+        piece.set(self.ordinal, numbers);
+        self.right.open(&Argument::new(piece.clone()));
+        self.piece = Some(piece);
+        Ok(true)
+    }
+
+    /// The next rows of the right side for the piece, with their row numbers.
+    fn right_rows(&mut self, cx: &mut Cx<'_>) -> Result<Option<(Chunk, Vec<u32>)>> {
+        let Some(mut chunk) = self.right.pull_flat(cx)? else {
+            return Ok(None);
+        };
+        let numbers = match chunk.take(self.ordinal) {
+            Some(Column::Ints(numbers)) => {
+                numbers.into_iter().map(|number| number as u32).collect()
+            }
+            Some(other) => (0..chunk.len())
+                .map(|row| other.get(row).as_int().unwrap_or(0) as u32)
+                .collect(),
+            None => vec![0; chunk.len()],
+        };
+        let piece = self.piece()?;
+        for slot in piece
+            .slots()
+            .filter(|slot| *slot != self.ordinal && self.spot.is_live(*slot))
+        {
+            if chunk.column(slot).is_none()
+                && let Some(column) = piece.column(slot)
+            {
+                chunk.set(slot, column.gather(&numbers));
+            }
+        }
+        self.spot.prune(&mut chunk);
+        Ok(Some((chunk, numbers)))
+    }
+
+    fn piece(&self) -> Result<&Chunk> {
+        self.piece
+            .as_ref()
+            .ok_or_else(|| ExecError::Internal("an apply without a row".into()))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+        self.chunk = None;
+        self.piece = None;
+        self.row = 0;
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+        self.right.close(cx);
+        self.chunk = None;
+        self.piece = None;
+    }
+}
+
+/// The rows of the right side.
+pub(super) struct Apply(Lanes);
+
+impl Apply {
+    pub(super) fn new(spot: Spot, input: Child, right: Child) -> Self {
+        Self(Lanes::new(spot, input, right))
+    }
+}
+
+impl Operate for Apply {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        loop {
+            if self.0.piece.is_some() {
+                if let Some((chunk, _)) = self.0.right_rows(cx)? {
+                    return Ok(Some(chunk));
+                }
+                self.0.right.close(cx);
+                self.0.piece = None;
+            }
+            if !self.0.next_piece(cx)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.0.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.0.close(cx);
+    }
+}
+
+/// The rows of the right side, and the rows for which it has none, once.
+pub(super) struct OptionalApply {
+    lanes: Lanes,
+    /// The first row of the piece of which nothing was given yet.
+    next: u32,
+}
+
+impl OptionalApply {
+    pub(super) fn new(spot: Spot, input: Child, right: Child) -> Self {
+        Self {
+            lanes: Lanes::new(spot, input, right),
+            next: 0,
+        }
+    }
+
+    /// The piece's rows `rows`, with nulls where the right side would have bound something.
+    fn unmatched(&self, rows: &[u32], nulls: &[SlotId]) -> Result<Chunk> {
+        let mut chunk = self.lanes.piece()?.gather(rows);
+        chunk.take(self.lanes.ordinal);
+        for slot in nulls {
+            chunk.set(*slot, Column::Const(Value::Null));
+        }
+        self.lanes.spot.prune(&mut chunk);
+        Ok(chunk)
+    }
+}
+
+impl Operate for OptionalApply {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.lanes.spot.clone();
+        let Op::OptionalApply { nulls, .. } = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        loop {
+            if self.lanes.piece.is_some() {
+                if let Some((chunk, numbers)) = self.lanes.right_rows(cx)? {
+                    return self.with_gaps(chunk, &numbers, nulls).map(Some);
+                }
+                self.lanes.right.close(cx);
+                let rest: Vec<u32> = (self.next..self.lanes.piece()?.len() as u32).collect();
+                let chunk = if rest.is_empty() {
+                    None
+                } else {
+                    Some(self.unmatched(&rest, nulls)?)
+                };
+                self.lanes.piece = None;
+                if chunk.is_some() {
+                    return Ok(chunk);
+                }
+            }
+            self.next = 0;
+            if !self.lanes.next_piece(cx)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.lanes.open(argument);
+        self.next = 0;
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.lanes.close(cx);
+    }
+}
+
+impl OptionalApply {
+    /// `chunk`, with the rows that the right side skipped at their place.
+    fn with_gaps(&mut self, mut chunk: Chunk, numbers: &[u32], nulls: &[SlotId]) -> Result<Chunk> {
+        let matched = chunk.len() as u32;
+        let (mut gaps, mut order) = (Vec::new(), Vec::with_capacity(numbers.len()));
+        for (row, &number) in numbers.iter().enumerate() {
+            while self.next < number {
+                order.push(matched + gaps.len() as u32);
+                gaps.push(self.next);
+                self.next += 1;
+            }
+            self.next = self.next.max(number + 1);
+            order.push(row as u32);
+        }
+        if gaps.is_empty() {
+            return Ok(chunk);
+        }
+        chunk.append(self.unmatched(&gaps, nulls)?);
+        Ok(chunk.gather(&order))
+    }
+}
+
+/// The rows for which the right side has a row, or has none.
+pub(super) struct SemiApply(Lanes);
+
+impl SemiApply {
+    pub(super) fn new(spot: Spot, input: Child, right: Child) -> Self {
+        Self(Lanes::new(spot, input, right))
+    }
+}
+
+impl Operate for SemiApply {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.0.spot.clone();
+        let Op::SemiApply { anti, .. } = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        if !self.0.next_piece(cx)? {
+            return Ok(None);
+        }
+        let mut matched = vec![false; self.0.piece()?.len()];
+        let mut open = matched.len();
+        while open > 0
+            && let Some((_, numbers)) = self.0.right_rows(cx)?
+        {
+            for number in numbers {
+                if let Some(matched) = matched.get_mut(number as usize)
+                    && !*matched
+                {
+                    *matched = true;
+                    open -= 1;
+                }
+            }
+        }
+        self.0.right.close(cx);
+        let keep: Vec<bool> = matched.iter().map(|matched| matched != anti).collect();
+        let mut chunk = self
+            .0
+            .piece
+            .take()
+            .ok_or_else(|| ExecError::Internal("an apply without a row".into()))?;
+        chunk.take(self.0.ordinal);
+        chunk.retain(&keep);
+        spot.prune(&mut chunk);
+        Ok(Some(chunk))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.0.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.0.close(cx);
+    }
+}

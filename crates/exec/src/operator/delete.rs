@@ -1,0 +1,157 @@
+//! Deleting. All rows are taken first; what they name is deleted together, relationships before nodes, so that
+//! `DELETE r, n` and `DELETE n, r` are the same.
+
+use std::collections::VecDeque;
+
+use isomer_data::GraphRead;
+use isomer_plan::physical::Op;
+use isomer_value::{NodeId, RelId, Value};
+use rustc_hash::FxHashSet;
+
+use super::{Argument, Child, Operate, Spot, blocking::take_all, scan::misplaced};
+use crate::{
+    chunk::Chunk,
+    column::Column,
+    context::{Cx, write_error},
+    error::{ErrorClass, ExecError, Result, shown},
+    eval::{Selection, column},
+};
+
+/// Deletes nodes, relationships and paths.
+pub(super) struct Delete {
+    spot: Spot,
+    input: Child,
+    chunks: Option<VecDeque<Chunk>>,
+    held: usize,
+}
+
+/// What the rows name, in order, each once.
+#[derive(Default)]
+struct Targets {
+    nodes: Vec<NodeId>,
+    rels: Vec<RelId>,
+    seen_nodes: FxHashSet<NodeId>,
+    seen_rels: FxHashSet<RelId>,
+}
+
+impl Targets {
+    fn add(&mut self, value: &Value) -> Result<()> {
+        match value {
+            Value::Null => {}
+            Value::Node(node) => self.add_node(node.id),
+            Value::Relationship(one) => self.add_rel(one.id),
+            Value::Path(path) => {
+                path.nodes.iter().for_each(|node| self.add_node(node.id));
+                path.relationships
+                    .iter()
+                    .for_each(|one| self.add_rel(one.id));
+            }
+            other => {
+                return Err(ExecError::raised(
+                    ErrorClass::TypeError,
+                    "InvalidArgumentType",
+                    format!(
+                        "DELETE takes nodes, relationships and paths, not {}",
+                        shown(other)
+                    ),
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn add_column(&mut self, column: &Column, len: usize) -> Result<()> {
+        match column {
+            Column::Nodes(nodes) => nodes.iter().for_each(|node| self.add_node(*node)),
+            Column::Rels(rels) => rels.iter().for_each(|rel| self.add_rel(rel.id)),
+            other => (0..len).try_for_each(|row| self.add(&other.get(row)))?,
+        }
+        Ok(())
+    }
+
+    fn add_node(&mut self, id: NodeId) {
+        if self.seen_nodes.insert(id) {
+            self.nodes.push(id);
+        }
+    }
+
+    fn add_rel(&mut self, id: RelId) {
+        if self.seen_rels.insert(id) {
+            self.rels.push(id);
+        }
+    }
+}
+
+impl Delete {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
+        Self {
+            spot,
+            input,
+            chunks: None,
+            held: 0,
+        }
+    }
+
+    fn run(&mut self, cx: &mut Cx<'_>) -> Result<VecDeque<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::Delete {
+            targets, detach, ..
+        } = spot.op()
+        else {
+            return Err(misplaced(spot.op()));
+        };
+        let mut chunks = take_all(&mut self.input, &mut self.held, cx)?;
+        let mut all = Targets::default();
+        for chunk in &chunks {
+            for target in targets {
+                let values = column(target, chunk, Selection::All(chunk.len()), cx)?;
+                all.add_column(&values, chunk.len())?;
+            }
+        }
+        for rel in all.rels {
+            cx.tick(1)?;
+            if cx.run.deleted_rels.insert(rel)
+                && cx.tx.delete_relationship(rel).map_err(write_error)?
+            {
+                cx.run.counters.relationships_deleted += 1;
+            }
+        }
+        let mut exist = Vec::with_capacity(all.nodes.len());
+        cx.tx.nodes_exist(&all.nodes, &mut exist)?;
+        for (node, exists) in all.nodes.into_iter().zip(exist) {
+            cx.tick(1)?;
+            if !exists {
+                cx.run.deleted_nodes.insert(node);
+                continue;
+            }
+            let detached = cx.tx.delete_node(node, *detach).map_err(write_error)?;
+            cx.run.deleted_nodes.insert(node);
+            cx.run.counters.nodes_deleted += 1;
+            cx.run.counters.relationships_deleted += detached.len() as u64;
+            cx.run.deleted_rels.extend(detached);
+        }
+        chunks.iter_mut().for_each(|chunk| spot.prune(chunk));
+        Ok(chunks.into())
+    }
+}
+
+impl Operate for Delete {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        if self.chunks.is_none() {
+            let chunks = self.run(cx)?;
+            self.chunks = Some(chunks);
+        }
+        Ok(self.chunks.as_mut().and_then(VecDeque::pop_front))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+        self.chunks = None;
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+        self.chunks = None;
+        cx.run.watch.release(std::mem::take(&mut self.held));
+    }
+}

@@ -1,0 +1,493 @@
+//! One step along relationships: to neighbours, between bound nodes, counted, or checked.
+
+use isomer_data::{GraphRead, Neighbours, RelRow};
+use isomer_plan::{
+    expr::SlotId,
+    physical::{Direction, Op},
+};
+use isomer_value::{NodeId, RelId, Value};
+
+use super::{Argument, Child, Operate, Spot, scan::misplaced, scan::set_live};
+use crate::{
+    chunk::{Chunk, repeat_rows},
+    column::Column,
+    context::{Cx, data_direction},
+    error::{ExecError, Result, shown},
+};
+
+/// About how many neighbours one call should give: input rows are taken in pieces that promise so many.
+const NEIGHBOURS_PER_CALL: usize = 4096;
+
+/// The relationships that a new one must differ from.
+pub(super) struct Used<'c>(Vec<&'c Column>);
+
+impl<'c> Used<'c> {
+    pub(super) fn new(slots: &[SlotId], chunk: &'c Chunk) -> Self {
+        Self(
+            slots
+                .iter()
+                .filter_map(|slot| chunk.column(*slot))
+                .collect(),
+        )
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether row `row` uses the relationship.
+    pub(super) fn contains(&self, row: usize, id: RelId) -> bool {
+        self.0.iter().any(|column| match column {
+            Column::Rels(rels) => rels[row].id == id,
+            Column::Values(values) => holds(&values[row], id),
+            Column::Const(value) => holds(value, id),
+            _ => false,
+        })
+    }
+
+    /// The relationships that row `row` uses.
+    pub(super) fn ids(&self, row: usize) -> Vec<RelId> {
+        let mut ids = Vec::new();
+        for column in &self.0 {
+            match column.get(row) {
+                Value::Relationship(one) => ids.push(one.id),
+                Value::List(items) => ids.extend(
+                    items
+                        .iter()
+                        .filter_map(|item| item.as_relationship().map(|one| one.id)),
+                ),
+                _ => {}
+            }
+        }
+        ids
+    }
+}
+
+fn holds(value: &Value, id: RelId) -> bool {
+    match value {
+        Value::Relationship(one) => one.id == id,
+        Value::List(items) => items.iter().any(|item| holds(item, id)),
+        _ => false,
+    }
+}
+
+/// The nodes of a slot; rows where it is null are left out.
+pub(super) fn bound_nodes(chunk: &Chunk, slot: SlotId) -> Result<(Vec<u32>, Vec<NodeId>)> {
+    match chunk.column(slot) {
+        Some(Column::Nodes(nodes)) => Ok(((0..nodes.len() as u32).collect(), nodes.clone())),
+        None => Ok((Vec::new(), Vec::new())),
+        Some(other) => {
+            let (mut rows, mut nodes) = (Vec::new(), Vec::new());
+            for row in 0..chunk.len() {
+                match other.node(row) {
+                    Some(node) => {
+                        rows.push(row as u32);
+                        nodes.push(node);
+                    }
+                    None if other.is_null(row) => {}
+                    None => {
+                        return Err(ExecError::type_mismatch(format!(
+                            "a pattern starts at a node, not at {}",
+                            shown(&other.get(row))
+                        )));
+                    }
+                }
+            }
+            Ok((rows, nodes))
+        }
+    }
+}
+
+/// From bound nodes to their neighbours.
+pub(super) struct Expand {
+    spot: Spot,
+    input: Child,
+    chunk: Option<Chunk>,
+    /// First row of `chunk` that was not expanded yet.
+    row: usize,
+    /// Rows to expand at once: follows the number of neighbours that rows turn out to have.
+    step: usize,
+    found: Neighbours,
+}
+
+impl Expand {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
+        Self {
+            spot,
+            input,
+            chunk: None,
+            row: 0,
+            step: 64,
+            found: Neighbours::new(),
+        }
+    }
+
+    /// The next rows to expand, as a chunk of their own.
+    fn piece(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        loop {
+            match &mut self.chunk {
+                Some(chunk) if self.row == 0 && chunk.len() <= self.step => {
+                    return Ok(self.chunk.take());
+                }
+                Some(chunk) if self.row < chunk.len() => {
+                    let end = (self.row + self.step).min(chunk.len());
+                    let rows: Vec<u32> = (self.row as u32..end as u32).collect();
+                    let piece = chunk.gather(&rows);
+                    self.row = end;
+                    if end == chunk.len() {
+                        self.chunk = None;
+                    }
+                    return Ok(Some(piece));
+                }
+                _ => {
+                    self.row = 0;
+                    self.chunk = self.input.pull_flat(cx)?;
+                    if self.chunk.is_none() {
+                        return Ok(None);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Operate for Expand {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::Expand(expand) = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        let filter = cx.type_filter(&expand.types);
+        let Some(types) = filter.ids() else {
+            // No such type: nothing to find, but what is below may write.
+            while self.piece(cx)?.is_some() {}
+            return Ok(None);
+        };
+        let Some(mut chunk) = self.piece(cx)? else {
+            return Ok(None);
+        };
+        let (rows, nodes) = bound_nodes(&chunk, expand.from)?;
+        self.found.clear();
+        cx.tx.expand(
+            &nodes,
+            data_direction(expand.direction),
+            types,
+            &mut self.found,
+        )?;
+        cx.tick(self.found.rows().len())?;
+        let per_row = self.found.rows().len() / nodes.len().max(1) + 1;
+        self.step = (NEIGHBOURS_PER_CALL / per_row).clamp(1, NEIGHBOURS_PER_CALL);
+        cx.run
+            .watch
+            .allow(self.found.rows().len() * size_of::<RelRow>())?;
+
+        let mut offsets = Vec::with_capacity(chunk.len() + 1);
+        offsets.push(0_u32);
+        let wants_rels = expand.relationship.is_some_and(|slot| spot.is_live(slot));
+        let wants_ends = spot.is_live(expand.to);
+        let (mut rels, mut ends) = (Vec::new(), Vec::new());
+        let mut count = 0_u32;
+        let used = Used::new(&expand.distinct_from, &chunk);
+        let mut groups = rows.iter().zip(&nodes).enumerate().peekable();
+        for row in 0..chunk.len() {
+            if let Some((group, (_, node))) = groups.next_if(|(_, (at, _))| **at as usize == row) {
+                let found = self.found.of(group);
+                let kept = found
+                    .iter()
+                    .filter(|rel| used.is_empty() || !used.contains(row, rel.id));
+                for rel in kept {
+                    count += 1;
+                    if wants_rels {
+                        rels.push(*rel);
+                    }
+                    if wants_ends {
+                        ends.push(end_of(rel, *node, expand.direction));
+                    }
+                }
+            }
+            offsets.push(count);
+        }
+        let mut columns = Vec::with_capacity(2);
+        if wants_ends {
+            columns.push((expand.to, Column::Nodes(ends)));
+        }
+        if let Some(slot) = expand.relationship.filter(|_| wants_rels) {
+            columns.push((slot, Column::Rels(rels)));
+        }
+        spot.prune(&mut chunk);
+        chunk.set_list(offsets, columns);
+        if !expand.group {
+            chunk.flatten();
+        }
+        Ok(Some(chunk))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+        self.chunk = None;
+        self.row = 0;
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+        self.chunk = None;
+    }
+}
+
+/// Where a relationship found at `node` leads.
+pub(super) fn end_of(rel: &RelRow, node: NodeId, direction: Direction) -> NodeId {
+    match direction {
+        Direction::Outgoing => rel.target,
+        Direction::Incoming => rel.source,
+        Direction::Both => rel.other(node),
+    }
+}
+
+/// Relationships between two bound nodes.
+pub(super) struct ExpandInto {
+    spot: Spot,
+    input: Child,
+}
+
+impl ExpandInto {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
+        Self { spot, input }
+    }
+}
+
+impl Operate for ExpandInto {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::ExpandInto(expand) = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        let Some(chunk) = self.input.pull_flat(cx)? else {
+            return Ok(None);
+        };
+        let (mut offsets, mut rels) = (vec![0_u32], Vec::new());
+        let filter = cx.type_filter(&expand.types);
+        let mut pairs = Vec::with_capacity(chunk.len());
+        let mut pair_rows = Vec::with_capacity(chunk.len());
+        for row in 0..chunk.len() {
+            let node = |slot| chunk.column(slot).and_then(|column| column.node(row));
+            if let (Some(from), Some(to)) = (node(expand.from), node(expand.to)) {
+                pairs.push((from, to));
+                pair_rows.push(row);
+            }
+        }
+        let mut found = Neighbours::new();
+        if let Some(types) = filter.ids() {
+            cx.tx
+                .expand_into(&pairs, data_direction(expand.direction), types, &mut found)?;
+            cx.tick(found.rows().len())?;
+        } else {
+            pairs.iter().for_each(|_| found.end_group());
+        }
+        let used = Used::new(&expand.distinct_from, &chunk);
+        let mut groups = pair_rows.iter().enumerate().peekable();
+        for row in 0..chunk.len() {
+            if let Some((group, _)) = groups.next_if(|(_, at)| **at == row) {
+                rels.extend(
+                    found
+                        .of(group)
+                        .iter()
+                        .filter(|rel| !used.contains(row, rel.id)),
+                );
+            }
+            offsets.push(rels.len() as u32);
+        }
+        let mut made = chunk.gather(&repeat_rows(&offsets));
+        if let Some(slot) = expand.relationship {
+            set_live(&spot, &mut made, slot, Column::Rels(rels));
+        }
+        spot.prune(&mut made);
+        Ok(Some(made))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+    }
+}
+
+/// How many neighbours an expand would find.
+pub(super) struct Degree {
+    spot: Spot,
+    input: Child,
+}
+
+impl Degree {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
+        Self { spot, input }
+    }
+}
+
+impl Operate for Degree {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::Degree(degree) = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        let Some(mut chunk) = self.input.pull_flat(cx)? else {
+            return Ok(None);
+        };
+        let (rows, nodes) = bound_nodes(&chunk, degree.from)?;
+        let filter = cx.type_filter(&degree.types);
+        let mut counts = vec![0_i64; chunk.len()];
+        if let Some(types) = filter.ids() {
+            let mut degrees = Vec::with_capacity(nodes.len());
+            cx.tx.degree(
+                &nodes,
+                data_direction(degree.direction),
+                types,
+                &mut degrees,
+            )?;
+            for (row, found) in rows.iter().zip(degrees) {
+                counts[*row as usize] = i64::try_from(found).unwrap_or(i64::MAX);
+            }
+            for row in rows.iter().zip(&nodes) {
+                counts[*row.0 as usize] -=
+                    already_used(degree, &filter, &chunk, *row.0 as usize, *row.1, cx)?;
+            }
+        }
+        let keep: Vec<bool> = counts.iter().map(|count| *count > 0).collect();
+        chunk.set(degree.count, Column::Ints(counts));
+        chunk.retain(&keep);
+        spot.prune(&mut chunk);
+        Ok(Some(chunk))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+    }
+}
+
+/// How many of the relationships that the row uses the expand would have found at `node`.
+fn already_used(
+    degree: &isomer_plan::physical::Degree,
+    filter: &crate::context::TypeFilter,
+    chunk: &Chunk,
+    row: usize,
+    node: NodeId,
+    _: &Cx<'_>,
+) -> Result<i64> {
+    let mut used: Vec<RelRow> = Vec::new();
+    for slot in &degree.distinct_from {
+        let Some(column) = chunk.column(*slot) else {
+            continue;
+        };
+        match column.get(row) {
+            Value::Relationship(one) => used.push(crate::column::rel_row(&one)),
+            Value::List(items) => used.extend(
+                items
+                    .iter()
+                    .filter_map(|item| item.as_relationship().map(crate::column::rel_row)),
+            ),
+            _ => {}
+        }
+    }
+    used.sort_unstable_by_key(|rel| rel.id);
+    used.dedup_by_key(|rel| rel.id);
+    let found = used.iter().filter(|rel| {
+        filter.allows(rel.type_id)
+            && match degree.direction {
+                Direction::Outgoing => rel.source == node,
+                Direction::Incoming => rel.target == node,
+                Direction::Both => rel.source == node || rel.target == node,
+            }
+    });
+    Ok(found.count() as i64)
+}
+
+/// Checks a bound relationship against a pattern, and binds its ends.
+pub(super) struct RelationshipEnds {
+    spot: Spot,
+    input: Child,
+}
+
+impl RelationshipEnds {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
+        Self { spot, input }
+    }
+}
+
+impl Operate for RelationshipEnds {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::RelationshipEnds(ends) = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        let Some(chunk) = self.input.pull_flat(cx)? else {
+            return Ok(None);
+        };
+        let filter = cx.type_filter(&ends.types);
+        let used = Used::new(&ends.distinct_from, &chunk);
+        let (mut rows, mut froms, mut tos) = (Vec::new(), Vec::new(), Vec::new());
+        for row in 0..chunk.len() {
+            let Some(rel) = chunk
+                .column(ends.relationship)
+                .and_then(|column| column.rel(row))
+            else {
+                continue;
+            };
+            if !filter.allows(rel.type_id) || used.contains(row, rel.id) {
+                continue;
+            }
+            let fits = |slot, bound: bool, node| {
+                !bound || chunk.column(slot).and_then(|column| column.node(row)) == Some(node)
+            };
+            let mut way = |from: NodeId, to: NodeId| {
+                if fits(ends.from, ends.from_bound, from) && fits(ends.to, ends.to_bound, to) {
+                    rows.push(row as u32);
+                    froms.push(from);
+                    tos.push(to);
+                }
+            };
+            if ends.direction != Direction::Incoming {
+                way(rel.source, rel.target);
+            }
+            if ends.direction == Direction::Incoming
+                || (ends.direction == Direction::Both && rel.source != rel.target)
+            {
+                way(rel.target, rel.source);
+            }
+        }
+        // A pattern `(a)-[r]->(a)` with `a` unbound has one slot for both ends.
+        if ends.from == ends.to {
+            let keep: Vec<bool> = froms
+                .iter()
+                .zip(&tos)
+                .map(|(from, to)| from == to)
+                .collect();
+            let mut kept = keep.iter();
+            rows.retain(|_| *kept.next().unwrap_or(&false));
+            let mut kept = keep.iter();
+            froms.retain(|_| *kept.next().unwrap_or(&false));
+            tos.clone_from(&froms);
+        }
+        let mut made = chunk.gather(&rows);
+        if !ends.from_bound {
+            made.set(ends.from, Column::Nodes(froms));
+        }
+        if !ends.to_bound {
+            made.set(ends.to, Column::Nodes(tos));
+        }
+        spot.prune(&mut made);
+        Ok(Some(made))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+    }
+}

@@ -1,0 +1,435 @@
+//! Shortest walks between two bound nodes: breadth first from both ends, the smaller frontier first.
+
+use std::sync::Arc;
+
+use isomer_data::{GraphRead, Neighbours, RelRow};
+use isomer_plan::physical::{self, Direction, Op};
+use isomer_value::{Node, NodeId, Path, RelId, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{
+    Argument, Child, Operate, Spot,
+    expand::end_of,
+    scan::{RowInput, misplaced},
+    varlength::{step_holds, too_long},
+};
+use crate::{
+    chunk::Chunk,
+    column::{Column, relationship, relationship_value},
+    context::{Cx, TypeFilter, data_direction},
+    error::Result,
+    eval::{Row, holds},
+};
+
+/// Shortest walks between two bound nodes.
+pub(super) struct ShortestPath {
+    spot: Spot,
+    input: RowInput,
+}
+
+/// A walk: the steps from its start.
+type Walk = Vec<(RelRow, NodeId)>;
+
+impl ShortestPath {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
+        Self {
+            spot,
+            input: RowInput::new(input),
+        }
+    }
+}
+
+impl Operate for ShortestPath {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::ShortestPath(plan) = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        loop {
+            if !self.input.advance(cx)? {
+                return Ok(None);
+            }
+            let row = self.input.row()?;
+            let node = |slot| {
+                row.chunk
+                    .column(slot)
+                    .and_then(|column| column.node(row.row))
+            };
+            let (Some(from), Some(to)) = (node(plan.from), node(plan.to)) else {
+                continue;
+            };
+            let filter = cx.type_filter(&plan.types);
+            let search = Search {
+                plan,
+                filter,
+                from,
+                to,
+                row,
+            };
+            let walks = match &plan.predicate {
+                None => search.shortest(cx)?,
+                Some(_) => search.by_length(cx)?,
+            };
+            if walks.is_empty() {
+                continue;
+            }
+            let mut chunk = self.input.repeat(&spot, walks.len());
+            if let Some(slot) = plan.path.filter(|slot| spot.is_live(*slot)) {
+                chunk.set(
+                    slot,
+                    Column::Values(walks.iter().map(|walk| path_value(from, walk)).collect()),
+                );
+            }
+            if let Some(slot) = plan.relationships.filter(|slot| spot.is_live(*slot)) {
+                chunk.set(
+                    slot,
+                    Column::Values(walks.iter().map(|walk| list_value(walk)).collect()),
+                );
+            }
+            return Ok(Some(chunk));
+        }
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+    }
+}
+
+fn path_value(from: NodeId, walk: &[(RelRow, NodeId)]) -> Value {
+    let node = |id| Node { id, content: None };
+    Value::from(Path {
+        nodes: std::iter::once(node(from))
+            .chain(walk.iter().map(|(_, id)| node(*id)))
+            .collect(),
+        relationships: walk.iter().map(|(rel, _)| relationship(*rel)).collect(),
+    })
+}
+
+fn list_value(walk: &[(RelRow, NodeId)]) -> Value {
+    Value::List(Arc::new(
+        walk.iter()
+            .map(|(rel, _)| relationship_value(*rel))
+            .collect(),
+    ))
+}
+
+/// One search.
+struct Search<'a> {
+    plan: &'a physical::ShortestPath,
+    filter: TypeFilter,
+    from: NodeId,
+    to: NodeId,
+    row: Row<'a>,
+}
+
+/// What one end has reached: per node its distance and how it was reached, one step back.
+struct Side {
+    direction: Direction,
+    reached: FxHashMap<NodeId, Reached>,
+    frontier: Vec<NodeId>,
+    depth: u64,
+}
+
+struct Reached {
+    depth: u64,
+    /// Relationships that lead here from the level before, and where they come from. One, unless all are asked for.
+    back: Vec<(RelRow, NodeId)>,
+}
+
+impl Side {
+    fn new(start: NodeId, direction: Direction) -> Self {
+        let reached = FxHashMap::from_iter([(
+            start,
+            Reached {
+                depth: 0,
+                back: Vec::new(),
+            },
+        )]);
+        Self {
+            direction,
+            reached,
+            frontier: vec![start],
+            depth: 0,
+        }
+    }
+
+    /// One level further; the nodes of the new level that the other side has reached.
+    fn advance(
+        &mut self,
+        search: &Search<'_>,
+        other: &Self,
+        cx: &mut Cx<'_>,
+    ) -> Result<Vec<NodeId>> {
+        self.depth += 1;
+        let mut next = Vec::new();
+        let mut met = Vec::new();
+        let mut found = Neighbours::new();
+        for piece in std::mem::take(&mut self.frontier).chunks(256) {
+            found.clear();
+            if let Some(types) = search.filter.ids() {
+                cx.tx
+                    .expand(piece, data_direction(self.direction), types, &mut found)?;
+            }
+            cx.tick(found.rows().len() + piece.len())?;
+            for (at, node) in piece.iter().enumerate() {
+                for rel in found.of(at) {
+                    let to = end_of(rel, *node, self.direction);
+                    match self.reached.get_mut(&to) {
+                        Some(reached) if reached.depth == self.depth && search.plan.all => {
+                            if step_holds(&search.plan.step_predicate, *rel, search.row, cx)? {
+                                reached.back.push((*rel, *node));
+                            }
+                        }
+                        Some(_) => {}
+                        None => {
+                            if !step_holds(&search.plan.step_predicate, *rel, search.row, cx)? {
+                                continue;
+                            }
+                            self.reached.insert(
+                                to,
+                                Reached {
+                                    depth: self.depth,
+                                    back: vec![(*rel, *node)],
+                                },
+                            );
+                            next.push(to);
+                            if other.reached.contains_key(&to) {
+                                met.push(to);
+                            }
+                        }
+                    }
+                }
+            }
+            cx.run
+                .watch
+                .allow((self.reached.len() + other.reached.len()) * 96)?;
+        }
+        self.frontier = next;
+        Ok(met)
+    }
+
+    /// All ways back from `node` to where this side began, as steps in the order in which they were taken.
+    fn ways_back(&self, node: NodeId, all: bool, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
+        let mut done = Vec::new();
+        // Steps so far, last first, and the node where they begin.
+        let mut open: Vec<(Walk, NodeId)> = vec![(Vec::new(), node)];
+        while let Some((walk, at)) = open.pop() {
+            cx.tick(1)?;
+            let back = self
+                .reached
+                .get(&at)
+                .map_or(&[][..], |reached| &reached.back);
+            if back.is_empty() {
+                done.push(walk.into_iter().rev().collect());
+                if !all {
+                    break;
+                }
+                continue;
+            }
+            for (rel, from) in back.iter().take(if all { usize::MAX } else { 1 }) {
+                let mut longer = walk.clone();
+                longer.push((*rel, at));
+                open.push((longer, *from));
+            }
+            cx.run
+                .watch
+                .allow((open.len() + done.len()) * (walk_bytes(&open)))?;
+        }
+        Ok(done)
+    }
+}
+
+fn walk_bytes(open: &[(Walk, NodeId)]) -> usize {
+    open.last()
+        .map_or(0, |(walk, _)| walk.len() * size_of::<(RelRow, NodeId)>())
+}
+
+impl Search<'_> {
+    fn max(&self, cx: &Cx<'_>) -> u64 {
+        self.plan.max.unwrap_or(cx.run.watch.limits().path_steps)
+    }
+
+    fn shortest(&self, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
+        if self.from == self.to {
+            return if self.plan.min == 0 {
+                Ok(vec![Vec::new()])
+            } else {
+                self.shortest_cycle(cx)
+            };
+        }
+        let max = self.max(cx);
+        let mut forward = Side::new(self.from, self.plan.direction);
+        let mut backward = Side::new(self.to, self.plan.direction.reversed());
+        while forward.depth + backward.depth < max {
+            let met = if forward.frontier.len() <= backward.frontier.len() {
+                forward.advance(self, &backward, cx)?
+            } else {
+                backward.advance(self, &forward, cx)?
+            };
+            if !met.is_empty() {
+                return self.join(&forward, &backward, &met, cx);
+            }
+            if forward.frontier.is_empty() || backward.frontier.is_empty() {
+                return Ok(Vec::new());
+            }
+        }
+        match self.plan.max {
+            Some(_) => Ok(Vec::new()),
+            None => Err(too_long(max)),
+        }
+    }
+
+    /// The walks through the nodes where the two sides met. All of them are shortest: the sides meet on the level at
+    /// which the first common node appears, and each node of a side has all its ways back at its own distance.
+    fn join(
+        &self,
+        forward: &Side,
+        backward: &Side,
+        met: &[NodeId],
+        cx: &mut Cx<'_>,
+    ) -> Result<Vec<Walk>> {
+        let depth_of = |side: &Side, node: NodeId| {
+            side.reached
+                .get(&node)
+                .map_or(u64::MAX, |reached| reached.depth)
+        };
+        let length =
+            |node: NodeId| depth_of(forward, node).saturating_add(depth_of(backward, node));
+        let shortest = met.iter().map(|node| length(*node)).min().unwrap_or(0);
+        let mut walks = Vec::new();
+        for node in met.iter().filter(|node| length(**node) == shortest) {
+            let heads = forward.ways_back(*node, self.plan.all, cx)?;
+            let tails = backward.ways_back(*node, self.plan.all, cx)?;
+            for head in &heads {
+                for tail in &tails {
+                    walks.push(joined(head, tail, *node));
+                    cx.run.watch.allow(
+                        walks.len() * (shortest as usize + 1) * size_of::<(RelRow, NodeId)>(),
+                    )?;
+                }
+            }
+            if !self.plan.all {
+                break;
+            }
+        }
+        Ok(walks)
+    }
+
+    /// The shortest walks from a node back to itself: tried by length, since both sides would begin in one node.
+    fn shortest_cycle(&self, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
+        self.by_length(cx)
+    }
+
+    /// Tries all walks in order of length and keeps the first (or all of the first's length) for which the predicate holds.
+    fn by_length(&self, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
+        let max = self.max(cx);
+        let mut level: Vec<Walk> = vec![Vec::new()];
+        let mut length = 0_u64;
+        let mut found = Vec::new();
+        loop {
+            if length >= self.plan.min {
+                for walk in &level {
+                    if self.end(walk) == self.to && self.fits(walk, cx)? {
+                        found.push(walk.clone());
+                        if !self.plan.all {
+                            return Ok(found);
+                        }
+                    }
+                }
+                if !found.is_empty() {
+                    return Ok(found);
+                }
+            }
+            if level.is_empty() {
+                return Ok(found);
+            }
+            if length == max {
+                return match self.plan.max {
+                    Some(_) => Ok(found),
+                    None => Err(too_long(max)),
+                };
+            }
+            level = self.longer(level, cx)?;
+            length += 1;
+            let bytes = level.len() * (length as usize * size_of::<(RelRow, NodeId)>() + 24);
+            cx.run.watch.allow(bytes)?;
+        }
+    }
+
+    fn end(&self, walk: &Walk) -> NodeId {
+        walk.last().map_or(self.from, |(_, node)| *node)
+    }
+
+    fn longer(&self, level: Vec<Walk>, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
+        let mut next = Vec::new();
+        let Some(types) = self.filter.ids() else {
+            return Ok(next);
+        };
+        let mut found = Neighbours::new();
+        for walk in level {
+            let end = self.end(&walk);
+            let used: FxHashSet<RelId> = walk.iter().map(|(rel, _)| rel.id).collect();
+            found.clear();
+            cx.tx.expand(
+                &[end],
+                data_direction(self.plan.direction),
+                types,
+                &mut found,
+            )?;
+            cx.tick(found.rows().len() + 1)?;
+            for rel in found.rows() {
+                if !used.contains(&rel.id)
+                    && step_holds(&self.plan.step_predicate, *rel, self.row, cx)?
+                {
+                    let mut longer = walk.clone();
+                    longer.push((*rel, end_of(rel, end, self.plan.direction)));
+                    next.push(longer);
+                }
+            }
+            cx.run.watch.allow(next.len() * 64)?;
+        }
+        Ok(next)
+    }
+
+    /// Whether the predicate on the whole walk holds.
+    fn fits(&self, walk: &Walk, cx: &mut Cx<'_>) -> Result<bool> {
+        let Some(predicate) = &self.plan.predicate else {
+            return Ok(true);
+        };
+        let mut row = self.row.chunk.gather(&[self.row.row as u32]);
+        if let Some(slot) = self.plan.path {
+            row.set(slot, Column::Values(vec![path_value(self.from, walk)]));
+        }
+        if let Some(slot) = self.plan.relationships {
+            row.set(slot, Column::Values(vec![list_value(walk)]));
+        }
+        holds(
+            predicate,
+            Row {
+                chunk: &row,
+                row: 0,
+            },
+            cx,
+        )
+    }
+}
+
+/// A walk to `middle`, and from there along the steps that the other side took towards it, backwards.
+fn joined(head: &[(RelRow, NodeId)], tail: &[(RelRow, NodeId)], middle: NodeId) -> Walk {
+    let mut walk = head.to_vec();
+    // The other side's steps lead from the far end to `middle`: walked backwards, each ends where it began.
+    for (at, (rel, _)) in tail.iter().enumerate().rev() {
+        let begin = if at == 0 {
+            rel.other(tail[0].1)
+        } else {
+            tail[at - 1].1
+        };
+        walk.push((*rel, begin));
+    }
+    debug_assert!(head.last().is_none_or(|(_, node)| *node == middle));
+    walk
+}

@@ -1,0 +1,361 @@
+//! Walks of several relationships, none used twice.
+//!
+//! Walks are enumerated depth first, one row's at a time, resumable between chunks: a stack holds, per step, the
+//! relationships still to be tried. Where only the distinct ends are asked for, and the bounds allow it, a breadth-first
+//! search visits each node once instead.
+
+use std::sync::Arc;
+
+use isomer_data::{GraphRead, Neighbours, RelRow};
+use isomer_plan::{
+    expr::{Expr, LocalId},
+    physical::{self, Direction, Op},
+};
+use isomer_value::{NodeId, RelId, Value};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{
+    Argument, Batch, Child, Operate, Spot,
+    expand::{Used, end_of},
+    scan::{RowInput, misplaced},
+};
+use crate::{
+    chunk::Chunk,
+    column::{Column, relationship_value},
+    context::{Cx, TypeFilter, data_direction},
+    error::{ExecError, Result},
+    eval::{Row, holds},
+};
+
+/// Walks from a bound node.
+pub(super) struct VarExpand {
+    spot: Spot,
+    input: RowInput,
+    batch: Batch,
+    walker: Option<Walker>,
+}
+
+/// The walks of one row.
+struct Walker {
+    filter: TypeFilter,
+    /// Relationships of other patterns of the clause.
+    barred: FxHashSet<RelId>,
+    /// Where walks must end, where that is bound.
+    into: Option<NodeId>,
+    start: NodeId,
+    /// The walk so far: relationships and the nodes that they lead to.
+    walk: Vec<(RelRow, NodeId)>,
+    used: FxHashSet<RelId>,
+    /// Per step of the walk and one more: the steps that are still to be tried, last first.
+    open: Vec<Vec<(RelRow, NodeId)>>,
+    /// The empty walk was not looked at yet.
+    fresh: bool,
+    max: u64,
+    /// Whether `max` is the execution's limit, not the pattern's.
+    limited: bool,
+    /// Ends found by a search, where walks are not enumerated.
+    ends: Option<std::vec::IntoIter<NodeId>>,
+}
+
+impl VarExpand {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
+        Self {
+            spot,
+            input: RowInput::new(input),
+            batch: Batch::default(),
+            walker: None,
+        }
+    }
+
+    fn start(&self, plan: &physical::VarExpand, cx: &mut Cx<'_>) -> Result<Option<Walker>> {
+        let row = self.input.row()?;
+        let Some(start) = row
+            .chunk
+            .column(plan.from)
+            .and_then(|column| column.node(row.row))
+        else {
+            return Ok(None);
+        };
+        let into = if plan.into {
+            match row
+                .chunk
+                .column(plan.to)
+                .and_then(|column| column.node(row.row))
+            {
+                Some(node) => Some(node),
+                None => return Ok(None),
+            }
+        } else {
+            None
+        };
+        let limit = cx.run.watch.limits().path_steps;
+        let mut walker = Walker {
+            filter: cx.type_filter(&plan.types),
+            barred: Used::new(&plan.distinct_from, row.chunk)
+                .ids(row.row)
+                .into_iter()
+                .collect(),
+            into,
+            start,
+            walk: Vec::new(),
+            used: FxHashSet::default(),
+            open: Vec::new(),
+            fresh: true,
+            max: plan.max.unwrap_or(limit),
+            limited: plan.max.is_none(),
+            ends: None,
+        };
+        if plan.distinct_ends && plan.min <= 1 {
+            let ends = walker.search(plan, row, cx)?;
+            walker.ends = Some(ends.into_iter());
+        }
+        Ok(Some(walker))
+    }
+}
+
+impl Operate for VarExpand {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::VarExpand(plan) = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        let wants_rels = plan.relationships.filter(|slot| spot.is_live(*slot));
+        loop {
+            let Some(walker) = &mut self.walker else {
+                if !self.input.advance(cx)? {
+                    return Ok(None);
+                }
+                self.walker = self.start(plan, cx)?;
+                continue;
+            };
+            let limit = self.batch.next();
+            let (mut ends, mut lists, mut bytes) = (Vec::new(), Vec::new(), 0_usize);
+            let mut done = false;
+            while ends.len() < limit {
+                if let Some(found) = &mut walker.ends {
+                    match found.next() {
+                        Some(end) => ends.push(end),
+                        None => {
+                            done = true;
+                            break;
+                        }
+                    }
+                    continue;
+                }
+                if !walker.step(plan, self.input.row()?, cx)? {
+                    done = true;
+                    break;
+                }
+                ends.push(walker.end());
+                if wants_rels.is_some() {
+                    bytes += walker.walk.len() * 80;
+                    cx.run.watch.allow(bytes)?;
+                    lists.push(walker.relationships(plan.reversed));
+                }
+            }
+            if done {
+                self.walker = None;
+            }
+            if ends.is_empty() {
+                continue;
+            }
+            let mut chunk = self.input.repeat(&spot, ends.len());
+            if !plan.into && spot.is_live(plan.to) {
+                chunk.set(plan.to, Column::Nodes(ends));
+            }
+            if let Some(slot) = wants_rels {
+                chunk.set(slot, Column::Values(lists));
+            }
+            return Ok(Some(chunk));
+        }
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+        self.walker = None;
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+        self.walker = None;
+    }
+}
+
+impl Walker {
+    fn end(&self) -> NodeId {
+        self.walk.last().map_or(self.start, |(_, node)| *node)
+    }
+
+    fn relationships(&self, reversed: bool) -> Value {
+        let made = self.walk.iter().map(|(rel, _)| relationship_value(*rel));
+        Value::List(Arc::new(if reversed {
+            made.rev().collect()
+        } else {
+            made.collect()
+        }))
+    }
+
+    fn accepts(&self, min: u64) -> bool {
+        self.walk.len() as u64 >= min && self.into.is_none_or(|into| into == self.end())
+    }
+
+    /// Goes to the next walk that fits; false at the end.
+    fn step(&mut self, plan: &physical::VarExpand, row: Row<'_>, cx: &mut Cx<'_>) -> Result<bool> {
+        if self.fresh {
+            self.fresh = false;
+            self.deepen(plan, row, cx)?;
+            if self.accepts(plan.min) {
+                return Ok(true);
+            }
+        }
+        loop {
+            cx.tick(1)?;
+            let Some(level) = self.open.last_mut() else {
+                return Ok(false);
+            };
+            match level.pop() {
+                Some((rel, node)) => {
+                    self.used.insert(rel.id);
+                    self.walk.push((rel, node));
+                    self.deepen(plan, row, cx)?;
+                    if self.accepts(plan.min) {
+                        return Ok(true);
+                    }
+                }
+                None => {
+                    self.open.pop();
+                    if let Some((rel, _)) = self.walk.pop() {
+                        self.used.remove(&rel.id);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens the level after the end of the walk.
+    fn deepen(&mut self, plan: &physical::VarExpand, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
+        let mut next = Vec::new();
+        if (self.walk.len() as u64) < self.max {
+            let mut found = Neighbours::new();
+            let end = self.end();
+            if let Some(types) = self.filter.ids() {
+                cx.tx
+                    .expand(&[end], data_direction(plan.direction), types, &mut found)?;
+            }
+            for rel in found.rows() {
+                if !self.used.contains(&rel.id)
+                    && !self.barred.contains(&rel.id)
+                    && step_holds(&plan.step_predicate, *rel, row, cx)?
+                {
+                    next.push((*rel, end_of(rel, end, plan.direction)));
+                }
+            }
+            next.reverse();
+        } else if self.limited {
+            return Err(too_long(self.max));
+        }
+        self.open.push(next);
+        Ok(())
+    }
+
+    /// The distinct ends of walks, by a search that visits each node once. A shortest walk to a node uses no relationship
+    /// twice, so that every node within `max` steps is found; the start itself is found again over the shortest cycle.
+    fn search(
+        &mut self,
+        plan: &physical::VarExpand,
+        row: Row<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Vec<NodeId>> {
+        let mut ends = Vec::new();
+        let mut cycle = plan.min == 0;
+        if plan.min == 0 {
+            ends.push(self.start);
+        }
+        // Distance, and the relationship by which the walk left the start.
+        let mut visited: FxHashMap<NodeId, (u64, RelId)> = FxHashMap::default();
+        let mut frontier = vec![self.start];
+        let mut depth = 0;
+        let mut found = Neighbours::new();
+        while !frontier.is_empty() && depth < self.max {
+            depth += 1;
+            let mut next = Vec::new();
+            for piece in frontier.chunks(256) {
+                found.clear();
+                if let Some(types) = self.filter.ids() {
+                    cx.tx
+                        .expand(piece, data_direction(plan.direction), types, &mut found)?;
+                }
+                cx.tick(found.rows().len() + piece.len())?;
+                for (at, node) in piece.iter().enumerate() {
+                    let from = visited.get(node).copied();
+                    for rel in found.of(at) {
+                        if self.barred.contains(&rel.id)
+                            || !step_holds(&plan.step_predicate, *rel, row, cx)?
+                        {
+                            continue;
+                        }
+                        let to = end_of(rel, *node, plan.direction);
+                        let branch = from.map_or(rel.id, |(_, branch)| branch);
+                        if to == self.start {
+                            cycle |= plan.direction != Direction::Both
+                                || from.is_none()
+                                || branch != rel.id;
+                            continue;
+                        }
+                        match visited.get(&to) {
+                            None => {
+                                visited.insert(to, (depth, branch));
+                                next.push(to);
+                                ends.push(to);
+                            }
+                            // Two branches that meet close a cycle through the start.
+                            Some((other_depth, other_branch))
+                                if plan.direction == Direction::Both
+                                    && *other_branch != branch
+                                    && depth + other_depth <= self.max =>
+                            {
+                                cycle = true;
+                            }
+                            Some(_) => {}
+                        }
+                    }
+                }
+                cx.run.watch.allow(visited.len() * 48)?;
+            }
+            frontier = next;
+        }
+        if self.limited && !frontier.is_empty() {
+            return Err(too_long(self.max));
+        }
+        if cycle && plan.min == 1 {
+            ends.push(self.start);
+        }
+        if let Some(into) = self.into {
+            ends.retain(|end| *end == into);
+        }
+        Ok(ends)
+    }
+}
+
+/// Whether a step's predicate holds for a relationship.
+pub(super) fn step_holds(
+    predicate: &Option<(LocalId, Expr)>,
+    rel: RelRow,
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<bool> {
+    match predicate {
+        None => Ok(true),
+        Some((local, predicate)) => {
+            cx.set_local(*local, relationship_value(rel));
+            holds(predicate, row, cx)
+        }
+    }
+}
+
+pub(super) fn too_long(max: u64) -> ExecError {
+    ExecError::limit(
+        format!("{max} steps of a path without an upper bound"),
+        "give the pattern an upper bound, as in *1..5, or raise the limit",
+    )
+}

@@ -1,0 +1,568 @@
+//! Creating and changing nodes and relationships.
+
+use std::sync::Arc;
+
+use isomer_plan::{
+    expr::{Expr, PropRef},
+    physical::{CreateItem, CreatePattern, Op, Properties, SetItem},
+};
+use isomer_value::{Map, NodeId, Relationship, Value};
+
+use super::{Argument, Child, Operate, Spot, scan::misplaced};
+use crate::{
+    chunk::Chunk,
+    column::Column,
+    context::{Cx, write_error},
+    error::{ErrorClass, ExecError, Result, shown},
+    eval::{Row, properties_of, value},
+    function::Environment,
+};
+
+/// Creates a pattern for each row.
+pub(super) struct Create {
+    spot: Spot,
+    input: Child,
+}
+
+impl Create {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
+        Self { spot, input }
+    }
+}
+
+impl Operate for Create {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::Create { pattern, .. } = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        let Some(chunk) = self.input.pull_flat(cx)? else {
+            return Ok(None);
+        };
+        let mut made = create_rows(pattern, chunk, NullProperty::LeftOut, cx)?;
+        spot.prune(&mut made);
+        Ok(Some(made))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+    }
+}
+
+/// What a null property in a pattern means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum NullProperty {
+    /// `CREATE` leaves it out.
+    LeftOut,
+    /// `MERGE` refuses it.
+    Refused,
+}
+
+/// Creates the pattern for each row of `chunk` and adds what it created to the rows.
+pub(super) fn create_rows(
+    pattern: &CreatePattern,
+    mut chunk: Chunk,
+    nulls: NullProperty,
+    cx: &mut Cx<'_>,
+) -> Result<Chunk> {
+    if chunk.len() == 1 {
+        return create_one(pattern, chunk, nulls, cx);
+    }
+    let mut made = Chunk::default();
+    for row in 0..chunk.len() {
+        cx.tick(1)?;
+        made.append(create_one(pattern, chunk.gather(&[row as u32]), nulls, cx)?);
+    }
+    chunk.truncate(0);
+    Ok(made)
+}
+
+/// Creates the pattern for a chunk of one row.
+fn create_one(
+    pattern: &CreatePattern,
+    mut chunk: Chunk,
+    nulls: NullProperty,
+    cx: &mut Cx<'_>,
+) -> Result<Chunk> {
+    for item in &pattern.items {
+        let row = Row {
+            chunk: &chunk,
+            row: 0,
+        };
+        match item {
+            CreateItem::Node(node) => {
+                let properties = pattern_properties(&node.properties, row, nulls, cx)?;
+                let mut labels = Vec::with_capacity(node.labels.len());
+                for label in &node.labels {
+                    labels.push(match cx.label(*label) {
+                        Some(id) => id,
+                        None => {
+                            let plan = cx.run.plan.clone();
+                            cx.tx.intern_label(plan.label_name(*label))?
+                        }
+                    });
+                }
+                let id = cx
+                    .tx
+                    .create_node(&labels, &properties)
+                    .map_err(write_error)?;
+                cx.run.counters.nodes_created += 1;
+                cx.run.counters.labels_added += labels.len() as u64;
+                cx.run.counters.properties_set += properties.len() as u64;
+                chunk.set(node.node, Column::Nodes(vec![id]));
+            }
+            CreateItem::Relationship(one) => {
+                let properties = pattern_properties(&one.properties, row, nulls, cx)?;
+                let source = end(&chunk, one.source, cx)?;
+                let target = end(&chunk, one.target, cx)?;
+                let type_id = match cx.rel_type(one.rel_type) {
+                    Some(id) => id,
+                    None => {
+                        let plan = cx.run.plan.clone();
+                        cx.tx.intern_type(plan.type_name(one.rel_type))?
+                    }
+                };
+                let id = cx
+                    .tx
+                    .create_relationship(type_id, source, target, &properties)
+                    .map_err(write_error)?;
+                cx.run.counters.relationships_created += 1;
+                cx.run.counters.properties_set += properties.len() as u64;
+                chunk.set(
+                    one.relationship,
+                    Column::Rels(vec![isomer_data::RelRow {
+                        id,
+                        type_id,
+                        source,
+                        target,
+                    }]),
+                );
+            }
+        }
+    }
+    for (slot, path) in &pattern.paths {
+        let path = value(
+            path,
+            Row {
+                chunk: &chunk,
+                row: 0,
+            },
+            cx,
+        )?;
+        chunk.set(*slot, Column::Values(vec![path]));
+    }
+    Ok(chunk)
+}
+
+fn end(chunk: &Chunk, slot: isomer_plan::expr::SlotId, cx: &Cx<'_>) -> Result<NodeId> {
+    match chunk.value(slot, 0) {
+        Value::Node(node) => {
+            cx.check_node(node.id)?;
+            Ok(node.id)
+        }
+        other => Err(ExecError::raised(
+            ErrorClass::SemanticError,
+            "InvalidEndpoint",
+            format!(
+                "a relationship needs a node at both ends, `{}` is {}",
+                cx.run.plan.slots[slot.index()].name,
+                shown(&other)
+            ),
+        )),
+    }
+}
+
+/// The properties of a pattern for one row.
+pub(super) fn pattern_properties(
+    properties: &Properties,
+    row: Row<'_>,
+    nulls: NullProperty,
+    cx: &mut Cx<'_>,
+) -> Result<Map> {
+    let plan = cx.run.plan.clone();
+    let mut map = Map::new();
+    match properties {
+        Properties::Entries(entries) => {
+            for (name, expr) in entries {
+                put(
+                    &mut map,
+                    plan.property_name(*name),
+                    value(expr, row, cx)?,
+                    nulls,
+                )?;
+            }
+        }
+        Properties::Map(expr) => match value(expr, row, cx)? {
+            Value::Map(given) => {
+                for (name, item) in given.iter() {
+                    put(&mut map, name, item.clone(), nulls)?;
+                }
+            }
+            Value::Null => {}
+            other => {
+                return Err(ExecError::type_mismatch(format!(
+                    "the properties of a pattern are a map, not {}",
+                    shown(&other)
+                )));
+            }
+        },
+    }
+    Ok(map)
+}
+
+fn put(map: &mut Map, name: &Arc<str>, value: Value, nulls: NullProperty) -> Result<()> {
+    if value.is_null() {
+        map.remove(name);
+        return match nulls {
+            NullProperty::LeftOut => Ok(()),
+            NullProperty::Refused => Err(ExecError::raised(
+                ErrorClass::SemanticError,
+                "MergeReadOwnWrites",
+                format!(
+                    "MERGE cannot look for `{name}: null`: null equals nothing; leave the property out, or SET it afterwards"
+                ),
+            )),
+        };
+    }
+    storable(name, &value)?;
+    map.insert(name.clone(), value);
+    Ok(())
+}
+
+/// Refuses what cannot be a property: entities, and lists that hold maps or entities.
+pub(super) fn storable(name: &str, value: &Value) -> Result<()> {
+    fn refused(name: &str, what: &Value) -> ExecError {
+        ExecError::raised(
+            ErrorClass::TypeError,
+            "InvalidPropertyType",
+            format!(
+                "the property `{name}` cannot hold {}: store its properties or its key",
+                shown(what)
+            ),
+        )
+    }
+    fn check(name: &str, value: &Value, levels: usize) -> Result<()> {
+        match value {
+            Value::Node(_) | Value::Relationship(_) | Value::Path(_) => Err(refused(name, value)),
+            // What nests deeper is refused by the data layer.
+            Value::List(items) if levels > 0 => items
+                .iter()
+                .try_for_each(|item| check(name, item, levels - 1)),
+            Value::Map(map) if levels > 0 => map
+                .values()
+                .try_for_each(|item| check(name, item, levels - 1)),
+            _ => Ok(()),
+        }
+    }
+    check(name, value, isomer_value::limits::MAX_NESTING)
+}
+
+/// Changes properties and labels for each row.
+pub(super) struct Set {
+    spot: Spot,
+    input: Child,
+}
+
+impl Set {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
+        Self { spot, input }
+    }
+}
+
+impl Operate for Set {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::Set { items, .. } = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        let Some(mut chunk) = self.input.pull_flat(cx)? else {
+            return Ok(None);
+        };
+        for row in 0..chunk.len() {
+            cx.tick(1)?;
+            apply_items(items, Row { chunk: &chunk, row }, cx)?;
+        }
+        spot.prune(&mut chunk);
+        Ok(Some(chunk))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+    }
+}
+
+/// What a change is made to.
+enum Entity {
+    Node(NodeId),
+    Relationship(Arc<Relationship>),
+}
+
+impl Entity {
+    /// The entity; none where it is null: the change is skipped.
+    fn of(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<Self>> {
+        match value(expr, row, cx)? {
+            Value::Null => Ok(None),
+            Value::Node(node) => {
+                cx.check_node(node.id)?;
+                Ok(Some(Self::Node(node.id)))
+            }
+            Value::Relationship(relationship) => {
+                if cx.run.deleted_rels.contains(&relationship.id) {
+                    return Err(ExecError::deleted(format!(
+                        "relationship {}",
+                        relationship.id
+                    )));
+                }
+                Ok(Some(Self::Relationship(relationship)))
+            }
+            other => Err(ExecError::type_mismatch(format!(
+                "SET and REMOVE change nodes and relationships, not {}",
+                shown(&other)
+            ))),
+        }
+    }
+
+    fn set(&self, path: &[&str], value: Value, cx: &mut Cx<'_>) -> Result<()> {
+        if let Some(last) = path.last() {
+            storable(last, &value)?;
+        }
+        match self {
+            Self::Node(id) => cx.tx.set_node_property(*id, path, value),
+            Self::Relationship(relationship) => {
+                cx.tx
+                    .set_relationship_property(relationship.id, path, value)
+            }
+        }
+        .map_err(write_error)?;
+        cx.run.counters.properties_set += 1;
+        Ok(())
+    }
+
+    fn properties(&self, cx: &Cx<'_>) -> Result<Map> {
+        match self {
+            Self::Node(id) => cx.node_properties(*id),
+            Self::Relationship(relationship) => cx.relationship_properties(relationship),
+        }
+    }
+}
+
+/// Makes the changes for one row, one after the other.
+pub(super) fn apply_items(items: &[SetItem], row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
+    items.iter().try_for_each(|item| apply_item(item, row, cx))
+}
+
+fn names<'p>(plan: &'p isomer_plan::Plan, path: &[PropRef]) -> Vec<&'p str> {
+    path.iter()
+        .map(|name| &**plan.property_name(*name))
+        .collect()
+}
+
+fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
+    let plan = cx.run.plan.clone();
+    match item {
+        SetItem::Property {
+            entity,
+            name,
+            value: expr,
+        } => {
+            let Some(entity) = Entity::of(entity, row, cx)? else {
+                return Ok(());
+            };
+            let new = value(expr, row, cx)?;
+            entity.set(&[plan.property_name(*name)], new, cx)
+        }
+        SetItem::NestedProperty {
+            entity,
+            path,
+            value: expr,
+        } => {
+            let Some(entity) = Entity::of(entity, row, cx)? else {
+                return Ok(());
+            };
+            let new = value(expr, row, cx)?;
+            entity.set(&names(&plan, path), new, cx)
+        }
+        SetItem::DynamicProperty {
+            entity,
+            name,
+            value: expr,
+        } => {
+            let Some(entity) = Entity::of(entity, row, cx)? else {
+                return Ok(());
+            };
+            let new = value(expr, row, cx)?;
+            match value(name, row, cx)? {
+                Value::String(name) => entity.set(&[&name], new, cx),
+                other => Err(ExecError::type_mismatch(format!(
+                    "a property is named by a string, not by {}",
+                    shown(&other)
+                ))),
+            }
+        }
+        SetItem::RemoveProperty { entity, path } => {
+            let Some(entity) = Entity::of(entity, row, cx)? else {
+                return Ok(());
+            };
+            entity.set(&names(&plan, path), Value::Null, cx)
+        }
+        SetItem::Replace {
+            entity,
+            value: expr,
+        } => change_all(entity, expr, row, true, cx),
+        SetItem::Merge {
+            entity,
+            value: expr,
+        } => change_all(entity, expr, row, false, cx),
+        SetItem::AddLabels { entity, labels } => {
+            let Some(node) = labelled(entity, row, cx)? else {
+                return Ok(());
+            };
+            for label in labels {
+                let id = match cx.label(*label) {
+                    Some(id) => id,
+                    None => cx.tx.intern_label(plan.label_name(*label))?,
+                };
+                cx.run.counters.labels_added +=
+                    u64::from(cx.tx.add_label(node, id).map_err(write_error)?);
+            }
+            Ok(())
+        }
+        SetItem::RemoveLabels { entity, labels } => {
+            let Some(node) = labelled(entity, row, cx)? else {
+                return Ok(());
+            };
+            for label in labels {
+                if let Some(id) = cx.label(*label) {
+                    cx.run.counters.labels_removed +=
+                        u64::from(cx.tx.remove_label(node, id).map_err(write_error)?);
+                }
+            }
+            Ok(())
+        }
+    }
+}
+
+fn labelled(entity: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<NodeId>> {
+    match Entity::of(entity, row, cx)? {
+        None => Ok(None),
+        Some(Entity::Node(id)) => Ok(Some(id)),
+        Some(Entity::Relationship(_)) => Err(ExecError::type_mismatch(
+            "only nodes have labels: a relationship's type cannot change",
+        )),
+    }
+}
+
+/// `SET e = map` and `SET e += map`.
+fn change_all(
+    entity: &Expr,
+    expr: &Expr,
+    row: Row<'_>,
+    replace: bool,
+    cx: &mut Cx<'_>,
+) -> Result<()> {
+    let Some(entity) = Entity::of(entity, row, cx)? else {
+        return Ok(());
+    };
+    let given = match value(expr, row, cx)? {
+        Value::Null if !replace => return Ok(()),
+        Value::Null => Map::new(),
+        other => properties_of(&other, cx)?,
+    };
+    given
+        .iter()
+        .try_for_each(|(name, value)| storable(name, value))?;
+    let before = entity.properties(cx)?;
+    let changed = if replace {
+        let given: Map = given
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| (name.clone(), value.clone()))
+            .collect();
+        match &entity {
+            Entity::Node(id) => cx.tx.replace_node_properties(*id, &given),
+            Entity::Relationship(one) => cx.tx.replace_relationship_properties(one.id, &given),
+        }
+        .map_err(write_error)?;
+        given.len()
+            + before
+                .iter()
+                .filter(|(name, _)| !given.contains(name))
+                .count()
+    } else {
+        match &entity {
+            Entity::Node(id) => cx.tx.merge_node_properties(*id, &given),
+            Entity::Relationship(one) => cx.tx.merge_relationship_properties(one.id, &given),
+        }
+        .map_err(write_error)?;
+        given
+            .iter()
+            .filter(|(name, value)| !value.is_null() || before.contains(name))
+            .count()
+    };
+    cx.run.counters.properties_set += changed as u64;
+    Ok(())
+}
+
+/// For each element of a list runs a body, then passes the row.
+pub(super) struct ForEach {
+    spot: Spot,
+    input: Child,
+    body: Child,
+}
+
+impl ForEach {
+    pub(super) fn new(spot: Spot, input: Child, body: Child) -> Self {
+        Self { spot, input, body }
+    }
+}
+
+impl Operate for ForEach {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::ForEach { list, element, .. } = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        let Some(mut chunk) = self.input.pull_flat(cx)? else {
+            return Ok(None);
+        };
+        for row in 0..chunk.len() {
+            let items = match value(list, Row { chunk: &chunk, row }, cx)? {
+                Value::Null => continue,
+                Value::List(items) => items,
+                other => {
+                    return Err(ExecError::type_mismatch(format!(
+                        "FOREACH goes through a list, not {}",
+                        shown(&other)
+                    )));
+                }
+            };
+            for item in items.iter() {
+                cx.tick(1)?;
+                let mut outer = chunk.gather(&[row as u32]);
+                outer.set(*element, Column::Values(vec![item.clone()]));
+                self.body.open(&Argument::new(outer));
+                while self.body.pull(cx)?.is_some() {}
+                self.body.close(cx);
+            }
+        }
+        spot.prune(&mut chunk);
+        Ok(Some(chunk))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.input.close(cx);
+        self.body.close(cx);
+    }
+}

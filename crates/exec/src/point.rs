@@ -1,0 +1,59 @@
+//! The fast lane of point reads: one record by its key, no pipeline.
+
+use isomer_data::GraphRead;
+use isomer_plan::{expr::Expr, physical::Body};
+use isomer_value::Value;
+
+use crate::{
+    chunk::Chunk,
+    column::Column,
+    context::Cx,
+    error::{ExecError, Result},
+    eval::{Row, value},
+    result::Rows,
+};
+
+/// Reads the record and makes its row.
+pub(crate) fn read(cx: &mut Cx<'_>, rows: &mut Rows) -> Result<()> {
+    let plan = cx.run.plan.clone();
+    let Body::PointRead(point) = &plan.body else {
+        return Err(ExecError::Internal("a point read without its plan".into()));
+    };
+    let empty = Chunk::default();
+    let key = match &point.key {
+        Expr::Param(param) => cx.run.parameters[param.index()].clone(),
+        other => value(
+            other,
+            Row {
+                chunk: &empty,
+                row: 0,
+            },
+            cx,
+        )?,
+    };
+    if !matches!(key, Value::Int(_) | Value::String(_)) {
+        return Ok(()); // no other value can be a key
+    }
+    let Some(label) = cx.label(point.label) else {
+        return Ok(());
+    };
+    let Some(node) = cx.tx.node_by_key(label, &key)? else {
+        return Ok(());
+    };
+    let mut chunk = Chunk::new(1, point.node.index() + 1);
+    chunk.set(point.node, Column::Nodes(vec![node]));
+    for column in &point.columns {
+        let mut cell = value(
+            column,
+            Row {
+                chunk: &chunk,
+                row: 0,
+            },
+            cx,
+        )?;
+        crate::hydrate::fill(cx, std::slice::from_mut(&mut cell))?;
+        rows.values_mut().push(cell);
+    }
+    rows.add_rows(1);
+    Ok(())
+}

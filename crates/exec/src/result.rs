@@ -1,0 +1,150 @@
+//! What comes out of an execution beside errors: rows, counters, figures per operator.
+
+use std::time::Duration;
+
+use isomer_value::Value;
+
+/// Rows of a result, one after the other in one vector.
+#[derive(Clone, Debug, Default)]
+pub struct Rows {
+    width: usize,
+    count: usize,
+    values: Vec<Value>,
+}
+
+impl Rows {
+    /// No rows.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Number of rows.
+    pub fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Whether there is no row.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// Number of columns.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Row number `at`.
+    pub fn row(&self, at: usize) -> &[Value] {
+        &self.values[at * self.width..(at + 1) * self.width]
+    }
+
+    /// All rows.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = &[Value]> {
+        (0..self.count).map(|at| self.row(at))
+    }
+
+    /// All values, row after row.
+    pub fn into_values(self) -> Vec<Value> {
+        self.values
+    }
+
+    /// Empties it and keeps its buffer.
+    pub fn clear(&mut self) {
+        self.count = 0;
+        self.values.clear();
+    }
+
+    pub(crate) fn begin(&mut self, width: usize) {
+        self.clear();
+        self.width = width;
+    }
+
+    pub(crate) fn values_mut(&mut self) -> &mut Vec<Value> {
+        &mut self.values
+    }
+
+    pub(crate) fn add_rows(&mut self, count: usize) {
+        self.count += count;
+        debug_assert_eq!(self.values.len(), self.count * self.width);
+    }
+}
+
+/// What a statement changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counters {
+    /// Nodes created.
+    pub nodes_created: u64,
+    /// Nodes deleted.
+    pub nodes_deleted: u64,
+    /// Relationships created.
+    pub relationships_created: u64,
+    /// Relationships deleted, those that went with a detached node included.
+    pub relationships_deleted: u64,
+    /// Properties set or removed, those of created entities included.
+    pub properties_set: u64,
+    /// Labels added to nodes, those of created nodes included.
+    pub labels_added: u64,
+    /// Labels removed from nodes.
+    pub labels_removed: u64,
+    /// Keys put into buckets.
+    pub bucket_puts: u64,
+    /// Keys deleted from buckets.
+    pub bucket_deletes: u64,
+    /// Indexes created.
+    pub indexes_added: u64,
+    /// Indexes dropped.
+    pub indexes_removed: u64,
+    /// Constraints created.
+    pub constraints_added: u64,
+    /// Constraints dropped.
+    pub constraints_removed: u64,
+}
+
+impl Counters {
+    /// Whether nothing was changed.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Names and numbers of what was changed, for people.
+    pub fn changes(&self) -> Vec<(&'static str, u64)> {
+        [
+            ("nodes created", self.nodes_created),
+            ("nodes deleted", self.nodes_deleted),
+            ("relationships created", self.relationships_created),
+            ("relationships deleted", self.relationships_deleted),
+            ("properties set", self.properties_set),
+            ("labels added", self.labels_added),
+            ("labels removed", self.labels_removed),
+            ("keys put", self.bucket_puts),
+            ("keys deleted", self.bucket_deletes),
+            ("indexes added", self.indexes_added),
+            ("indexes removed", self.indexes_removed),
+            ("constraints added", self.constraints_added),
+            ("constraints removed", self.constraints_removed),
+        ]
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .collect()
+    }
+}
+
+/// What one operator did, for `PROFILE`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct OperatorProfile {
+    /// Rows it gave.
+    pub rows: u64,
+    /// Times it was asked for rows.
+    pub calls: u64,
+    /// Time in it and in what it pulls from.
+    pub time: Duration,
+    /// Most bytes the whole query held when it returned.
+    pub memory_bytes: u64,
+}
+
+/// Who knows what runs: fills `SHOW QUERIES`.
+pub trait RunningQueries: Send + Sync {
+    /// One row per running query: id, text, elapsed milliseconds, rows, bytes of memory.
+    fn list(&self) -> Vec<[Value; 5]>;
+}
