@@ -1,6 +1,7 @@
 //! What can go wrong, split by what went wrong; [`DataError::kind`] says what the caller does next.
 
 use isomer_storage::{StorageError, Version};
+use isomer_value::ValueError;
 use thiserror::Error;
 
 /// What the caller does next. Messages may change, kinds may not.
@@ -148,6 +149,9 @@ pub enum DataError {
         /// Where and what.
         what: String,
     },
+    /// A value that cannot be stored, or a stored one that cannot be read.
+    #[error(transparent)]
+    Value(#[from] ValueError),
     /// From the engine.
     #[error(transparent)]
     Storage(#[from] StorageError),
@@ -175,6 +179,11 @@ impl DataError {
             Self::Closed(_) => ErrorKind::Closed,
             Self::Corrupt { .. } => ErrorKind::Corrupt,
             Self::Internal(_) => ErrorKind::Internal,
+            Self::Value(ValueError::Corrupt { .. }) => ErrorKind::Corrupt,
+            Self::Value(ValueError::TooDeep { .. } | ValueError::TooLarge { .. }) => {
+                ErrorKind::Limit
+            }
+            Self::Value(_) => ErrorKind::Invalid,
             Self::Storage(error) => storage_kind(error),
         }
     }

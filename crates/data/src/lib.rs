@@ -7,9 +7,17 @@
 //! - it knows no engine: any [`isomer_storage::Engine`] may run below.
 
 mod catalog;
+mod document;
 mod error;
+mod extents;
+mod footprint;
+mod graph;
+mod index;
+mod keyspace;
+mod properties;
 mod read;
 mod store;
+mod stream;
 mod transaction;
 
 pub use catalog::{
@@ -19,6 +27,7 @@ pub use catalog::{
 pub use error::{DataError, ErrorKind};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
 pub use store::{Access, Store, StoreOptions};
+pub use stream::{Change, ChangeSet, Counted};
 pub use transaction::{Mark, Transaction};
 
 pub use isomer_storage::{Durability, Order, Version};

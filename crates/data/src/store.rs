@@ -2,12 +2,19 @@
 
 use std::sync::Arc;
 
-use isomer_storage::Engine;
+use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
+use isomer_value::{Interner, PropId, ValueError};
+use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Catalog, DataError, SchemaChange, SchemaOutcome, Transaction,
-    catalog::{Names, Schema},
+    catalog::{NameKind, Names, Schema},
+    extents::Extents,
+    keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
 };
+
+/// Longest name of a label, type, property, bucket, index or constraint in bytes.
+pub(crate) const MAX_NAME_BYTES: usize = 16 * 1024;
 
 /// What a transaction may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +31,7 @@ pub enum Access {
 pub struct StoreOptions {
     /// Change-stream entries kept behind what the store itself needs.
     pub stream_retention: u64,
-    /// Footprint entries per kind above which a transaction declares whole labels and types instead.
+    /// Things of one sort that a transaction names in its footprint; beyond, it declares whole labels and types.
     pub footprint_limit: usize,
 }
 
@@ -45,29 +52,66 @@ pub struct Store {
 
 pub(crate) struct Shared {
     engine: Arc<dyn Engine>,
+    options: StoreOptions,
+    names: Arc<Names>,
+    /// Held by whoever enters a new name.
+    interning: Mutex<()>,
+    schema: RwLock<CurrentSchema>,
+    /// Held by whoever changes the schema, for as long as that takes.
+    pub(crate) schema_change: Mutex<()>,
+    pub(crate) nodes: Extents,
+    pub(crate) relationships: Extents,
+}
+
+/// The newest schema known, and when it holds.
+struct CurrentSchema {
     catalog: Arc<Catalog>,
-    _options: StoreOptions,
+    /// The commit that made it.
+    since: Version,
+    /// Whether a change is being committed: what is newest cannot be said, so whoever begins looks into its snapshot.
+    changing: bool,
 }
 
 impl Store {
-    /// Opens what is in `engine`: loads the catalog and the counts.
+    /// Opens what is in `engine`: loads names, schema, extents and counts. An empty engine becomes an empty database.
+    ///
+    /// # Errors
+    /// [`DataError::Unsupported`] for another format, [`DataError::Corrupt`] for what is no database.
     pub fn open(engine: Arc<dyn Engine>, options: StoreOptions) -> Result<Self, DataError> {
+        claim(&*engine)?;
+        let snapshot = engine.snapshot()?;
+        let read: &dyn Read = &*snapshot;
+        let names = Arc::new(Names::load(read)?);
+        let schema = Arc::new(Schema::load(read)?);
+        let nodes = Extents::load(IdSpace::Nodes, read)?;
+        let relationships = Extents::load(IdSpace::Relationships, read)?;
+        let since = read.version();
         let catalog = Arc::new(Catalog {
-            names: Arc::new(Names::default()),
-            schema: Arc::new(Schema::default()),
+            names: names.clone(),
+            schema,
         });
-        Ok(Self {
+        let store = Self {
             shared: Arc::new(Shared {
                 engine,
-                catalog,
-                _options: options,
+                options,
+                names,
+                interning: Mutex::new(()),
+                schema: RwLock::new(CurrentSchema {
+                    catalog,
+                    since,
+                    changing: false,
+                }),
+                schema_change: Mutex::new(()),
+                nodes,
+                relationships,
             }),
-        })
+        };
+        Ok(store)
     }
 
     /// A transaction at the last committed version.
     pub fn begin(&self, access: Access) -> Result<Transaction, DataError> {
-        Transaction::new(self.clone(), access)
+        Transaction::begin(self.clone(), access)
     }
 
     /// The engine below.
@@ -77,7 +121,12 @@ impl Store {
 
     /// Names and schema as of now.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.shared.catalog.clone()
+        self.shared.schema.read().catalog.clone()
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> &StoreOptions {
+        &self.shared.options
     }
 
     /// Changes the schema in transactions of its own; returns when the change is complete and durable.
@@ -85,5 +134,153 @@ impl Store {
         Err(DataError::Unsupported(
             "schema changes are not built yet".into(),
         ))
+    }
+
+    /// Told of each commit after it became visible.
+    pub(crate) fn committed(&self, _version: Version) {}
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    /// Names and schema at the version of `read`.
+    pub(crate) fn catalog_at(&self, read: &dyn Read) -> Result<Arc<Catalog>, DataError> {
+        {
+            let current = self.shared.schema.read();
+            if !current.changing && current.since <= read.version() {
+                return Ok(current.catalog.clone());
+            }
+        }
+        let schema = Arc::new(Schema::load(read)?);
+        Ok(Arc::new(Catalog {
+            names: self.shared.names.clone(),
+            schema,
+        }))
+    }
+
+    /// Commits a schema change through `commit` and makes it current.
+    pub(crate) fn publish_schema(
+        &self,
+        schema: Schema,
+        commit: impl FnOnce() -> Result<Version, DataError>,
+    ) -> Result<(), DataError> {
+        self.shared.schema.write().changing = true;
+        let committed = commit();
+        let mut current = self.shared.schema.write();
+        match committed {
+            Ok(since) => {
+                current.catalog = Arc::new(Catalog {
+                    names: self.shared.names.clone(),
+                    schema: Arc::new(schema),
+                });
+                current.since = since;
+                current.changing = false;
+                Ok(())
+            }
+            // The commit may have happened: whoever begins goes on looking into its snapshot.
+            Err(error) if error.kind() == crate::ErrorKind::OutcomeUnknown => Err(error),
+            Err(error) => {
+                current.changing = false;
+                Err(error)
+            }
+        }
+    }
+
+    /// The number of a name; a new one is stored at once, in a commit of its own.
+    pub(crate) fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
+        if let Some(id) = self.shared.names.find(kind, name) {
+            return Ok(id);
+        }
+        check_name(kind.noun(), name)?;
+        let _interning = self.shared.interning.lock();
+        if let Some(id) = self.shared.names.find(kind, name) {
+            return Ok(id);
+        }
+        let id = self.shared.names.next_id(kind);
+        let mut tx = self.shared.engine.begin()?;
+        tx.put(&keyspace::name(kind, id), name.as_bytes())?;
+        tx.commit(Durability::Buffered)?; // whatever uses the name commits later
+        self.shared.names.enter(kind, id, name);
+        Ok(id)
+    }
+}
+
+/// Refuses names that are too long. Any text may be a property name, the empty one too.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<(), DataError> {
+    if name.len() > MAX_NAME_BYTES {
+        return Err(DataError::Limit {
+            what: format!("the name of a {what}"),
+            size: format!("{} bytes", name.len()),
+            max: format!("{MAX_NAME_BYTES} bytes"),
+            advice: "use a shorter name",
+        });
+    }
+    Ok(())
+}
+
+/// Makes sure that the engine holds a database of this format; writes the format into an empty one.
+fn claim(engine: &dyn Engine) -> Result<(), DataError> {
+    let mut tx = engine.begin()?;
+    match tx.get(FORMAT)? {
+        Some(value) if value == FORMAT_VALUE => return Ok(()),
+        Some(value) if value.starts_with(&FORMAT_VALUE[..6]) => {
+            let found = value.get(6).copied().unwrap_or_default();
+            return Err(DataError::Unsupported(format!(
+                "the database has format {found}, this program reads format {}: use the version that wrote it to export it",
+                FORMAT_VALUE[6]
+            )));
+        }
+        Some(_) => return Err(DataError::corrupt("the format record is malformed")),
+        None => {}
+    }
+    let mut page = Page::new();
+    tx.scan(
+        KeyRange {
+            start: &[],
+            end: None,
+        },
+        Order::Ascending,
+        PageLimit { keys: 1, bytes: 1 },
+        &mut page,
+    )?;
+    if !page.is_empty() {
+        return Err(DataError::corrupt(
+            "this is no IsomerDB database: it holds keys but no format record",
+        ));
+    }
+    tx.put(FORMAT, FORMAT_VALUE)?;
+    tx.commit(Durability::Synced)?;
+    Ok(())
+}
+
+/// Interns property names for the record codec, and keeps the error that the codec cannot carry.
+pub(crate) struct PropNames<'a> {
+    pub(crate) store: &'a Store,
+    pub(crate) error: Option<DataError>,
+}
+
+impl<'a> PropNames<'a> {
+    pub(crate) fn new(store: &'a Store) -> Self {
+        Self { store, error: None }
+    }
+
+    /// The error behind `error`.
+    pub(crate) fn explain(self, error: ValueError) -> DataError {
+        self.error.unwrap_or(DataError::Value(error))
+    }
+}
+
+impl Interner for PropNames<'_> {
+    fn intern(&mut self, name: &str) -> Result<PropId, ValueError> {
+        self.store
+            .intern(NameKind::Prop, name)
+            .map(PropId)
+            .map_err(|error| {
+                self.error = Some(error);
+                ValueError::Fields {
+                    what: "record",
+                    reason: "its property names cannot be entered into the catalog".into(),
+                }
+            })
     }
 }

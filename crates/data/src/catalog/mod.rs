@@ -6,7 +6,9 @@
 //! new version and is a granule of its own, which every writing transaction has read.
 
 mod names;
+mod rules;
 mod schema;
+pub(crate) mod stored;
 
 use std::sync::Arc;
 

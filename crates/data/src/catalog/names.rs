@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use isomer_value::PropId;
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
@@ -78,5 +79,11 @@ impl Names {
 
     fn table(&self, kind: NameKind) -> &RwLock<Table> {
         &self.tables[kind as usize - 1]
+    }
+}
+
+impl isomer_value::Names for Names {
+    fn name(&self, prop: PropId) -> Option<Arc<str>> {
+        Names::name(self, NameKind::Prop, prop.0)
     }
 }

@@ -103,6 +103,60 @@ pub enum ValueType {
     Point = 15,
 }
 
+impl ValueType {
+    /// All of them.
+    pub const ALL: [Self; 15] = [
+        Self::Bool,
+        Self::Int,
+        Self::Float,
+        Self::Number,
+        Self::String,
+        Self::Bytes,
+        Self::List,
+        Self::Map,
+        Self::Date,
+        Self::LocalTime,
+        Self::ZonedTime,
+        Self::LocalDateTime,
+        Self::ZonedDateTime,
+        Self::Duration,
+        Self::Point,
+    ];
+
+    pub(crate) fn from_code(code: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| *kind as i64 == code)
+    }
+
+    /// The name as the language spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bool => "BOOLEAN",
+            Self::Int => "INTEGER",
+            Self::Float => "FLOAT",
+            Self::Number => "NUMBER",
+            Self::String => "STRING",
+            Self::Bytes => "BYTES",
+            Self::List => "LIST",
+            Self::Map => "MAP",
+            Self::Date => "DATE",
+            Self::LocalTime => "LOCAL TIME",
+            Self::ZonedTime => "ZONED TIME",
+            Self::LocalDateTime => "LOCAL DATETIME",
+            Self::ZonedDateTime => "ZONED DATETIME",
+            Self::Duration => "DURATION",
+            Self::Point => "POINT",
+        }
+    }
+
+    /// Whether `value` is of this type.
+    pub fn admits(self, value: &Value) -> bool {
+        match self {
+            Self::Number => value.is_number(),
+            _ => value.type_name() == self.name(),
+        }
+    }
+}
+
 /// A rule on a field's value; a record without the field passes.
 #[derive(Clone, Debug)]
 pub enum Check {
@@ -230,6 +284,8 @@ pub struct SchemaOutcome {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Schema {
     pub(crate) version: u64,
+    /// The number of the next index: numbers are not used twice, as entries of a dropped one may still be on their way out.
+    pub(crate) next_index: u32,
     pub(crate) indexes: Vec<IndexDef>,
     pub(crate) constraints: Vec<Constraint>,
 }

@@ -1,0 +1,117 @@
+//! What constraints demand of a record.
+
+use std::cmp::Ordering;
+
+use isomer_value::{Value, equality, order};
+
+use super::{Catalog, Check, Constraint, ConstraintKind, FieldPath, Schema};
+use crate::{
+    DataError,
+    graph::{KEY, NodeState},
+    properties::{at_path, brief},
+};
+
+impl Schema {
+    /// Refuses a node that breaks a constraint of one of its labels. Uniqueness is kept by indexes.
+    pub(crate) fn check(&self, catalog: &Catalog, node: &NodeState) -> Result<(), DataError> {
+        for constraint in &self.constraints {
+            if node.labels.binary_search(&constraint.label).is_ok() {
+                constraint.check(catalog, node)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Constraint {
+    /// Refuses a node of the constraint's label that breaks it.
+    pub(crate) fn check(&self, catalog: &Catalog, node: &NodeState) -> Result<(), DataError> {
+        let found = match &self.kind {
+            ConstraintKind::Unique { .. } => None,
+            ConstraintKind::Required { path } => at_path(&node.properties, path)
+                .is_none()
+                .then(|| (path.clone(), "is missing".to_owned())),
+            ConstraintKind::Type { path, types } => at_path(&node.properties, path)
+                .filter(|value| !types.iter().any(|kind| kind.admits(value)))
+                .map(|value| {
+                    let allowed: Vec<_> = types.iter().map(|kind| kind.name()).collect();
+                    (
+                        path.clone(),
+                        format!(
+                            "is a {}, {} is allowed",
+                            value.type_name(),
+                            allowed.join(" or ")
+                        ),
+                    )
+                }),
+            ConstraintKind::Check { path, check } => at_path(&node.properties, path)
+                .and_then(|value| check.problem(value))
+                .map(|problem| (path.clone(), problem)),
+            ConstraintKind::Closed { names } => node
+                .properties
+                .names()
+                .find(|name| name.as_ref() != KEY && !names.contains(name))
+                .map(|name| {
+                    (
+                        FieldPath(vec![name.clone()]),
+                        "is no property of this label".to_owned(),
+                    )
+                }),
+        };
+        match found {
+            None => Ok(()),
+            Some((field, problem)) => Err(DataError::Violates {
+                label: catalog
+                    .label_name(self.label)
+                    .unwrap_or_default()
+                    .to_string(),
+                field: field.to_string(),
+                problem,
+                rule: self.name.to_string(),
+            }),
+        }
+    }
+}
+
+impl Check {
+    /// What is wrong with `value`.
+    fn problem(&self, value: &Value) -> Option<String> {
+        match self {
+            Self::Range { min, max } => {
+                let outside = |bound: &Value, wrong: Ordering| {
+                    let comparable = bound.type_name() == value.type_name()
+                        || bound.is_number() && value.is_number();
+                    !comparable || order::cmp_order(value, bound) == wrong
+                };
+                if let Some(min) = min.as_ref().filter(|min| outside(min, Ordering::Less)) {
+                    return Some(format!("is {}, below {}", brief(value), brief(min)));
+                }
+                let max = max.as_ref().filter(|max| outside(max, Ordering::Greater))?;
+                Some(format!("is {}, above {}", brief(value), brief(max)))
+            }
+            Self::OneOf(allowed) => {
+                let known = allowed.iter().any(|one| equality::equivalent(one, value));
+                (!known).then(|| {
+                    let allowed: Vec<_> = allowed.iter().take(10).map(brief).collect();
+                    format!("is {}, none of {}", brief(value), allowed.join(", "))
+                })
+            }
+            Self::Length { min, max } => {
+                let length = match value {
+                    Value::String(text) => text.chars().count(),
+                    Value::Bytes(bytes) => bytes.len(),
+                    Value::List(items) => items.len(),
+                    Value::Map(map) => map.len(),
+                    other => {
+                        return Some(format!("is a {}, which has no length", other.type_name()));
+                    }
+                } as u64;
+                if let Some(min) = min.filter(|min| length < *min) {
+                    return Some(format!("has length {length}, at least {min} is demanded"));
+                }
+                let max = max.filter(|max| length > *max)?;
+                Some(format!("has length {length}, at most {max} is allowed"))
+            }
+        }
+    }
+}

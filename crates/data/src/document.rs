@@ -1,0 +1,183 @@
+//! Documents: nodes of a label (the collection) found by their `_key`.
+
+use std::ops::Bound;
+
+use isomer_value::{LabelId, Map, NodeId, Value, key};
+use uuid::Uuid;
+
+use crate::{
+    DataError, Transaction,
+    footprint::Space,
+    graph::{KEY, encode_key, without_nulls},
+    index::value_range,
+    keyspace::{self, after_prefix, sole_id},
+    properties::{brief, merge_deep},
+};
+
+impl Transaction {
+    /// Inserts a document: a node of the label `collection` with a `_key`, generated (UUIDv7) where `document` has none.
+    /// Returns its key.
+    ///
+    /// # Errors
+    /// [`DataError::KeyExists`] where the key is taken.
+    pub fn insert_document(
+        &mut self,
+        collection: &str,
+        document: &Map,
+    ) -> Result<Value, DataError> {
+        let label = self.intern_label(collection)?;
+        let mut document = without_nulls(document);
+        let key = match document.get(KEY) {
+            Some(key) => key.clone(),
+            None => {
+                let key = Value::String(Uuid::now_v7().hyphenated().to_string().into());
+                document.insert(KEY, key.clone());
+                key
+            }
+        };
+        self.create_node(&[label], &document)?;
+        Ok(key)
+    }
+
+    /// The document under `key`.
+    pub fn get_document(&self, collection: &str, key: &Value) -> Result<Option<Map>, DataError> {
+        match self.document_node(collection, key)? {
+            Some(id) => Ok(self.load_node(id)?.map(|state| state.properties)),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether there is a document under `key`.
+    pub fn document_exists(&self, collection: &str, key: &Value) -> Result<bool, DataError> {
+        Ok(self.document_node(collection, key)?.is_some())
+    }
+
+    /// The node that is the document under `key`.
+    pub fn document_node(
+        &self,
+        collection: &str,
+        key: &Value,
+    ) -> Result<Option<NodeId>, DataError> {
+        match self.collection(collection) {
+            Some(label) => self.find_key(label, key),
+            None => Ok(None),
+        }
+    }
+
+    /// Replaces the document under `key`, which must exist; the key stays.
+    ///
+    /// # Errors
+    /// [`DataError::NotFound`] where there is none, [`DataError::Invalid`] where `document` has another `_key`.
+    pub fn replace_document(
+        &mut self,
+        collection: &str,
+        key: &Value,
+        document: &Map,
+    ) -> Result<(), DataError> {
+        let id = self.existing(collection, key)?;
+        let mut document = without_nulls(document);
+        keep_key(&document, key)?;
+        self.update_node(id, |state| {
+            if let Some(own) = state.properties.get(KEY) {
+                document.insert(KEY, own.clone());
+            }
+            state.properties = document;
+            Ok(())
+        })
+    }
+
+    /// Merges `patch` into the document under `key`, nested maps too; nulls remove.
+    ///
+    /// # Errors
+    /// As [`Transaction::replace_document`].
+    pub fn patch_document(
+        &mut self,
+        collection: &str,
+        key: &Value,
+        patch: &Map,
+    ) -> Result<(), DataError> {
+        let id = self.existing(collection, key)?;
+        keep_key(patch, key)?;
+        self.update_node(id, |state| merge_deep(&mut state.properties, patch))
+    }
+
+    /// Removes the document under `key`; returns whether it was there. Refused while it has relationships, unless
+    /// `detach`.
+    pub fn remove_document(
+        &mut self,
+        collection: &str,
+        key: &Value,
+        detach: bool,
+    ) -> Result<bool, DataError> {
+        self.check_writable()?;
+        match self.document_node(collection, key)? {
+            Some(id) => self.delete_node(id, detach).map(|_| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Documents in the order of their keys (integers after strings), from the bounds given, at most `limit`. A bound of
+    /// one kind reaches the end of that kind only.
+    pub fn scan_documents(
+        &self,
+        collection: &str,
+        range: (Bound<&Value>, Bound<&Value>),
+        limit: usize,
+    ) -> Result<Vec<(Value, NodeId)>, DataError> {
+        let Some(label) = self.collection(collection) else {
+            return Ok(Vec::new());
+        };
+        let base = keyspace::keys_of(label);
+        let (start, end) = match range {
+            (Bound::Unbounded, Bound::Unbounded) => (Vec::new(), None),
+            range => match value_range(&[], range)? {
+                Some((start, end)) => (start, Some(end)),
+                None => return Ok(Vec::new()),
+            },
+        };
+        self.footprint()
+            .read_range(Space::Keys(label.0), &start, end.as_deref());
+        let stored_end = match &end {
+            Some(end) => Some([&base[..], end].concat()),
+            None => after_prefix(&base),
+        };
+        let mut found = Vec::new();
+        self.each_pair(
+            &[&base[..], &start].concat(),
+            stored_end.as_deref(),
+            limit,
+            |key, value| {
+                let node = NodeId(sole_id(value, "the node under a key")?);
+                found.push((key::decode(&key[base.len()..])?, node));
+                Ok(())
+            },
+        )?;
+        Ok(found)
+    }
+
+    fn collection(&self, name: &str) -> Option<LabelId> {
+        self.catalog_ref().label_id(name)
+    }
+
+    fn existing(&self, collection: &str, key: &Value) -> Result<NodeId, DataError> {
+        self.check_writable()?;
+        self.document_node(collection, key)?.ok_or_else(|| {
+            DataError::NotFound(format!(
+                "{collection} has no document with _key {}",
+                brief(key)
+            ))
+        })
+    }
+}
+
+/// Refuses a document that would change its key.
+fn keep_key(document: &Map, key: &Value) -> Result<(), DataError> {
+    match document.get(KEY) {
+        Some(own) if encode_key(own)? != encode_key(key)? => Err(DataError::invalid(format!(
+            "_key is {} in the document and {} in the call: a document keeps its key, insert another one instead",
+            brief(own),
+            brief(key)
+        ))),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,183 @@
+//! Ids: dense, never reused, handed out in extents per first label or per type.
+//!
+//! An extent is reserved in a small commit of its own before any of its ids is used, so that concurrent transactions
+//! never collide over ids. That commit is buffered: whatever uses the ids commits later, and if it is lost, so are they.
+//! Extents grow from 16 to 65,536 ids as an owner proves busy; what is left of one when the process ends is skipped,
+//! since a tail may have been used and deleted.
+//!
+//! The extents in memory are those of now. A reader of an older version may see more of them than its version has:
+//! that adds ranges without records and costs nothing but the look.
+
+use std::collections::BTreeMap;
+
+use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read};
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
+
+use crate::{
+    DataError,
+    keyspace::{self, IdSpace, TAG_EXTENT, after_prefix, push_id, sole_id, take_id},
+};
+
+const FIRST_EXTENT: u64 = 16;
+const LARGEST_EXTENT: u64 = 1 << 16;
+/// No id above this is ever given out: 2⁶², far enough from the end for sums.
+const LAST_ID: u64 = 1 << 62;
+
+/// The ids of one space.
+#[derive(Debug)]
+pub(crate) struct Extents {
+    space: IdSpace,
+    open: Mutex<Open>,
+    /// (owner, first id) → number of ids.
+    list: RwLock<BTreeMap<(u32, u64), u64>>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    /// First id never reserved.
+    next: u64,
+    cursors: FxHashMap<u32, Cursor>,
+}
+
+#[derive(Debug)]
+struct Cursor {
+    next: u64,
+    end: u64,
+    size: u64,
+}
+
+impl Extents {
+    /// Loads what is stored.
+    pub(crate) fn load(space: IdSpace, read: &dyn Read) -> Result<Self, DataError> {
+        let next = match read.get(&keyspace::reserved(space))? {
+            Some(value) => sole_id(&value, "the end of the reserved ids")?,
+            None => 0,
+        };
+        let mut list = BTreeMap::new();
+        let prefix = [TAG_EXTENT, space as u8];
+        let end = after_prefix(&prefix);
+        let mut range = Some((prefix.to_vec(), end));
+        let mut page = Page::new();
+        while let Some((start, end)) = range.take() {
+            let limit = PageLimit {
+                keys: 4096,
+                bytes: 1 << 20,
+            };
+            read.scan(
+                KeyRange {
+                    start: &start,
+                    end: end.as_deref(),
+                },
+                Order::Ascending,
+                limit,
+                &mut page,
+            )?;
+            for (key, value) in page.iter() {
+                let parsed = (|| {
+                    let (owner, mut first) = key.get(2..)?.split_first_chunk::<4>()?;
+                    Some((u32::from_be_bytes(*owner), take_id(&mut first)?))
+                })();
+                let key = parsed
+                    .ok_or_else(|| DataError::corrupt("the key of an extent is malformed"))?;
+                list.insert(key, sole_id(value, "the length of an extent")?);
+            }
+            range = page
+                .next()
+                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
+        }
+        let open = Open {
+            next,
+            cursors: FxHashMap::default(),
+        };
+        Ok(Self {
+            space,
+            open: Mutex::new(open),
+            list: RwLock::new(list),
+        })
+    }
+
+    /// One new id.
+    pub(crate) fn allocate(&self, engine: &dyn Engine, owner: u32) -> Result<u64, DataError> {
+        let mut open = self.open.lock();
+        let size = match open.cursors.get_mut(&owner) {
+            Some(cursor) if cursor.next < cursor.end => {
+                cursor.next += 1;
+                return Ok(cursor.next - 1);
+            }
+            Some(cursor) => (cursor.size * 2).min(LARGEST_EXTENT),
+            None => FIRST_EXTENT,
+        };
+        let first = self.reserve_locked(engine, &mut open, owner, size)?;
+        open.cursors.insert(
+            owner,
+            Cursor {
+                next: first + 1,
+                end: first + size,
+                size,
+            },
+        );
+        Ok(first)
+    }
+
+    /// `count` new ids in one piece, for bulk loads.
+    pub(crate) fn reserve(
+        &self,
+        engine: &dyn Engine,
+        owner: u32,
+        count: u64,
+    ) -> Result<u64, DataError> {
+        let mut open = self.open.lock();
+        self.reserve_locked(engine, &mut open, owner, count)
+    }
+
+    fn reserve_locked(
+        &self,
+        engine: &dyn Engine,
+        open: &mut Open,
+        owner: u32,
+        count: u64,
+    ) -> Result<u64, DataError> {
+        let first = open.next;
+        let end = first
+            .checked_add(count)
+            .filter(|end| *end <= LAST_ID)
+            .ok_or_else(|| DataError::Limit {
+                what: "the number of ids ever used".into(),
+                size: format!("{first} + {count}"),
+                max: LAST_ID.to_string(),
+                advice: "export the database and import it into a new one",
+            })?;
+        // An extent that follows the owner's last one makes it longer.
+        let last = self
+            .list
+            .read()
+            .range((owner, 0)..=(owner, u64::MAX))
+            .next_back()
+            .map(|(&(_, at), &length)| (at, length));
+        let (at, length) = match last {
+            Some((at, length)) if at + length == first => (at, length + count),
+            _ => (first, count),
+        };
+        let mut tx = engine.begin()?;
+        let mut value = Vec::new();
+        push_id(&mut value, length);
+        tx.put(&keyspace::extent(self.space, owner, at), &value)?;
+        value.clear();
+        push_id(&mut value, end);
+        tx.put(&keyspace::reserved(self.space), &value)?;
+        tx.commit(Durability::Buffered)?;
+        open.next = end;
+        self.list.write().insert((owner, at), length);
+        Ok(first)
+    }
+
+    /// The ranges of ids (first, number) that an owner has, ascending.
+    pub(crate) fn of(&self, owner: u32) -> Vec<(u64, u64)> {
+        self.list
+            .read()
+            .range((owner, 0)..=(owner, u64::MAX))
+            .map(|(&(_, first), &length)| (first, length))
+            .collect()
+    }
+}

@@ -1,0 +1,284 @@
+//! Adjacency: the relationships of nodes, between nodes, and their number.
+
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
+use isomer_value::{NodeId, RelId, TypeId};
+
+use crate::{
+    DataError, Direction, Neighbours, RelRow, Transaction,
+    keyspace::{self, Side, after_prefix, push_id, push_link, take_adjacency},
+};
+
+/// With no more types than this in the catalog, "any type" between two nodes is looked up type by type.
+const FEW_TYPES: usize = 16;
+
+/// One entry of a node's adjacency.
+#[derive(Clone, Copy)]
+struct Link {
+    side: Side,
+    type_id: TypeId,
+    other: NodeId,
+    rel: RelId,
+}
+
+impl Link {
+    fn row(self, node: NodeId) -> RelRow {
+        let (source, target) = match self.side {
+            Side::Out => (node, self.other),
+            Side::In => (self.other, node),
+        };
+        RelRow {
+            id: self.rel,
+            type_id: self.type_id,
+            source,
+            target,
+        }
+    }
+}
+
+fn sides(direction: Direction) -> &'static [Side] {
+    match direction {
+        Direction::Outgoing => &[Side::Out],
+        Direction::Incoming => &[Side::In],
+        Direction::Both => &[Side::Out, Side::In],
+    }
+}
+
+fn sorted(types: &[TypeId]) -> Vec<TypeId> {
+    let mut types = types.to_vec();
+    types.sort_unstable();
+    types.dedup();
+    types
+}
+
+impl Transaction {
+    pub(super) fn expand_rows(
+        &self,
+        nodes: &[NodeId],
+        direction: Direction,
+        types: &[TypeId],
+        out: &mut Neighbours,
+    ) -> Result<(), DataError> {
+        let types = sorted(types);
+        let mut walk = Walk::new(self);
+        for &node in nodes {
+            walk.links(node, direction, &types, &mut |link| {
+                out.push(link.row(node))
+            })?;
+            out.end_group();
+        }
+        Ok(())
+    }
+
+    pub(super) fn degrees(
+        &self,
+        nodes: &[NodeId],
+        direction: Direction,
+        types: &[TypeId],
+        out: &mut Vec<u64>,
+    ) -> Result<(), DataError> {
+        let types = sorted(types);
+        let mut walk = Walk::new(self);
+        for &node in nodes {
+            let mut degree = 0;
+            walk.links(node, direction, &types, &mut |_| degree += 1)?;
+            out.push(degree);
+        }
+        Ok(())
+    }
+
+    pub(super) fn expand_pairs(
+        &self,
+        pairs: &[(NodeId, NodeId)],
+        direction: Direction,
+        types: &[TypeId],
+        out: &mut Neighbours,
+    ) -> Result<(), DataError> {
+        let types = sorted(types);
+        let all: Vec<TypeId>;
+        let looked_up = if types.is_empty() {
+            all = self
+                .catalog_ref()
+                .types()
+                .into_iter()
+                .map(|(id, _)| id)
+                .collect();
+            &all
+        } else {
+            &types
+        };
+        let mut walk = Walk::new(self);
+        for &(node, other) in pairs {
+            self.note_presence(node, other, direction, &types);
+            for &side in sides(direction) {
+                if node == other && side == Side::In && direction == Direction::Both {
+                    continue; // a self loop appears once
+                }
+                let mut push = |link: Link| {
+                    if link.other == other {
+                        out.push(link.row(node));
+                    }
+                };
+                if types.is_empty() && looked_up.len() > FEW_TYPES {
+                    walk.side(node, side, None, None, &mut push)?;
+                } else {
+                    for &type_id in looked_up {
+                        walk.side(node, side, Some(type_id), Some(other), &mut push)?;
+                    }
+                }
+            }
+            out.end_group();
+        }
+        Ok(())
+    }
+
+    fn note_presence(&self, node: NodeId, other: NodeId, direction: Direction, types: &[TypeId]) {
+        let mut footprint = self.footprint();
+        if !footprint.active() {
+            return;
+        }
+        for side in sides(direction) {
+            let (source, target) = match side {
+                Side::Out => (node, other),
+                Side::In => (other, node),
+            };
+            if types.is_empty() {
+                footprint.read_presence(source, target, None);
+            }
+            for &type_id in types {
+                footprint.read_presence(source, target, Some(type_id));
+            }
+        }
+    }
+}
+
+/// Walks adjacency with buffers that serve all nodes of a batch.
+struct Walk<'a> {
+    tx: &'a Transaction,
+    watched: bool,
+    start: Vec<u8>,
+    page: Page,
+}
+
+impl<'a> Walk<'a> {
+    fn new(tx: &'a Transaction) -> Self {
+        Self {
+            tx,
+            watched: tx.footprint().active(),
+            start: Vec::with_capacity(32),
+            page: Page::new(),
+        }
+    }
+
+    /// All relationships of one node; `types` empty means all. Notes the footprint.
+    fn links(
+        &mut self,
+        node: NodeId,
+        direction: Direction,
+        types: &[TypeId],
+        visit: &mut dyn FnMut(Link),
+    ) -> Result<(), DataError> {
+        if self.watched {
+            let mut footprint = self.tx.footprint();
+            for &side in sides(direction) {
+                if types.is_empty() {
+                    footprint.read_adjacency(node, side, None);
+                }
+                for &type_id in types {
+                    footprint.read_adjacency(node, side, Some(type_id));
+                }
+            }
+        }
+        let both = direction == Direction::Both;
+        // A self loop stands on both sides; of both together it is one relationship.
+        let mut once = |link: Link| {
+            if !(both && link.side == Side::In && link.other == node) {
+                visit(link);
+            }
+        };
+        if both && types.is_empty() {
+            self.start = keyspace::adjacency_of(node);
+            let skip = self.start.len();
+            return self.scan(skip, &mut once);
+        }
+        for &side in sides(direction) {
+            if types.is_empty() {
+                self.side(node, side, None, None, &mut once)?;
+            }
+            for &type_id in types {
+                self.side(node, side, Some(type_id), None, &mut once)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One side of one node, of one type or all, to one other end or all. Notes nothing.
+    fn side(
+        &mut self,
+        node: NodeId,
+        side: Side,
+        type_id: Option<TypeId>,
+        other: Option<NodeId>,
+        visit: &mut dyn FnMut(Link),
+    ) -> Result<(), DataError> {
+        self.start = keyspace::adjacency_of(node);
+        let skip = self.start.len();
+        let Some(type_id) = type_id else {
+            // Links of one side share bit 7 of their first byte.
+            let mut end = self.start.clone();
+            self.start.push((side as u8) << 7);
+            match side {
+                Side::Out => end.push(0x80),
+                Side::In => end.push(0xff), // no link begins with it
+            }
+            return self.scan_to(skip, Some(end), visit);
+        };
+        push_link(&mut self.start, side, type_id);
+        if let Some(other) = other {
+            push_id(&mut self.start, other.0);
+        }
+        self.scan(skip, visit)
+    }
+
+    /// All entries that begin with `start`, whose first `skip` bytes name the node.
+    fn scan(&mut self, skip: usize, visit: &mut dyn FnMut(Link)) -> Result<(), DataError> {
+        let end = after_prefix(&self.start);
+        self.scan_to(skip, end, visit)
+    }
+
+    fn scan_to(
+        &mut self,
+        skip: usize,
+        end: Option<Vec<u8>>,
+        visit: &mut dyn FnMut(Link),
+    ) -> Result<(), DataError> {
+        let mut rest = Some((std::mem::take(&mut self.start), end));
+        while let Some((start, end)) = rest.take() {
+            let limit = PageLimit {
+                keys: 8192,
+                bytes: 1 << 20,
+            };
+            let range = KeyRange {
+                start: &start,
+                end: end.as_deref(),
+            };
+            self.tx
+                .read()
+                .scan(range, Order::Ascending, limit, &mut self.page)?;
+            for (key, _) in self.page.iter() {
+                let (side, type_id, other, rel) = take_adjacency(&key[skip..])?;
+                visit(Link {
+                    side,
+                    type_id,
+                    other,
+                    rel,
+                });
+            }
+            rest = self
+                .page
+                .next()
+                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
+            self.start = start;
+        }
+        Ok(())
+    }
+}

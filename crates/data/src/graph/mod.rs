@@ -1,0 +1,156 @@
+//! The graph: nodes and relationships as key-value rows, read in batches.
+
+mod expand;
+mod nodes;
+mod records;
+mod relationships;
+mod scan;
+
+use std::sync::Arc;
+
+use isomer_value::{
+    LabelId, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
+};
+
+use crate::{
+    Catalog, DataError, Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels,
+    RelRow, Transaction,
+};
+
+pub(crate) use nodes::{KEY, NodeState, encode_key, without_nulls};
+
+impl GraphRead for Transaction {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.catalog_ref().clone()
+    }
+
+    fn node_count(&self, label: Option<LabelId>) -> Result<u64, DataError> {
+        self.estimated_nodes(label)
+    }
+
+    fn relationship_count(&self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
+        self.estimated_relationships(rel_type)
+    }
+
+    fn exact_node_count(&self, label: Option<LabelId>) -> Result<u64, DataError> {
+        self.count_nodes(label)
+    }
+
+    fn exact_relationship_count(&self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
+        self.count_relationships(rel_type)
+    }
+
+    fn scan_nodes(
+        &self,
+        label: Option<LabelId>,
+        after: Option<NodeId>,
+        limit: usize,
+        out: &mut Vec<NodeId>,
+    ) -> Result<(), DataError> {
+        self.node_ids(label, after, limit, out)
+    }
+
+    fn scan_relationships(
+        &self,
+        rel_type: Option<TypeId>,
+        after: Option<RelId>,
+        limit: usize,
+        out: &mut Vec<RelRow>,
+    ) -> Result<(), DataError> {
+        self.rel_rows(rel_type, after, limit, out)
+    }
+
+    fn expand(
+        &self,
+        nodes: &[NodeId],
+        direction: Direction,
+        types: &[TypeId],
+        out: &mut Neighbours,
+    ) -> Result<(), DataError> {
+        self.expand_rows(nodes, direction, types, out)
+    }
+
+    fn expand_into(
+        &self,
+        pairs: &[(NodeId, NodeId)],
+        direction: Direction,
+        types: &[TypeId],
+        out: &mut Neighbours,
+    ) -> Result<(), DataError> {
+        self.expand_pairs(pairs, direction, types, out)
+    }
+
+    fn degree(
+        &self,
+        nodes: &[NodeId],
+        direction: Direction,
+        types: &[TypeId],
+        out: &mut Vec<u64>,
+    ) -> Result<(), DataError> {
+        self.degrees(nodes, direction, types, out)
+    }
+
+    fn nodes_exist(&self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
+        self.exist(ids, out)
+    }
+
+    fn node_labels(&self, ids: &[NodeId], out: &mut NodeLabels) -> Result<(), DataError> {
+        self.labels_of(ids, out)
+    }
+
+    fn node_properties(
+        &self,
+        ids: &[NodeId],
+        props: &[PropId],
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
+        self.node_columns(ids, props, out)
+    }
+
+    fn node_contents(
+        &self,
+        ids: &[NodeId],
+        out: &mut Vec<Option<Arc<NodeContent>>>,
+    ) -> Result<(), DataError> {
+        self.contents_of_nodes(ids, out)
+    }
+
+    fn relationship_rows(
+        &self,
+        ids: &[RelId],
+        out: &mut Vec<Option<RelRow>>,
+    ) -> Result<(), DataError> {
+        self.rows_of(ids, out)
+    }
+
+    fn relationship_properties(
+        &self,
+        ids: &[RelId],
+        props: &[PropId],
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
+        self.relationship_columns(ids, props, out)
+    }
+
+    fn relationship_contents(
+        &self,
+        ids: &[RelId],
+        out: &mut Vec<Option<Arc<RelationshipContent>>>,
+    ) -> Result<(), DataError> {
+        self.contents_of_relationships(ids, out)
+    }
+
+    fn node_by_key(&self, label: LabelId, key: &Value) -> Result<Option<NodeId>, DataError> {
+        self.find_key(label, key)
+    }
+
+    fn index_seek(
+        &self,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        out: &mut Vec<NodeId>,
+    ) -> Result<(), DataError> {
+        self.seek(seek, cursor, limit, out)
+    }
+}

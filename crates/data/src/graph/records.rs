@@ -1,0 +1,335 @@
+//! Reading records by id, many at a time.
+
+use std::sync::Arc;
+
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
+use isomer_value::{
+    LabelId, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
+    record::RecordRef,
+};
+
+use crate::{
+    DataError, NodeLabels, RelRow, Transaction,
+    catalog::Names,
+    keyspace::{self, TAG_NODE, TAG_REL, push_id, take_id},
+};
+
+/// Ids this close together are read as one range: the rows between cost less than looking up each one.
+const DENSE: u64 = 4;
+/// Below this many ids, looking up each one is as good.
+const FEW: usize = 8;
+
+impl Transaction {
+    pub(super) fn exist(&self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
+        out.reserve(ids.len());
+        let watched = self.footprint().active();
+        self.each_node(ids, |id, record| {
+            match record {
+                Some(record) if watched => self.footprint().read_exists(id, record.labels().next()),
+                None if watched => self.footprint().read_absent_node(),
+                _ => {}
+            }
+            out.push(record.is_some());
+            Ok(())
+        })
+    }
+
+    pub(super) fn labels_of(&self, ids: &[NodeId], out: &mut NodeLabels) -> Result<(), DataError> {
+        let mut labels: Vec<LabelId> = Vec::new();
+        self.each_node(ids, |id, record| {
+            labels.clear();
+            if let Some(record) = record {
+                labels.extend(record.labels());
+            }
+            self.note_node(id, record);
+            out.push(&labels);
+            Ok(())
+        })
+    }
+
+    pub(super) fn node_columns(
+        &self,
+        ids: &[NodeId],
+        props: &[PropId],
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
+        let names: &Names = &self.catalog_ref().names;
+        out.iter_mut().for_each(|column| column.reserve(ids.len()));
+        let watched = self.footprint().active();
+        self.each_node(ids, |id, record| {
+            if watched {
+                self.note_node(id, record);
+            }
+            push_row(record, props, names, out)
+        })
+    }
+
+    pub(super) fn contents_of_nodes(
+        &self,
+        ids: &[NodeId],
+        out: &mut Vec<Option<Arc<NodeContent>>>,
+    ) -> Result<(), DataError> {
+        let catalog = self.catalog_ref();
+        self.each_node(ids, |id, record| {
+            self.note_node(id, record);
+            let Some(record) = record else {
+                out.push(None);
+                return Ok(());
+            };
+            let mut labels = Vec::new();
+            for label in record.labels() {
+                let name = catalog.label_name(label);
+                labels.push(name.ok_or_else(|| {
+                    DataError::corrupt(format!("node {id} has a label without a name"))
+                })?);
+            }
+            labels.sort_unstable();
+            let properties = record.properties(&*catalog.names)?;
+            out.push(Some(Arc::new(NodeContent { labels, properties })));
+            Ok(())
+        })
+    }
+
+    pub(super) fn rows_of(
+        &self,
+        ids: &[RelId],
+        out: &mut Vec<Option<RelRow>>,
+    ) -> Result<(), DataError> {
+        self.each_relationship(ids, |_, found| {
+            out.push(found.map(|(row, _)| row));
+            Ok(())
+        })
+    }
+
+    pub(super) fn relationship_columns(
+        &self,
+        ids: &[RelId],
+        props: &[PropId],
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
+        let names: &Names = &self.catalog_ref().names;
+        self.each_relationship(ids, |_, found| {
+            push_row(found.as_ref().map(|(_, record)| record), props, names, out)
+        })
+    }
+
+    pub(super) fn contents_of_relationships(
+        &self,
+        ids: &[RelId],
+        out: &mut Vec<Option<Arc<RelationshipContent>>>,
+    ) -> Result<(), DataError> {
+        let catalog = self.catalog_ref();
+        self.each_relationship(ids, |id, found| {
+            let Some((row, record)) = found else {
+                out.push(None);
+                return Ok(());
+            };
+            let type_name = catalog.type_name(row.type_id).ok_or_else(|| {
+                DataError::corrupt(format!("relationship {id} has a type without a name"))
+            })?;
+            let properties = record.properties(&*catalog.names)?;
+            out.push(Some(Arc::new(RelationshipContent {
+                type_name,
+                properties,
+            })));
+            Ok(())
+        })
+    }
+
+    /// Notes that labels or properties of a node were observed.
+    fn note_node(&self, id: NodeId, record: Option<&RecordRef<'_>>) {
+        let mut footprint = self.footprint();
+        match record {
+            Some(record) => footprint.read_node(id, record.labels().next()),
+            None => footprint.read_absent_node(),
+        }
+    }
+
+    fn each_node(
+        &self,
+        ids: &[NodeId],
+        mut visit: impl FnMut(NodeId, Option<&RecordRef<'_>>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        self.each_record(
+            TAG_NODE,
+            ids.len(),
+            |at| ids[at].0,
+            |at, bytes| match bytes {
+                Some(bytes) => visit(ids[at], Some(&RecordRef::new(bytes)?)),
+                None => visit(ids[at], None),
+            },
+        )
+    }
+
+    fn each_relationship(
+        &self,
+        ids: &[RelId],
+        mut visit: impl FnMut(RelId, Option<(RelRow, RecordRef<'_>)>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let watched = self.footprint().active();
+        self.each_record(
+            TAG_REL,
+            ids.len(),
+            |at| ids[at].0,
+            |at, bytes| {
+                let found = match bytes {
+                    Some(bytes) => {
+                        let record = RecordRef::new(bytes)?;
+                        Some((row_of(ids[at], &record)?, record))
+                    }
+                    None => None,
+                };
+                if watched {
+                    match &found {
+                        Some((row, _)) => self.footprint().read_relationship(row.id, row.type_id),
+                        None => self.footprint().read_type_members(None),
+                    }
+                }
+                visit(ids[at], found)
+            },
+        )
+    }
+
+    /// Calls `visit` for each position in order, with the record's bytes where there is one.
+    fn each_record(
+        &self,
+        tag: u8,
+        count: usize,
+        id_at: impl Fn(usize) -> u64,
+        mut visit: impl FnMut(usize, Option<&[u8]>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let mut at = 0;
+        while at < count {
+            // The longest ascending run from here whose ids lie close together.
+            let mut end = at + 1;
+            while end < count && id_at(end) > id_at(end - 1) && id_at(end) - id_at(end - 1) <= DENSE
+            {
+                end += 1;
+            }
+            if end - at >= FEW {
+                self.record_range(tag, at, end, &id_at, &mut visit)?;
+            } else {
+                // Up to the next long run; a short look ahead keeps single lookups in one batch.
+                end = (at + 256).min(count).min(next_run(at, count, &id_at));
+                let keys: Vec<Vec<u8>> = (at..end).map(|at| record_key(tag, id_at(at))).collect();
+                let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                for (at, bytes) in (at..end).zip(self.read().get_many(&slices)?) {
+                    visit(at, bytes.as_deref())?;
+                }
+            }
+            at = end;
+        }
+        Ok(())
+    }
+
+    /// Positions `at..end`, whose ids ascend, through one range of keys.
+    fn record_range(
+        &self,
+        tag: u8,
+        mut at: usize,
+        end: usize,
+        id_at: &impl Fn(usize) -> u64,
+        visit: &mut impl FnMut(usize, Option<&[u8]>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let stop = record_key(tag, id_at(end - 1) + 1);
+        let mut range = Some((record_key(tag, id_at(at)), Some(stop)));
+        let mut page = Page::new();
+        while let Some((start, stop)) = range.take() {
+            let limit = PageLimit {
+                keys: 4096,
+                bytes: 1 << 20,
+            };
+            self.read().scan(
+                KeyRange {
+                    start: &start,
+                    end: stop.as_deref(),
+                },
+                Order::Ascending,
+                limit,
+                &mut page,
+            )?;
+            for (key, bytes) in page.iter() {
+                let id = keyspace::sole_id(&key[1..], "the key of a record")?;
+                while at < end && id_at(at) < id {
+                    visit(at, None)?;
+                    at += 1;
+                }
+                if at < end && id_at(at) == id {
+                    visit(at, Some(bytes))?;
+                    at += 1;
+                }
+            }
+            range = page
+                .next()
+                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
+        }
+        while at < end {
+            visit(at, None)?;
+            at += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Where after `at` the next run begins that is worth a range scan.
+fn next_run(at: usize, count: usize, id_at: &impl Fn(usize) -> u64) -> usize {
+    let mut start = at + 1;
+    let mut length = 1;
+    for next in at + 2..count.min(at + 257) {
+        if id_at(next) > id_at(next - 1) && id_at(next) - id_at(next - 1) <= DENSE {
+            length += 1;
+            if length >= FEW {
+                return start;
+            }
+        } else {
+            start = next;
+            length = 1;
+        }
+    }
+    count
+}
+
+fn record_key(tag: u8, id: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(10);
+    key.push(tag);
+    push_id(&mut key, id);
+    key
+}
+
+fn push_row(
+    record: Option<&RecordRef<'_>>,
+    props: &[PropId],
+    names: &Names,
+    out: &mut [Vec<Value>],
+) -> Result<(), DataError> {
+    for (prop, column) in props.iter().zip(out) {
+        let value = match record {
+            Some(record) => record.get(*prop, names)?,
+            None => None,
+        };
+        column.push(value.unwrap_or_default());
+    }
+    Ok(())
+}
+
+/// Type and ends that a relationship's record holds.
+pub(super) fn row_of(id: RelId, record: &RecordRef<'_>) -> Result<RelRow, DataError> {
+    let (type_id, source, target): (TypeId, NodeId, NodeId) =
+        record.endpoints().ok_or_else(|| {
+            DataError::corrupt(format!("the record of relationship {id} is a node's"))
+        })?;
+    Ok(RelRow {
+        id,
+        type_id,
+        source,
+        target,
+    })
+}
+
+/// The id in a record's key.
+pub(super) fn id_of(key: &[u8]) -> Result<u64, DataError> {
+    let mut rest = key.get(1..).unwrap_or_default();
+    take_id(&mut rest)
+        .filter(|_| rest.is_empty())
+        .ok_or_else(|| DataError::corrupt("the key of a record is malformed"))
+}

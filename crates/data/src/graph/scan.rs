@@ -1,0 +1,159 @@
+//! Scans over all nodes and relationships, and their numbers.
+
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
+use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
+
+use super::records::{id_of, row_of};
+use crate::{
+    DataError, RelRow, Transaction,
+    keyspace::{self, TAG_NODE, TAG_REL, after_prefix, push_id, sole_id},
+};
+
+impl Transaction {
+    pub(super) fn node_ids(
+        &self,
+        label: Option<LabelId>,
+        after: Option<NodeId>,
+        limit: usize,
+        out: &mut Vec<NodeId>,
+    ) -> Result<(), DataError> {
+        self.footprint().read_members(label);
+        let prefix = label.map_or_else(|| vec![TAG_NODE], keyspace::members_of);
+        let mut start = prefix.clone();
+        match after {
+            Some(NodeId(u64::MAX)) => return Ok(()),
+            Some(after) => push_id(&mut start, after.0 + 1),
+            None => {}
+        }
+        out.reserve(limit.min(1 << 16));
+        self.each_pair(&start, after_prefix(&prefix).as_deref(), limit, |key, _| {
+            out.push(NodeId(sole_id(
+                &key[prefix.len()..],
+                "an entry of a label",
+            )?));
+            Ok(())
+        })
+    }
+
+    pub(super) fn rel_rows(
+        &self,
+        rel_type: Option<TypeId>,
+        after: Option<RelId>,
+        limit: usize,
+        out: &mut Vec<RelRow>,
+    ) -> Result<(), DataError> {
+        self.footprint().read_type_members(rel_type);
+        let from = match after {
+            Some(RelId(u64::MAX)) => return Ok(()),
+            Some(after) => after.0 + 1,
+            None => 0,
+        };
+        let stop = out.len().saturating_add(limit);
+        for (start, end) in self.rel_ranges(rel_type, from) {
+            self.each_pair(&start, end.as_deref(), stop - out.len(), |key, bytes| {
+                let id = RelId(id_of(key)?);
+                out.push(row_of(id, &RecordRef::new(bytes)?)?);
+                Ok(())
+            })?;
+            if out.len() == stop {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The key ranges that hold the relationships of a type with ids from `from`: its extents.
+    fn rel_ranges(&self, rel_type: Option<TypeId>, from: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
+        let key = |id: u64| keyspace::relationship(RelId(id));
+        let Some(rel_type) = rel_type else {
+            return vec![(key(from), after_prefix(&[TAG_REL]))];
+        };
+        let extents = self
+            .store()
+            .shared()
+            .relationships
+            .of(rel_type.0)
+            .into_iter();
+        extents
+            .filter(|(first, length)| first + length > from)
+            .map(|(first, length)| (key(first.max(from)), Some(key(first + length))))
+            .collect()
+    }
+
+    pub(super) fn count_nodes(&self, label: Option<LabelId>) -> Result<u64, DataError> {
+        self.footprint().read_members(label);
+        let prefix = label.map_or_else(|| vec![TAG_NODE], keyspace::members_of);
+        let mut count = 0;
+        self.each_pair(
+            &prefix,
+            after_prefix(&prefix).as_deref(),
+            usize::MAX,
+            |_, _| {
+                count += 1;
+                Ok(())
+            },
+        )?;
+        Ok(count)
+    }
+
+    pub(super) fn count_relationships(&self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
+        self.footprint().read_type_members(rel_type);
+        let mut count = 0;
+        for (start, end) in self.rel_ranges(rel_type, 0) {
+            self.each_pair(&start, end.as_deref(), usize::MAX, |_, _| {
+                count += 1;
+                Ok(())
+            })?;
+        }
+        Ok(count)
+    }
+
+    pub(super) fn estimated_nodes(&self, label: Option<LabelId>) -> Result<u64, DataError> {
+        self.count_nodes(label)
+    }
+
+    pub(super) fn estimated_relationships(
+        &self,
+        rel_type: Option<TypeId>,
+    ) -> Result<u64, DataError> {
+        self.count_relationships(rel_type)
+    }
+
+    /// Calls `visit` with the first `limit` pairs from `start` up to `end`, page by page.
+    pub(crate) fn each_pair(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        limit: usize,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        let mut page = Page::new();
+        let mut rest = Some((start.to_vec(), end.map(<[u8]>::to_vec)));
+        let mut left = limit;
+        while left > 0
+            && let Some((start, end)) = rest.take()
+        {
+            let limit = PageLimit {
+                keys: left.min(8192),
+                bytes: 1 << 20,
+            };
+            self.read().scan(
+                KeyRange {
+                    start: &start,
+                    end: end.as_deref(),
+                },
+                Order::Ascending,
+                limit,
+                &mut page,
+            )?;
+            for (key, value) in page.iter() {
+                visit(key, value)?;
+            }
+            left -= page.len();
+            rest = page
+                .next()
+                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,204 @@
+//! The entries of a record, and how they change with it.
+
+use isomer_value::{IndexId, NodeId, Value, key};
+
+use crate::{
+    DataError, IndexDef, Transaction,
+    catalog::Schema,
+    footprint::Space,
+    graph::NodeState,
+    keyspace::{self, after_prefix, entry_node, id_len, push_id},
+    properties::{at_path, brief},
+};
+
+/// Longest encoded values of one entry in bytes.
+pub(crate) const MAX_ENTRY_BYTES: usize = 4096;
+/// Most entries of one record in one index.
+const MAX_ENTRIES: usize = 10_000;
+
+/// One entry without its node.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Entry {
+    pub(crate) index: IndexId,
+    /// The encoded values.
+    pub(crate) values: Vec<u8>,
+    /// Where the first one, two, … values end.
+    pub(crate) ends: Vec<usize>,
+    pub(crate) unique: bool,
+}
+
+impl Entry {
+    /// The stored key.
+    pub(crate) fn key(&self, node: NodeId) -> Vec<u8> {
+        let mut key = self.prefix();
+        push_id(&mut key, node.0);
+        key
+    }
+
+    /// The stored key without the node.
+    pub(crate) fn prefix(&self) -> Vec<u8> {
+        let mut key = keyspace::entries_of(self.index);
+        key.extend_from_slice(&self.values);
+        key
+    }
+
+    /// The stored value: how long the node's id at the end of the key is.
+    pub(crate) fn value(node: NodeId) -> [u8; 1] {
+        [id_len(node.0) as u8]
+    }
+}
+
+/// Entries that disappear and appear.
+#[derive(Debug, Default)]
+pub(crate) struct EntryChanges {
+    pub(crate) removed: Vec<Entry>,
+    pub(crate) added: Vec<Entry>,
+}
+
+impl EntryChanges {
+    /// The entries that a step from `old` to `new` changes, in all indexes.
+    pub(crate) fn between(
+        schema: &Schema,
+        old: Option<&NodeState>,
+        new: Option<&NodeState>,
+    ) -> Result<Self, DataError> {
+        let mut changes = Self::default();
+        for index in schema.indexes() {
+            let entries = |state: Option<&NodeState>| match state {
+                Some(state) if state.labels.binary_search(&index.label).is_ok() => {
+                    entries_of(index, state)
+                }
+                _ => Ok(Vec::new()),
+            };
+            let (before, after) = (entries(old)?, entries(new)?);
+            changes.removed.extend(
+                before
+                    .iter()
+                    .filter(|entry| after.binary_search(entry).is_err())
+                    .cloned(),
+            );
+            changes.added.extend(
+                after
+                    .into_iter()
+                    .filter(|entry| before.binary_search(entry).is_err()),
+            );
+        }
+        Ok(changes)
+    }
+}
+
+/// The entries of a node that carries the index's label: ascending, distinct.
+pub(crate) fn entries_of(index: &IndexDef, state: &NodeState) -> Result<Vec<Entry>, DataError> {
+    let seed = Entry {
+        index: index.id,
+        values: Vec::new(),
+        ends: Vec::new(),
+        unique: index.unique,
+    };
+    let mut entries = vec![seed];
+    for field in &index.fields {
+        let Some(value) = at_path(&state.properties, &field.path) else {
+            return Ok(Vec::new());
+        };
+        let values = match value {
+            Value::List(items) if field.each => {
+                items.iter().filter(|item| !item.is_null()).collect()
+            }
+            value => vec![value],
+        };
+        let mut encoded = values
+            .into_iter()
+            .map(key::encode)
+            .collect::<Result<Vec<_>, _>>()?;
+        encoded.sort_unstable();
+        encoded.dedup();
+        if entries.len() * encoded.len() > MAX_ENTRIES {
+            return Err(DataError::Limit {
+                what: format!("the entries of one record in index {}", index.name),
+                size: (entries.len() * encoded.len()).to_string(),
+                max: MAX_ENTRIES.to_string(),
+                advice: "index fewer list elements, or store them as nodes of their own",
+            });
+        }
+        entries = entries
+            .iter()
+            .flat_map(|entry| {
+                encoded.iter().map(move |value| {
+                    let mut entry = entry.clone();
+                    entry.values.extend_from_slice(value);
+                    entry.ends.push(entry.values.len());
+                    entry
+                })
+            })
+            .collect();
+    }
+    for entry in &entries {
+        if entry.values.len() > MAX_ENTRY_BYTES {
+            return Err(DataError::Limit {
+                what: format!("a value in index {}", index.name),
+                size: format!("{} bytes", entry.values.len()),
+                max: format!("{MAX_ENTRY_BYTES} bytes"),
+                advice: "shorten the value, or drop the index",
+            });
+        }
+    }
+    entries.sort_unstable();
+    Ok(entries)
+}
+
+impl Transaction {
+    /// Refuses new entries of unique indexes whose values another node has.
+    pub(crate) fn check_entries_free(
+        &self,
+        node: NodeId,
+        changes: &EntryChanges,
+    ) -> Result<(), DataError> {
+        for entry in changes.added.iter().filter(|entry| entry.unique) {
+            self.footprint().read_fields(
+                Space::Index(entry.index.0),
+                entry.ends.len(),
+                &entry.values,
+            );
+            if let Some(holder) = self.holder(entry, node)? {
+                let name = self
+                    .catalog_ref()
+                    .index(entry.index)
+                    .map(|index| index.name.to_string());
+                return Err(DataError::NotUnique {
+                    index: name.unwrap_or_default(),
+                    value: brief_values(&entry.values),
+                    node: holder.0,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// A node other than `node` that has the entry's values.
+    pub(crate) fn holder(&self, entry: &Entry, node: NodeId) -> Result<Option<NodeId>, DataError> {
+        let prefix = entry.prefix();
+        let mut holder = None;
+        // Two: one of them may be the node itself.
+        self.each_pair(
+            &prefix,
+            after_prefix(&prefix).as_deref(),
+            2,
+            |key, value| {
+                let found = entry_node(key, value)?;
+                if found != node {
+                    holder = Some(found);
+                }
+                Ok(())
+            },
+        )?;
+        Ok(holder)
+    }
+}
+
+/// Encoded values in a message.
+pub(crate) fn brief_values(values: &[u8]) -> String {
+    match key::decode_all(values) {
+        Ok(values) => values.iter().map(brief).collect::<Vec<_>>().join(", "),
+        Err(_) => "a value".into(),
+    }
+}

@@ -1,0 +1,10 @@
+//! Indexes over the nodes of a label.
+//!
+//! An entry is (index, values, node). Nulls are not indexed: a node has entries only where all fields of the index have
+//! a value. A field over list elements gives one entry per distinct element; several such fields, one per combination.
+
+mod entries;
+mod seek;
+
+pub(crate) use entries::{Entry, EntryChanges};
+pub(crate) use seek::value_range;

@@ -1,0 +1,165 @@
+//! Looking values up in an index.
+
+use std::ops::Bound;
+
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
+use isomer_value::{NodeId, Value, key};
+
+use crate::{
+    DataError, IndexCursor, IndexSeek, IndexState, Transaction,
+    footprint::Space,
+    keyspace::{self, after_prefix, entry_node},
+};
+
+impl Transaction {
+    pub(crate) fn seek(
+        &self,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        out: &mut Vec<NodeId>,
+    ) -> Result<(), DataError> {
+        if cursor.done {
+            return Ok(());
+        }
+        if cursor.rest.is_none() {
+            cursor.rest = self.seek_range(seek)?;
+        }
+        let mut page = Page::new();
+        let mut left = limit;
+        while left > 0 {
+            let Some((start, end)) = cursor.rest.take() else {
+                break;
+            };
+            let limit = PageLimit {
+                keys: left.min(8192),
+                bytes: 1 << 20,
+            };
+            self.read().scan(
+                KeyRange {
+                    start: &start,
+                    end: end.as_deref(),
+                },
+                seek.order,
+                limit,
+                &mut page,
+            )?;
+            for (key, value) in page.iter() {
+                out.push(entry_node(key, value)?);
+            }
+            left -= page.len();
+            cursor.rest = page
+                .next()
+                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
+        }
+        cursor.done = cursor.rest.is_none();
+        Ok(())
+    }
+
+    /// The range of keys that a seek covers, noted as observed; `None` where nothing can match.
+    fn seek_range(
+        &self,
+        seek: &IndexSeek<'_>,
+    ) -> Result<Option<(Vec<u8>, Option<Vec<u8>>)>, DataError> {
+        let index = self
+            .catalog_ref()
+            .index(seek.index)
+            .filter(|index| index.state == IndexState::Ready);
+        let index = index.ok_or_else(|| {
+            DataError::NotFound(format!("there is no usable index number {}", seek.index))
+        })?;
+        let bounded = !matches!(seek.range, (Bound::Unbounded, Bound::Unbounded));
+        if seek.prefix.len() + usize::from(bounded) > index.fields.len() {
+            return Err(DataError::invalid(format!(
+                "index {} has {} fields, the seek names more",
+                index.name,
+                index.fields.len()
+            )));
+        }
+        let bounds = [seek.range.0, seek.range.1];
+        let absent = |value: &Value| {
+            value.is_null()
+                || matches!(
+                    value,
+                    Value::Node(_) | Value::Relationship(_) | Value::Path(_)
+                )
+        };
+        let named = bounds.iter().filter_map(|bound| match bound {
+            Bound::Included(value) | Bound::Excluded(value) => Some(*value),
+            Bound::Unbounded => None,
+        });
+        if seek.prefix.iter().chain(named).any(absent) {
+            return Ok(None); // nothing compares with null, and entities are never stored
+        }
+        let space = Space::Index(index.id.0);
+        let prefix = key::encode_all(seek.prefix)?;
+        let base = keyspace::entries_of(index.id);
+        let stored = |relative: &[u8]| [&base[..], relative].concat();
+        if !bounded {
+            if seek.prefix.is_empty() {
+                self.footprint().read_range(space, &[], None);
+            } else {
+                self.footprint()
+                    .read_fields(space, seek.prefix.len(), &prefix);
+            }
+            return Ok(Some((stored(&prefix), after_prefix(&stored(&prefix)))));
+        }
+        let (start, end) = match value_range(&prefix, seek.range)? {
+            Some(range) => range,
+            None => return Ok(None),
+        };
+        self.footprint().read_range(space, &start, Some(&end));
+        Ok(Some((stored(&start), Some(stored(&end)))))
+    }
+}
+
+/// Encoded start (inclusive) and end (exclusive) of a range of values behind `prefix`; `None` where it is empty. An open
+/// side reaches the end of the kind of values that the other side is of.
+pub(crate) fn value_range(
+    prefix: &[u8],
+    range: (Bound<&Value>, Bound<&Value>),
+) -> Result<Option<(Vec<u8>, Vec<u8>)>, DataError> {
+    let encode = |value: &Value| -> Result<Vec<u8>, DataError> {
+        let mut bytes = prefix.to_vec();
+        key::encode_into(value, &mut bytes)?;
+        Ok(bytes)
+    };
+    let kind = |value: &Value| -> Result<(Vec<u8>, Vec<u8>), DataError> {
+        let (first, last) = kind_tags(&key::encode(value)?);
+        Ok(([prefix, &[first]].concat(), [prefix, &[last + 1]].concat()))
+    };
+    let after = |bytes: Vec<u8>| after_prefix(&bytes).unwrap_or(bytes); // values begin below ff, so there is one
+    let (start, end) = match range {
+        (Bound::Unbounded, Bound::Unbounded) => {
+            return Ok(Some((prefix.to_vec(), after(prefix.to_vec()))));
+        }
+        (Bound::Included(low), Bound::Unbounded) => (encode(low)?, kind(low)?.1),
+        (Bound::Excluded(low), Bound::Unbounded) => (after(encode(low)?), kind(low)?.1),
+        (Bound::Unbounded, Bound::Included(high)) => (kind(high)?.0, after(encode(high)?)),
+        (Bound::Unbounded, Bound::Excluded(high)) => (kind(high)?.0, encode(high)?),
+        (low, high) => {
+            let start = match low {
+                Bound::Excluded(low) => after(encode(low)?),
+                Bound::Included(low) => encode(low)?,
+                Bound::Unbounded => prefix.to_vec(),
+            };
+            let end = match high {
+                Bound::Included(high) => after(encode(high)?),
+                Bound::Excluded(high) => encode(high)?,
+                Bound::Unbounded => after(prefix.to_vec()),
+            };
+            (start, end)
+        }
+    };
+    Ok((start < end).then_some((start, end)))
+}
+
+/// First and last tag byte of the values that compare with one that begins like this: booleans have two tags, and so
+/// have numbers, whose NaN compares with nothing and is left out.
+fn kind_tags(encoded: &[u8]) -> (u8, u8) {
+    match encoded.first() {
+        Some(0x40 | 0x41) => (0x40, 0x41),
+        Some(&tag) => (tag, tag),
+        None => (0, 0xfe),
+    }
+}

@@ -1,0 +1,359 @@
+//! Every key of the database, byte by byte. Nothing else makes keys.
+//!
+//! A key begins with one tag byte. `id` is an *ordered id*: a number in 1 to 9 bytes whose byte order is its numeric
+//! order (below). `u32` is four bytes, big endian. `value` is the order-preserving encoding of a value.
+//!
+//! | tag | rest of the key | value | what |
+//! |---|---|---|---|
+//! | `01` | – | see [`FORMAT`] | format of the database |
+//! | `02` | kind (1 label, 2 type, 3 property, 4 bucket), `u32` number | the name, UTF-8 | interned names |
+//! | `03` | `00` | version `u64`, next index number `u32` | schema version |
+//! | `03` | `01`, `u32` index number | definition | indexes |
+//! | `03` | `02`, name | definition | constraints |
+//! | `04` | space (0 node, 1 relationship), `u32` label or type, `id` first | length, `id` | extents of ids |
+//! | `05` | space | first id never reserved, `id` | end of the reserved ids |
+//! | `06` | – | see `counts` | counts at a version |
+//! | `10` | `id` node | labels, properties (see `record`) | nodes |
+//! | `11` | `id` relationship | type, ends, properties (see `record`) | relationships |
+//! | `12` | `id` node, link, `id` other end, `id` relationship | – | adjacency, two entries a relationship |
+//! | `13` | `id` label, `id` node | – | label membership |
+//! | `14` | `id` label, value of `_key` | `id` node | keys of documents |
+//! | `15` | `id` index, values, `id` node | one byte: length of the trailing `id` | index entries |
+//! | `16` | `id` label, `u64` time in ms, `id` node | – | documents that expire |
+//! | `20` to `2f` | `id` bucket, … | … | buckets, see `kv` |
+//!
+//! **Ordered id.** The number of leading one bits of the first byte is the number of bytes that follow; the number is
+//! what remains, big endian: `0xxxxxxx` (below 2⁷), `10xxxxxx` + 1 byte (below 2¹⁴), … `11111110` + 7, `11111111` + 8.
+//! Each number has one spelling, its shortest.
+//!
+//! **Link.** Direction and type in one byte for the first 63 types, so that all outgoing relationships of a node stand
+//! before its incoming ones and each type together: bit 7 is the direction (0 out, 1 in), bits 0–6 the type's number if
+//! below 63, else 63 followed by `id` (number − 63).
+
+use isomer_value::{IndexId, LabelId, NodeId, RelId, TypeId};
+
+use crate::{DataError, catalog::NameKind};
+
+/// The key of the format record. Its value: `"isomer"`, then the format number as one byte.
+pub(crate) const FORMAT: &[u8] = &[0x01];
+/// What the format record holds.
+pub(crate) const FORMAT_VALUE: &[u8] = b"isomer\x01";
+/// The key of the schema version.
+pub(crate) const SCHEMA_VERSION: &[u8] = &[0x03, 0x00];
+/// The key of the counts.
+pub(crate) const COUNTS: &[u8] = &[0x06];
+
+pub(crate) const TAG_NAME: u8 = 0x02;
+pub(crate) const TAG_SCHEMA: u8 = 0x03;
+pub(crate) const TAG_EXTENT: u8 = 0x04;
+pub(crate) const TAG_RESERVED: u8 = 0x05;
+pub(crate) const TAG_NODE: u8 = 0x10;
+pub(crate) const TAG_REL: u8 = 0x11;
+pub(crate) const TAG_ADJACENCY: u8 = 0x12;
+pub(crate) const TAG_LABEL: u8 = 0x13;
+pub(crate) const TAG_KEY: u8 = 0x14;
+pub(crate) const TAG_INDEX: u8 = 0x15;
+pub(crate) const TAG_EXPIRY: u8 = 0x16;
+
+/// The two spaces of ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum IdSpace {
+    Nodes = 0,
+    Relationships = 1,
+}
+
+/// The two ends of a relationship, as adjacency sees them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Side {
+    Out = 0,
+    In = 1,
+}
+
+/// Appends an ordered id.
+pub(crate) fn push_id(key: &mut Vec<u8>, id: u64) {
+    let bits = 64 - id.leading_zeros() as usize;
+    // n following bytes hold 7 * (n + 1) bits for n up to 7, and 64 for n = 8.
+    let following = if bits > 56 {
+        8
+    } else {
+        bits.saturating_sub(1) / 7
+    };
+    let bytes = id.to_be_bytes();
+    if following == 8 {
+        key.push(0xff);
+        key.extend_from_slice(&bytes);
+    } else {
+        let marker = if following == 0 {
+            0
+        } else {
+            !(0xff_u8 >> following)
+        };
+        key.push(marker | bytes[7 - following]);
+        key.extend_from_slice(&bytes[8 - following..]);
+    }
+}
+
+/// Takes an ordered id from the front of `bytes`.
+pub(crate) fn take_id(bytes: &mut &[u8]) -> Option<u64> {
+    let (&first, rest) = bytes.split_first()?;
+    let following = first.leading_ones() as usize;
+    if rest.len() < following {
+        return None;
+    }
+    let mut id = if following >= 7 {
+        0
+    } else {
+        u64::from(first & (0x7f >> following))
+    };
+    for &byte in &rest[..following] {
+        id = id << 8 | u64::from(byte);
+    }
+    *bytes = &rest[following..];
+    Some(id)
+}
+
+/// Bytes of an ordered id.
+pub(crate) fn id_len(id: u64) -> usize {
+    let bits = 64 - id.leading_zeros() as usize;
+    if bits > 56 {
+        9
+    } else {
+        bits.saturating_sub(1) / 7 + 1
+    }
+}
+
+/// The first key after all keys that begin with `prefix`; `None` where there is none.
+pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+fn tagged(tag: u8, id: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(24);
+    key.push(tag);
+    push_id(&mut key, id);
+    key
+}
+
+pub(crate) fn name(kind: NameKind, id: u32) -> Vec<u8> {
+    let mut key = vec![TAG_NAME, kind as u8];
+    key.extend_from_slice(&id.to_be_bytes());
+    key
+}
+
+pub(crate) fn index_definition(id: IndexId) -> Vec<u8> {
+    let mut key = vec![TAG_SCHEMA, 0x01];
+    key.extend_from_slice(&id.0.to_be_bytes());
+    key
+}
+
+pub(crate) fn constraint_definition(name: &str) -> Vec<u8> {
+    let mut key = vec![TAG_SCHEMA, 0x02];
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+pub(crate) fn extent(space: IdSpace, owner: u32, first: u64) -> Vec<u8> {
+    let mut key = vec![TAG_EXTENT, space as u8];
+    key.extend_from_slice(&owner.to_be_bytes());
+    push_id(&mut key, first);
+    key
+}
+
+pub(crate) fn reserved(space: IdSpace) -> Vec<u8> {
+    vec![TAG_RESERVED, space as u8]
+}
+
+pub(crate) fn node(id: NodeId) -> Vec<u8> {
+    tagged(TAG_NODE, id.0)
+}
+
+pub(crate) fn relationship(id: RelId) -> Vec<u8> {
+    tagged(TAG_REL, id.0)
+}
+
+/// The adjacency of a node begins with this.
+pub(crate) fn adjacency_of(node: NodeId) -> Vec<u8> {
+    tagged(TAG_ADJACENCY, node.0)
+}
+
+/// Appends direction and type, or only what all types of the direction have in common is left to the caller's range.
+pub(crate) fn push_link(key: &mut Vec<u8>, side: Side, type_id: TypeId) {
+    let bit = (side as u8) << 7;
+    if type_id.0 < 63 {
+        key.push(bit | type_id.0 as u8);
+    } else {
+        key.push(bit | 63);
+        push_id(key, u64::from(type_id.0 - 63));
+    }
+}
+
+pub(crate) fn take_link(bytes: &mut &[u8]) -> Option<(Side, TypeId)> {
+    let (&first, rest) = bytes.split_first()?;
+    *bytes = rest;
+    let side = if first & 0x80 == 0 {
+        Side::Out
+    } else {
+        Side::In
+    };
+    let type_id = match first & 0x7f {
+        63 => u32::try_from(take_id(bytes)?).ok()?.checked_add(63)?,
+        low @ 0..63 => u32::from(low),
+        _ => return None,
+    };
+    Some((side, TypeId(type_id)))
+}
+
+/// One entry of a node's adjacency.
+pub(crate) fn adjacency(
+    node: NodeId,
+    side: Side,
+    type_id: TypeId,
+    other: NodeId,
+    rel: RelId,
+) -> Vec<u8> {
+    let mut key = adjacency_of(node);
+    push_link(&mut key, side, type_id);
+    push_id(&mut key, other.0);
+    push_id(&mut key, rel.0);
+    key
+}
+
+/// What follows [`adjacency_of`] in an entry: side, type, other end, relationship.
+pub(crate) fn take_adjacency(rest: &[u8]) -> Result<(Side, TypeId, NodeId, RelId), DataError> {
+    let mut bytes = rest;
+    let parsed = (|| {
+        let (side, type_id) = take_link(&mut bytes)?;
+        Some((
+            side,
+            type_id,
+            NodeId(take_id(&mut bytes)?),
+            RelId(take_id(&mut bytes)?),
+        ))
+    })();
+    match parsed {
+        Some(entry) if bytes.is_empty() => Ok(entry),
+        _ => Err(DataError::corrupt("an adjacency entry is malformed")),
+    }
+}
+
+/// All members of a label begin with this.
+pub(crate) fn members_of(label: LabelId) -> Vec<u8> {
+    tagged(TAG_LABEL, u64::from(label.0))
+}
+
+pub(crate) fn member(label: LabelId, node: NodeId) -> Vec<u8> {
+    let mut key = members_of(label);
+    push_id(&mut key, node.0);
+    key
+}
+
+/// All keys of a label begin with this; the encoded `_key` follows.
+pub(crate) fn keys_of(label: LabelId) -> Vec<u8> {
+    tagged(TAG_KEY, u64::from(label.0))
+}
+
+/// All entries of an index begin with this; the encoded values and the node's id follow.
+pub(crate) fn entries_of(index: IndexId) -> Vec<u8> {
+    tagged(TAG_INDEX, u64::from(index.0))
+}
+
+/// The node at the end of an index entry, whose value is its length.
+pub(crate) fn entry_node(key: &[u8], value: &[u8]) -> Result<NodeId, DataError> {
+    let node = (|| {
+        let length = usize::from(*value.first()?);
+        let mut id = key.get(key.len().checked_sub(length)?..)?;
+        let node = take_id(&mut id)?;
+        id.is_empty().then_some(NodeId(node))
+    })();
+    node.ok_or_else(|| DataError::corrupt("an index entry is malformed"))
+}
+
+/// An id that makes up the rest of a key or a value.
+pub(crate) fn sole_id(bytes: &[u8], what: &str) -> Result<u64, DataError> {
+    let mut rest = bytes;
+    match take_id(&mut rest) {
+        Some(id) if rest.is_empty() => Ok(id),
+        _ => Err(DataError::corrupt(format!("{what} is malformed"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn id(number: u64) -> Vec<u8> {
+        let mut key = Vec::new();
+        push_id(&mut key, number);
+        key
+    }
+
+    /// Every border between two lengths, both sides.
+    #[test]
+    fn ordered_ids_take_the_shortest_spelling() {
+        for (number, length) in [
+            (0, 1),
+            (127, 1),
+            (128, 2),
+            ((1 << 14) - 1, 2),
+            (1 << 14, 3),
+            ((1 << 28) - 1, 4),
+            (1 << 28, 5),
+            ((1 << 49) - 1, 7),
+            (1 << 49, 8),
+            ((1 << 56) - 1, 8),
+            (1 << 56, 9),
+            (u64::MAX, 9),
+        ] {
+            let bytes = id(number);
+            assert_eq!(bytes.len(), length, "{number}");
+            assert_eq!(id_len(number), length, "{number}");
+            assert_eq!(take_id(&mut bytes.as_slice()), Some(number));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn ordered_ids_sort_as_numbers(a: u64, b: u64, shift in 0..64_u32) {
+            let (a, b) = (a >> shift, b >> shift);
+            prop_assert_eq!(id(a).cmp(&id(b)), a.cmp(&b));
+            let mut both = id(a);
+            both.extend(id(b));
+            let mut rest = both.as_slice();
+            prop_assert_eq!(take_id(&mut rest), Some(a));
+            prop_assert_eq!(take_id(&mut rest), Some(b));
+            prop_assert!(rest.is_empty());
+        }
+
+        #[test]
+        fn adjacency_sorts_by_side_type_and_end(a: (bool, u32, u64, u64), b: (bool, u32, u64, u64), low: bool) {
+            let narrow = |(side, ty, other, rel): (bool, u32, u64, u64)| {
+                let ty = if low { ty % 70 } else { ty };
+                (if side { Side::In } else { Side::Out }, TypeId(ty), NodeId(other), RelId(rel))
+            };
+            let (a, b) = (narrow(a), narrow(b));
+            let key = |e: (Side, TypeId, NodeId, RelId)| adjacency(NodeId(300), e.0, e.1, e.2, e.3);
+            prop_assert_eq!(key(a).cmp(&key(b)), a.cmp(&b));
+            let prefix = adjacency_of(NodeId(300)).len();
+            prop_assert_eq!(take_adjacency(&key(a)[prefix..]).unwrap(), a);
+        }
+
+        #[test]
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
+            let _ = take_adjacency(&bytes);
+            let _ = take_id(&mut bytes.as_slice());
+            let _ = entry_node(&bytes, &bytes);
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_prefix() {
+        assert_eq!(after_prefix(&[1, 2]), Some(vec![1, 3]));
+        assert_eq!(after_prefix(&[1, 0xff, 0xff]), Some(vec![2]));
+        assert_eq!(after_prefix(&[0xff]), None);
+    }
+}

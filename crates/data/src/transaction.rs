@@ -1,0 +1,330 @@
+//! Transactions: one version of the database and, on top, the transaction's own changes.
+
+use std::{
+    cell::{RefCell, RefMut},
+    sync::Arc,
+};
+
+use isomer_storage::{Durability, Read, Savepoint, Snapshot, StorageError, Version};
+use isomer_value::{LabelId, PropId, TypeId};
+
+use crate::{
+    Access, Catalog, DataError, SchemaChange, SchemaOutcome, Store,
+    catalog::NameKind,
+    footprint::Footprint,
+    stream::{self, Change, Deltas},
+};
+
+/// A mark inside a transaction, to undo a failed statement alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark(usize);
+
+/// A transaction: one version of the database and, on top, its own changes. Owned and `Send`; dropping it without a
+/// commit leaves no trace.
+///
+/// Reads (see [`crate::GraphRead`]) work on `&self`; writes need `&mut self` and [`Access::Write`]. A write that is
+/// refused changes nothing. A write that the *engine* fails half-way (full disk, write set over its limit) breaks the
+/// transaction: it can be rolled back, to a mark or whole, but not committed.
+pub struct Transaction {
+    store: Store,
+    catalog: Arc<Catalog>,
+    state: State,
+    footprint: RefCell<Footprint>,
+    /// The change stream's operations so far.
+    operations: Vec<u8>,
+    deltas: Deltas,
+    marks: Vec<Marked>,
+    broken: bool,
+}
+
+enum State {
+    Reading(Arc<dyn Snapshot>),
+    Writing(Box<dyn isomer_storage::Transaction>),
+}
+
+struct Marked {
+    savepoint: Savepoint,
+    operations: usize,
+    deltas: Deltas,
+}
+
+impl Transaction {
+    pub(crate) fn begin(store: Store, access: Access) -> Result<Self, DataError> {
+        let state = match access {
+            Access::Read => State::Reading(store.engine().snapshot()?),
+            Access::Write => State::Writing(store.engine().begin()?),
+        };
+        let catalog = store.catalog_at(state.read())?;
+        let mut footprint =
+            Footprint::new(access == Access::Write, store.options().footprint_limit);
+        footprint.read_schema();
+        Ok(Self {
+            store,
+            catalog,
+            state,
+            footprint: RefCell::new(footprint),
+            operations: Vec::new(),
+            deltas: Deltas::default(),
+            marks: Vec::new(),
+            broken: false,
+        })
+    }
+
+    /// The store it belongs to.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What it may do.
+    pub fn access(&self) -> Access {
+        match self.state {
+            State::Reading(_) => Access::Read,
+            State::Writing(_) => Access::Write,
+        }
+    }
+
+    /// The version that it reads.
+    pub fn version(&self) -> Version {
+        self.state.read().version()
+    }
+
+    /// Names and schema that it sees.
+    pub fn names(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The label's number; a new name is entered into the catalog at once.
+    pub fn intern_label(&self, name: &str) -> Result<LabelId, DataError> {
+        self.intern(NameKind::Label, name).map(LabelId)
+    }
+
+    /// The relationship type's number; a new name is entered into the catalog at once.
+    pub fn intern_type(&self, name: &str) -> Result<TypeId, DataError> {
+        self.intern(NameKind::Type, name).map(TypeId)
+    }
+
+    /// The property name's number; a new name is entered into the catalog at once.
+    pub fn intern_prop(&self, name: &str) -> Result<PropId, DataError> {
+        self.intern(NameKind::Prop, name).map(PropId)
+    }
+
+    pub(crate) fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
+        if let Some(id) = self.catalog.names.find(kind, name) {
+            return Ok(id);
+        }
+        if self.access() == Access::Read {
+            return Err(reads_only());
+        }
+        self.store.intern(kind, name)
+    }
+
+    /// Whether this transaction has written.
+    pub fn has_writes(&self) -> bool {
+        !self.operations.is_empty()
+    }
+
+    /// Bytes that the transaction's changes hold in memory.
+    pub fn write_bytes(&self) -> usize {
+        match &self.state {
+            State::Reading(_) => 0,
+            State::Writing(tx) => tx.write_bytes() + self.operations.len(),
+        }
+    }
+
+    /// Changes the schema; only in a transaction that has written nothing. Runs in transactions of its own, after which
+    /// this transaction goes on at the new version.
+    ///
+    /// # Errors
+    /// Those of [`Store::change_schema`]; [`DataError::Denied`] after a write or in a reading transaction.
+    pub fn change_schema(&mut self, change: SchemaChange) -> Result<SchemaOutcome, DataError> {
+        if self.access() == Access::Read {
+            return Err(reads_only());
+        }
+        if self.has_writes() {
+            return Err(DataError::Denied(
+                "indexes and constraints cannot be changed after a write in the same transaction: commit it first".into(),
+            ));
+        }
+        let outcome = self.store.change_schema(change)?;
+        *self = Self::begin(self.store.clone(), Access::Write)?;
+        Ok(outcome)
+    }
+
+    /// Marks the present state.
+    pub fn mark(&mut self) -> Mark {
+        let State::Writing(tx) = &mut self.state else {
+            return Mark(0);
+        };
+        let savepoint = tx.savepoint();
+        self.marks.push(Marked {
+            savepoint,
+            operations: self.operations.len(),
+            deltas: self.deltas.clone(),
+        });
+        Mark(self.marks.len() - 1)
+    }
+
+    /// Undoes all writes since `mark`, which may be used again. What was observed since stays observed.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] for a mark that was released or undone.
+    pub fn rollback_to(&mut self, mark: Mark) -> Result<(), DataError> {
+        let State::Writing(tx) = &mut self.state else {
+            return Ok(());
+        };
+        let Some(marked) = self.marks.get(mark.0) else {
+            return Err(DataError::invalid(
+                "this mark is no longer set: it was released or undone",
+            ));
+        };
+        tx.rollback_to(marked.savepoint);
+        self.operations.truncate(marked.operations);
+        self.deltas = marked.deltas.clone();
+        self.marks.truncate(mark.0 + 1);
+        self.broken = false;
+        Ok(())
+    }
+
+    /// Forgets `mark` and those set after it, and keeps the writes.
+    pub fn release(&mut self, mark: Mark) {
+        let State::Writing(tx) = &mut self.state else {
+            return;
+        };
+        if let Some(marked) = self.marks.get(mark.0) {
+            tx.release(marked.savepoint);
+            self.marks.truncate(mark.0);
+        }
+    }
+
+    /// Checks the footprint and applies the writes, durably. Returns the version at which they are visible; a transaction
+    /// that wrote nothing returns the version it read.
+    ///
+    /// # Errors
+    /// [`DataError::Conflict`] where another transaction changed first what this one observed.
+    pub fn commit(self) -> Result<Version, DataError> {
+        self.commit_with(Durability::Synced)
+    }
+
+    /// As [`Transaction::commit`], with another durability.
+    pub fn commit_with(self, durability: Durability) -> Result<Version, DataError> {
+        let Self {
+            store,
+            catalog,
+            state,
+            footprint,
+            operations,
+            deltas,
+            broken,
+            ..
+        } = self;
+        let mut tx = match state {
+            State::Reading(snapshot) => return Ok(snapshot.version()),
+            State::Writing(tx) => tx,
+        };
+        if broken {
+            return Err(DataError::Closed(
+                "a write of this transaction failed half-way: roll it back and run it again".into(),
+            ));
+        }
+        if operations.is_empty() {
+            return Ok(tx.version());
+        }
+        let footprint = footprint.into_inner();
+        footprint.declare(&mut |granule, mode| tx.guard(granule, mode));
+        tx.append_stream(&stream::entry(&deltas, &operations));
+        match tx.commit(durability) {
+            Ok(version) => {
+                store.committed(version);
+                Ok(version)
+            }
+            Err(StorageError::Conflict { granule, version }) => Err(DataError::Conflict {
+                what: footprint.describe(granule, &catalog),
+                version,
+            }),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Drops all writes.
+    pub fn rollback(self) {}
+
+    // ---- for the modules that read and write
+
+    pub(crate) fn read(&self) -> &dyn Read {
+        self.state.read()
+    }
+
+    pub(crate) fn catalog_ref(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    pub(crate) fn footprint(&self) -> RefMut<'_, Footprint> {
+        self.footprint.borrow_mut()
+    }
+
+    pub(crate) fn footprint_mut(&mut self) -> &mut Footprint {
+        self.footprint.get_mut()
+    }
+
+    pub(crate) fn deltas(&self) -> &Deltas {
+        &self.deltas
+    }
+
+    pub(crate) fn deltas_mut(&mut self) -> &mut Deltas {
+        &mut self.deltas
+    }
+
+    /// Notes an operation for the change stream.
+    pub(crate) fn log(&mut self, change: &Change<'_>) {
+        change.push(&mut self.operations);
+    }
+
+    pub(crate) fn log_bytes(&mut self, operation: &[u8]) {
+        self.operations.extend_from_slice(operation);
+    }
+
+    /// Refuses a write where only reads are allowed, and in a broken transaction.
+    pub(crate) fn check_writable(&self) -> Result<(), DataError> {
+        match self.state {
+            State::Reading(_) => Err(reads_only()),
+            State::Writing(_) if self.broken => Err(DataError::Closed(
+                "a write of this transaction failed half-way: roll it back and run it again".into(),
+            )),
+            State::Writing(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+        self.write(|tx| tx.put(key, value))
+    }
+
+    pub(crate) fn delete(&mut self, key: &[u8]) -> Result<(), DataError> {
+        self.write(|tx| tx.delete(key))
+    }
+
+    pub(crate) fn write(
+        &mut self,
+        write: impl FnOnce(&mut dyn isomer_storage::Transaction) -> Result<(), StorageError>,
+    ) -> Result<(), DataError> {
+        let State::Writing(tx) = &mut self.state else {
+            return Err(reads_only());
+        };
+        write(&mut **tx).map_err(|error| {
+            self.broken = true;
+            error.into()
+        })
+    }
+}
+
+impl State {
+    fn read(&self) -> &dyn Read {
+        match self {
+            Self::Reading(snapshot) => &**snapshot,
+            Self::Writing(tx) => &**tx,
+        }
+    }
+}
+
+fn reads_only() -> DataError {
+    DataError::Denied("this transaction only reads: begin one that writes".into())
+}
