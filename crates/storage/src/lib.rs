@@ -8,6 +8,8 @@
 //! [`Backend`]: own-write overlay, guards, validation and group commit are written once.
 
 mod backend;
+#[cfg(any(test, feature = "conformance"))]
+pub mod conformance;
 mod contract;
 mod guards;
 mod memory;
@@ -23,3 +25,40 @@ pub use memory::{
 };
 pub use optimistic::Optimistic;
 pub use write_set::WriteSet;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use crate::{
+        Engine, MemoryEngine,
+        conformance::{Make, Subject, SubjectOptions, random_history},
+    };
+
+    struct Memory(Arc<MemoryEngine>);
+
+    impl Subject for Memory {
+        fn engine(&self) -> Arc<dyn Engine> {
+            self.0.clone()
+        }
+
+        fn reopen(&mut self) {}
+    }
+
+    fn memory(options: SubjectOptions) -> Box<dyn Subject> {
+        Box::new(Memory(Arc::new(MemoryEngine::with_max_transaction_bytes(
+            options.max_transaction_bytes,
+        ))))
+    }
+
+    crate::conformance_tests!(memory);
+
+    /// The memory engine answers as the model does, over many random histories.
+    #[test]
+    fn random_histories_match_the_model() {
+        let make: Make = memory;
+        for seed in 0..60 {
+            random_history(seed, 1500, &mut [make(SubjectOptions::default())]);
+        }
+    }
+}

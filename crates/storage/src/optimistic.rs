@@ -14,6 +14,7 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -27,6 +28,10 @@ use crate::{
 /// Largest page, whatever the caller allows.
 const MAX_PAGE_BYTES: usize = 1 << 30;
 
+/// How long a leader waits for the others: not at all where a commit takes microseconds.
+const MIN_PATIENCE: Duration = Duration::from_micros(100);
+const MAX_PATIENCE: Duration = Duration::from_millis(2);
+
 /// An engine made of a backend.
 pub struct Optimistic<B: Backend> {
     core: Arc<Core<B>>,
@@ -39,6 +44,8 @@ struct Core<B: Backend> {
     live: Mutex<BTreeMap<Version, usize>>,
     guards: Mutex<GuardTable>,
     queue: Mutex<Queue>,
+    /// Told when somebody joins the queue.
+    joined: Condvar,
     /// Held by whoever changes the backend.
     writer: Mutex<()>,
     commits: AtomicU64,
@@ -50,6 +57,10 @@ struct Core<B: Backend> {
 struct Queue {
     waiting: VecDeque<Arc<Ticket>>,
     led: bool,
+    /// How many writers were about during the last group: its members and those who came meanwhile.
+    writers: usize,
+    /// How long the last group took.
+    took: Duration,
 }
 
 /// A transaction that waits for its commit.
@@ -80,6 +91,7 @@ impl<B: Backend> Optimistic<B> {
                 live: Mutex::default(),
                 guards: Mutex::default(),
                 queue: Mutex::default(),
+                joined: Condvar::new(),
                 writer: Mutex::default(),
                 commits: AtomicU64::new(0),
                 groups: AtomicU64::new(0),
@@ -329,6 +341,7 @@ impl<B: Backend> Core<B> {
         let leads = {
             let mut queue = self.queue.lock();
             queue.waiting.push_back(ticket.clone());
+            self.joined.notify_one();
             !std::mem::replace(&mut queue.led, true)
         };
         if leads {
@@ -350,19 +363,20 @@ impl<B: Backend> Core<B> {
     /// Commits everybody who waits, then hands the lead to the first of those who came meanwhile.
     fn lead(&self) {
         let writer = self.writer.lock();
-        let group: Vec<Arc<Ticket>> = self.queue.lock().waiting.drain(..).collect();
+        let group = self.gather();
+        let began = Instant::now();
         let results =
             catch_unwind(AssertUnwindSafe(|| self.commit_group(&group))).unwrap_or_else(|_| {
-                let unknown = || {
-                    StorageError::CommitUnknown(
-                        "the commit broke off in the middle: reopen the database and look"
-                            .to_owned(),
-                    )
-                };
-                group.iter().map(|_| Err(unknown())).collect()
+                let text = "the commit broke off in the middle: reopen the database and look";
+                group
+                    .iter()
+                    .map(|_| Err(StorageError::CommitUnknown(text.to_owned())))
+                    .collect()
             });
         drop(writer);
         let mut queue = self.queue.lock();
+        queue.took = began.elapsed();
+        queue.writers = group.len() + queue.waiting.len();
         match queue.waiting.front() {
             Some(next) => next.set(TicketState::Leads),
             None => queue.led = false,
@@ -371,6 +385,22 @@ impl<B: Backend> Core<B> {
         for (ticket, result) in group.iter().zip(results) {
             ticket.set(TicketState::Done(result));
         }
+    }
+
+    /// Takes everybody who waits. Where groups take long, because they sync, the writers of the last group get a
+    /// moment to come back, so that they share one sync with those who came meanwhile.
+    fn gather(&self) -> Vec<Arc<Ticket>> {
+        let mut queue = self.queue.lock();
+        let patience = queue.took / 4;
+        if patience >= MIN_PATIENCE {
+            let deadline = Instant::now() + patience.min(MAX_PATIENCE);
+            while queue.waiting.len() < queue.writers {
+                if self.joined.wait_until(&mut queue, deadline).timed_out() {
+                    break;
+                }
+            }
+        }
+        queue.waiting.drain(..).collect()
     }
 
     fn commit_group(&self, group: &[Arc<Ticket>]) -> Vec<Result<Version, StorageError>> {

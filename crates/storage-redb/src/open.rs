@@ -1,0 +1,385 @@
+//! Opening, making and recognising database directories.
+
+use std::{
+    cell::Cell,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io,
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    rc::Rc,
+};
+
+use isomer_storage::StorageError;
+use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
+
+use crate::{
+    RedbOptions,
+    block_file::{self, BlockFile, FORMAT_VERSION, Superblock},
+};
+
+pub const PAIRS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("pairs");
+pub const STREAM: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("stream");
+pub const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
+pub const VERSION: &str = "version";
+
+const DATA: &str = "data";
+const NEW_DATA: &str = "data.new";
+
+/// redb over one file, open.
+pub struct Instance {
+    pub database: Database,
+    pub blocks: BlockFile,
+    /// Whether the last commit was damaged, so that redb went back to the one before.
+    pub rolled_back: bool,
+    /// Blocks whose checksums were renewed, because redb has verified what is in use in them.
+    pub healed: Vec<u64>,
+}
+
+/// Turns a panic inside redb, which only damaged data can cause, into an error.
+pub fn guarded<T>(
+    path: &Path,
+    run: impl FnOnce() -> Result<T, StorageError>,
+) -> Result<T, StorageError> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(damaged(
+            path,
+            text.unwrap_or("it stopped on data that it could not read"),
+        ))
+    })
+}
+
+/// The database at `path` is not what was written.
+pub fn damaged(path: &Path, what: &str) -> StorageError {
+    StorageError::Corrupt(format!(
+        "the database `{}` is damaged: {what}: restore it from a backup",
+        path.display()
+    ))
+}
+
+/// An input or output error, with what was being done.
+pub fn io_error(doing: &str, path: &Path, error: &io::Error) -> StorageError {
+    let path = path.display();
+    StorageError::Unavailable(match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            format!("no permission for {doing} `{path}`: change its owner or mode")
+        }
+        io::ErrorKind::ReadOnlyFilesystem => {
+            format!("`{path}` is on a read-only file system: open the database read-only")
+        }
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+            format!("the disk of `{path}` is full: free some space and try again")
+        }
+        _ => format!("{doing} `{path}`: {error}"),
+    })
+}
+
+/// redb's error, in the contract's words.
+pub fn redb_error(path: &Path, error: impl Into<redb::Error>) -> StorageError {
+    match error.into() {
+        redb::Error::Corrupted(what) => damaged(path, &what),
+        redb::Error::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+            damaged(path, "the file ends before the data does")
+        }
+        redb::Error::Io(error) => io_error("reading or writing", path, &error),
+        redb::Error::TableDoesNotExist(table) => {
+            damaged(path, &format!("the table `{table}` is missing"))
+        }
+        error @ (redb::Error::TableTypeMismatch { .. }
+        | redb::Error::TypeDefinitionChanged { .. }) => damaged(path, &error.to_string()),
+        redb::Error::RepairAborted => damaged(path, "it was not closed and cannot be repaired"),
+        error => StorageError::Unavailable(format!("the database `{}`: {error}", path.display())),
+    }
+}
+
+/// Makes sure that `directory` is a database, making one where that is allowed.
+pub fn prepare(directory: &Path, options: &RedbOptions) -> Result<(), StorageError> {
+    let place = directory.display();
+    let not_a_database = |why: String| {
+        Err(StorageError::Corrupt(format!(
+            "`{place}` is not a database: {why}"
+        )))
+    };
+    match fs::metadata(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if !options.create || options.read_only {
+                return Err(StorageError::Unavailable(format!(
+                    "there is no database at `{place}`: check the path, or create it"
+                )));
+            }
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)
+                .map_err(|error| io_error("making", directory, &error))?;
+        }
+        Err(error) => return Err(io_error("opening", directory, &error)),
+        Ok(metadata) if !metadata.is_dir() => {
+            return not_a_database(
+                "it is a file, a database is a directory: give another path".to_owned(),
+            );
+        }
+        Ok(_) => {}
+    }
+    if directory.join(DATA).exists() {
+        return Ok(());
+    }
+    let entries =
+        fs::read_dir(directory).map_err(|error| io_error("reading", directory, &error))?;
+    for entry in entries {
+        let name = entry
+            .map_err(|error| io_error("reading", directory, &error))?
+            .file_name();
+        if name != "LOCK" && name != NEW_DATA {
+            let name = name.to_string_lossy();
+            return not_a_database(format!(
+                "it holds other files (`{name}`), and none named `{DATA}`: give an empty or a new directory"
+            ));
+        }
+    }
+    if !options.create || options.read_only {
+        return not_a_database("it is empty: check the path, or create the database".to_owned());
+    }
+    Ok(())
+}
+
+/// Makes the data file of a new database. `fill` writes its content; the file appears under its name when complete.
+pub fn create_data(
+    directory: &Path,
+    options: &RedbOptions,
+    fill: impl FnOnce(&Database) -> Result<(), StorageError>,
+) -> Result<(), StorageError> {
+    let new = directory.join(NEW_DATA);
+    let made = (|| {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&new)
+            .map_err(|error| io_error("making", &new, &error))?;
+        block_file::write_superblock(&file).map_err(|error| io_error("writing", &new, &error))?;
+        let blocks = BlockFile::new(file, false, options.faults.clone())
+            .map_err(|error| io_error("reading", &new, &error))?;
+        let result = guarded(directory, || {
+            let database = Database::builder()
+                .set_cache_size(options.cache_bytes)
+                .create_with_backend(blocks.clone())
+                .map_err(|error| redb_error(directory, error))?;
+            fill(&database)
+        });
+        if let Some(failure) = blocks.failure() {
+            return Err(failure_error(directory, &failure));
+        }
+        result?;
+        blocks
+            .file()
+            .sync_all()
+            .map_err(|error| io_error("writing", &new, &error))?;
+        fs::rename(&new, directory.join(DATA))
+            .map_err(|error| io_error("renaming", &new, &error))?;
+        File::open(directory)
+            .and_then(|directory| directory.sync_all())
+            .map_err(|error| io_error("writing", directory, &error))
+    })();
+    if made.is_err() {
+        // Left behind, it would only take space: the next creation begins anew.
+        drop(fs::remove_file(&new));
+    }
+    made
+}
+
+/// The tables of an empty database.
+pub fn fill_empty(directory: &Path, database: &Database) -> Result<(), StorageError> {
+    let convert = |error: redb::Error| redb_error(directory, error);
+    let transaction = database
+        .begin_write()
+        .map_err(|error| convert(error.into()))?;
+    transaction
+        .open_table(PAIRS)
+        .map_err(|error| convert(error.into()))?;
+    transaction
+        .open_table(STREAM)
+        .map_err(|error| convert(error.into()))?;
+    transaction
+        .open_table(META)
+        .map_err(|error| convert(error.into()))?
+        .insert(VERSION, 0)
+        .map_err(|error| convert(error.into()))?;
+    transaction.commit().map_err(|error| convert(error.into()))
+}
+
+/// Makes a new, empty database where there is none.
+pub fn create_if_missing(directory: &Path, options: &RedbOptions) -> Result<(), StorageError> {
+    if directory.join(DATA).exists() {
+        return Ok(());
+    }
+    create_data(directory, options, |database| {
+        fill_empty(directory, database)
+    })
+}
+
+/// The path of the data file.
+pub fn data_path(directory: &Path) -> PathBuf {
+    directory.join(DATA)
+}
+
+/// Opens the data file. With `overlay`, nothing is written to it.
+pub fn open_data(
+    directory: &Path,
+    options: &RedbOptions,
+    overlay: bool,
+) -> Result<Instance, StorageError> {
+    let path = data_path(directory);
+    let file = OpenOptions::new()
+        .read(true)
+        .write(!overlay)
+        .open(&path)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::PermissionDenied if !overlay && File::open(&path).is_ok() => {
+                StorageError::Unavailable(format!(
+                    "`{}` may not be written: open the database read-only, or change its mode",
+                    path.display()
+                ))
+            }
+            _ => io_error("opening", &path, &error),
+        })?;
+    let clean = check_superblock(directory, &file)?;
+    let blocks = BlockFile::new(file, overlay, options.faults.clone())
+        .map_err(|error| io_error("reading", &path, &error))?;
+    if let Some(expected) = clean {
+        let found = blocks
+            .header_sum()
+            .map_err(|error| redb_error(directory, redb::Error::Io(error)))?;
+        if found != expected {
+            return Err(damaged(
+                directory,
+                "its header is not what was written last",
+            ));
+        }
+        if !overlay {
+            block_file::mark_in_use(blocks.file())
+                .map_err(|error| io_error("writing", &path, &error))?;
+        }
+    }
+    let (repaired, rolled_back) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let opened = guarded(directory, || {
+        let (repaired, rolled_back, lenient) =
+            (repaired.clone(), rolled_back.clone(), blocks.clone());
+        let mut builder = Database::builder();
+        builder
+            .set_cache_size(options.cache_bytes)
+            .set_repair_callback(move |session| {
+                repaired.set(true);
+                // redb reports 0.3 only when it gives the last commit up.
+                rolled_back.set(rolled_back.get() || (0.29..0.31).contains(&session.progress()));
+                if clean.is_some() {
+                    // A cleanly closed file needs no repair: something else is wrong with it.
+                    session.abort();
+                }
+                lenient.set_lenient(true);
+            });
+        builder
+            .create_with_backend(blocks.clone())
+            .map_err(|error| redb_error(directory, error))
+    });
+    let damage = blocks.damaged();
+    if !repaired.get() && !damage.is_empty() {
+        return Err(damaged_blocks(directory, &damage));
+    }
+    let database = opened.map_err(|error| match blocks.failure() {
+        Some(failure) if failure.full => failure_error(directory, &failure),
+        _ => error,
+    })?;
+    if repaired.get() {
+        blocks
+            .heal()
+            .map_err(|error| io_error("reading", &path, &error))?;
+        blocks.set_lenient(false);
+    }
+    let healed = if repaired.get() { damage } else { Vec::new() };
+    Ok(Instance {
+        database,
+        blocks,
+        rolled_back: rolled_back.get(),
+        healed,
+    })
+}
+
+/// The error for damaged blocks.
+pub fn damaged_blocks(directory: &Path, blocks: &[u64]) -> StorageError {
+    let shown: Vec<String> = blocks.iter().take(5).map(u64::to_string).collect();
+    let more = if blocks.len() > 5 {
+        format!(" and {} more", blocks.len() - 5)
+    } else {
+        String::new()
+    };
+    let what = format!(
+        "the checksum of block {}{more} of its file does not match",
+        shown.join(", ")
+    );
+    damaged(directory, &what)
+}
+
+/// The error for what went wrong on the file.
+pub fn failure_error(directory: &Path, failure: &block_file::Failure) -> StorageError {
+    let place = directory.display();
+    StorageError::Unavailable(if failure.full {
+        format!(
+            "the disk of `{place}` is full: free some space and try again; nothing of this commit was kept"
+        )
+    } else {
+        format!("an input or output error on `{place}`: {}", failure.message)
+    })
+}
+
+fn check_superblock(directory: &Path, file: &File) -> Result<Option<u64>, StorageError> {
+    let path = data_path(directory);
+    let superblock =
+        block_file::read_superblock(file).map_err(|error| io_error("reading", &path, &error))?;
+    match superblock {
+        Superblock::Valid { clean } => Ok(clean),
+        Superblock::Newer(version) => Err(StorageError::Corrupt(format!(
+            "the database `{}` was written in format {version}, this program reads up to format {FORMAT_VERSION}: use a newer program",
+            directory.display()
+        ))),
+        Superblock::Foreign => {
+            let empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+            let what = if empty {
+                "is empty"
+            } else {
+                "was not written by this program"
+            };
+            Err(StorageError::Corrupt(format!(
+                "`{}` is not a database: its file `{DATA}` {what}: give another path, or restore it from a backup",
+                directory.display()
+            )))
+        }
+        Superblock::Damaged => Err(damaged(
+            directory,
+            "its first block is not what was written",
+        )),
+    }
+}
+
+/// The version that an instance has committed last.
+pub fn stored_version(directory: &Path, database: &Database) -> Result<u64, StorageError> {
+    guarded(directory, || {
+        let read = database
+            .begin_read()
+            .map_err(|error| redb_error(directory, error))?;
+        let meta = read
+            .open_table(META)
+            .map_err(|error| redb_error(directory, error))?;
+        let version =
+            ReadableTable::get(&meta, VERSION).map_err(|error| redb_error(directory, error))?;
+        version
+            .map(|version| version.value())
+            .ok_or_else(|| damaged(directory, "its version is missing"))
+    })
+}

@@ -1,0 +1,183 @@
+//! The scripts that every engine must pass, for the tests of engines.
+//!
+//! An engine brings a [`Subject`] and names itself in [`crate::conformance_tests!`]; each script becomes a test. The scripts
+//! assert; a panic is a failure.
+
+mod concurrency;
+mod history;
+mod life;
+mod reads;
+mod writes;
+
+use std::sync::Arc;
+
+pub use concurrency::{
+    concurrent_counters, guards_matrix, guards_see_the_group_before_them,
+    snapshots_stay_while_others_write,
+};
+pub use history::random_history;
+pub use life::{
+    buffered_commits_become_durable, checkpoint_is_a_database_of_its_own,
+    commits_survive_reopening, ingest_is_one_commit, stream_keeps_order_and_is_trimmed,
+    verify_finds_nothing,
+};
+pub use reads::{
+    get_many_keeps_order, pages_in_both_directions, pages_under_own_writes, reads_see_commits,
+    values_of_all_sizes,
+};
+pub use writes::{
+    delete_ranges_and_own_writes, dropped_transactions_leave_no_trace, limits_are_errors,
+    own_writes_are_read, savepoints_nest,
+};
+
+use crate::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
+
+/// What a test asks of the engine that it opens.
+#[derive(Clone, Copy, Debug)]
+pub struct SubjectOptions {
+    /// Largest write set.
+    pub max_transaction_bytes: usize,
+}
+
+impl Default for SubjectOptions {
+    fn default() -> Self {
+        Self {
+            max_transaction_bytes: crate::MAX_TRANSACTION_BYTES,
+        }
+    }
+}
+
+/// One database under test.
+pub trait Subject {
+    /// The open engine.
+    fn engine(&self) -> Arc<dyn Engine>;
+    /// Closes and opens it again; nothing happens to an engine that is not durable.
+    fn reopen(&mut self);
+}
+
+/// Makes an empty database.
+pub type Make = fn(SubjectOptions) -> Box<dyn Subject>;
+
+/// Makes a test of every script, for the engine that `$make` makes.
+#[macro_export]
+macro_rules! conformance_tests {
+    ($make:expr) => {
+        $crate::conformance_tests!($make;
+            reads_see_commits, get_many_keeps_order, values_of_all_sizes, pages_in_both_directions, pages_under_own_writes,
+            own_writes_are_read, delete_ranges_and_own_writes, savepoints_nest, dropped_transactions_leave_no_trace,
+            limits_are_errors, guards_matrix, guards_see_the_group_before_them, snapshots_stay_while_others_write,
+            concurrent_counters, stream_keeps_order_and_is_trimmed, commits_survive_reopening,
+            buffered_commits_become_durable, checkpoint_is_a_database_of_its_own, ingest_is_one_commit,
+            verify_finds_nothing);
+    };
+    ($make:expr; $($script:ident),+) => {
+        $(
+            #[test]
+            fn $script() {
+                $crate::conformance::$script($make);
+            }
+        )+
+    };
+}
+
+/// Everything that can be read.
+pub const ALL: KeyRange<'static> = KeyRange {
+    start: b"",
+    end: None,
+};
+
+/// A range between two keys.
+pub fn between<'a>(start: &'a [u8], end: &'a [u8]) -> KeyRange<'a> {
+    KeyRange {
+        start,
+        end: Some(end),
+    }
+}
+
+/// All pairs of a range, read in pages of `keys` pairs.
+pub fn scan<R: Read + ?Sized>(
+    read: &R,
+    range: KeyRange<'_>,
+    order: Order,
+    keys: usize,
+) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut pairs: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut page = Page::new();
+    let mut rest = Some((range.start.to_vec(), range.end.map(<[u8]>::to_vec)));
+    while let Some((start, end)) = rest {
+        let range = KeyRange {
+            start: &start,
+            end: end.as_deref(),
+        };
+        read.scan(
+            range,
+            order,
+            PageLimit {
+                keys,
+                bytes: usize::MAX,
+            },
+            &mut page,
+        )
+        .expect("a scan");
+        assert!(
+            page.len() <= keys,
+            "{} pairs on a page of {keys}",
+            page.len()
+        );
+        assert!(
+            !page.is_empty() || page.next().is_none(),
+            "an empty page that goes on"
+        );
+        pairs.extend(
+            page.iter()
+                .map(|(key, value)| (key.to_vec(), value.to_vec())),
+        );
+        rest = page
+            .next()
+            .map(|rest| (rest.start.to_vec(), rest.end.map(<[u8]>::to_vec)));
+    }
+    pairs
+}
+
+/// Commits one pair.
+pub fn put(engine: &dyn Engine, key: &[u8], value: &[u8]) -> Version {
+    let mut transaction = engine.begin().expect("a transaction");
+    transaction.put(key, value).expect("a put");
+    transaction.commit(Durability::Synced).expect("a commit")
+}
+
+/// The committed value of a key.
+pub fn get(engine: &dyn Engine, key: &[u8]) -> Option<Vec<u8>> {
+    engine
+        .snapshot()
+        .expect("a snapshot")
+        .get(key)
+        .expect("a get")
+}
+
+/// Owned pairs, for comparing.
+pub fn pairs(of: &[(&str, &str)]) -> Vec<(Vec<u8>, Vec<u8>)> {
+    of.iter()
+        .map(|(key, value)| (key.as_bytes().to_vec(), value.as_bytes().to_vec()))
+        .collect()
+}
+
+/// A small generator of numbers that look random and repeat with their seed (SplitMix64).
+#[derive(Clone, Debug)]
+pub struct Random(pub u64);
+
+impl Random {
+    /// The next number.
+    pub fn number(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: u64) -> u64 {
+        self.number() % bound
+    }
+}
