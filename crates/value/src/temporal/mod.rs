@@ -1,10 +1,185 @@
 //! Dates, times, date-times and durations: the types, and every function of the language on them.
+//!
+//! Functions are pure: what depends on the clock takes it as [`Now`]. The language's own names lead to them through
+//! [`function`]; `+ - * /` are [`add`], [`subtract`], [`multiply`] and [`divide`], `value.name` is [`accessor`], `toString` is
+//! [`to_text`]. Years run from -9999 to 9999, and everything that would leave them is an error.
 
+mod access;
+mod arithmetic;
+mod between;
+mod calendar;
+mod create;
 mod duration;
+mod fields;
 mod format;
+mod parse;
 pub(crate) mod parts;
+mod truncate;
 mod zoned_time;
 
+use jiff::{
+    Timestamp, Zoned,
+    tz::{Offset, TimeZone},
+};
+
+pub use access::accessor;
+pub use arithmetic::{add, divide, multiply, subtract};
 pub use duration::Duration;
 pub use format::to_text;
 pub use zoned_time::ZonedTime;
+
+use crate::{Value, ValueError};
+
+/// The clock and the zone that functions without arguments tell.
+#[derive(Clone, Debug)]
+pub struct Now {
+    /// The instant.
+    pub instant: Timestamp,
+    /// The zone in which times without one are told; UTC by default.
+    pub zone: TimeZone,
+}
+
+impl Now {
+    /// An instant told in UTC.
+    pub fn utc(instant: Timestamp) -> Self {
+        Self {
+            instant,
+            zone: TimeZone::UTC,
+        }
+    }
+
+    fn zoned(&self) -> Zoned {
+        self.instant.to_zoned(self.zone.clone())
+    }
+
+    fn offset(&self) -> Offset {
+        self.zone.to_offset(self.instant)
+    }
+}
+
+/// The types of values that have a function of their own to make them; durations apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Date,
+    LocalTime,
+    ZonedTime,
+    LocalDateTime,
+    ZonedDateTime,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [
+        Self::Date,
+        Self::LocalTime,
+        Self::ZonedTime,
+        Self::LocalDateTime,
+        Self::ZonedDateTime,
+    ];
+
+    /// The name of the function, in lower case.
+    fn function(self) -> &'static str {
+        match self {
+            Self::Date => "date",
+            Self::LocalTime => "localtime",
+            Self::ZonedTime => "time",
+            Self::LocalDateTime => "localdatetime",
+            Self::ZonedDateTime => "datetime",
+        }
+    }
+
+    /// The name of the type in messages.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Date => "date",
+            Self::LocalTime => "local time",
+            Self::ZonedTime => "zoned time",
+            Self::LocalDateTime => "local date-time",
+            Self::ZonedDateTime => "zoned date-time",
+        }
+    }
+}
+
+/// A temporal function of the language.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function(Operation);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Create(Kind),
+    CreateNow(Kind),
+    Truncate(Kind),
+    FromEpoch,
+    FromEpochMillis,
+    Duration,
+    Between,
+    InMonths,
+    InDays,
+    InSeconds,
+}
+
+impl Function {
+    /// Calls the function. Null arguments give null.
+    ///
+    /// # Errors
+    /// Whatever is wrong with the arguments: `Type`, `Syntax`, `Fields`, `OutOfRange`, `UnknownZone`, `Overflow`.
+    pub fn call(self, args: &[Value], now: &Now) -> Result<Value, ValueError> {
+        match self.0 {
+            Operation::Create(kind) => create::create(kind, args, now),
+            Operation::CreateNow(kind) => create::create_now(kind, args, now),
+            Operation::Truncate(kind) => truncate::truncate(kind, args, now),
+            Operation::FromEpoch => create::from_epoch(args),
+            Operation::FromEpochMillis => create::from_epoch_millis(args),
+            Operation::Duration => duration::create(args),
+            Operation::Between => between::between(between::Unit::All, args),
+            Operation::InMonths => between::between(between::Unit::Months, args),
+            Operation::InDays => between::between(between::Unit::Days, args),
+            Operation::InSeconds => between::between(between::Unit::Seconds, args),
+        }
+    }
+
+    /// The least and greatest number of arguments.
+    pub fn arity(self) -> (usize, usize) {
+        match self.0 {
+            Operation::Create(_) | Operation::CreateNow(_) => (0, 1),
+            Operation::Truncate(_) => (1, 3),
+            Operation::FromEpochMillis | Operation::Duration => (1, 1),
+            Operation::FromEpoch
+            | Operation::Between
+            | Operation::InMonths
+            | Operation::InDays
+            | Operation::InSeconds => (2, 2),
+        }
+    }
+
+    /// Whether a call with this many arguments may answer differently from one moment to the next.
+    pub fn reads_clock(self, arg_count: usize) -> bool {
+        match self.0 {
+            Operation::CreateNow(_) => true,
+            Operation::Create(_) => arg_count == 0,
+            Operation::Truncate(_) => arg_count < 2,
+            _ => false,
+        }
+    }
+}
+
+/// The function of this name, in any case: `date`, `localtime`, `time`, `localdatetime` and `datetime`, each also with
+/// `.transaction`, `.statement`, `.realtime` and `.truncate`; `datetime.fromepoch`, `datetime.fromepochmillis`; `duration`, `duration.between`,
+/// `duration.inMonths`, `duration.inDays`, `duration.inSeconds`. Which clock the first three tell is the caller's choice of [`Now`].
+pub fn function(name: &str) -> Option<Function> {
+    let name = name.to_ascii_lowercase();
+    let (head, tail) = name.split_once('.').unwrap_or((&name, ""));
+    let kind = Kind::ALL.into_iter().find(|kind| kind.function() == head);
+    Some(Function(match (head, tail, kind) {
+        (_, "", Some(kind)) => Operation::Create(kind),
+        (_, "transaction" | "statement" | "realtime", Some(kind)) => Operation::CreateNow(kind),
+        (_, "truncate", Some(kind)) => Operation::Truncate(kind),
+        ("datetime", "fromepoch", _) => Operation::FromEpoch,
+        ("datetime", "fromepochmillis", _) => Operation::FromEpochMillis,
+        ("duration", "", _) => Operation::Duration,
+        ("duration", "between", _) => Operation::Between,
+        ("duration", "inmonths", _) => Operation::InMonths,
+        ("duration", "indays", _) => Operation::InDays,
+        ("duration", "inseconds", _) => Operation::InSeconds,
+        _ => return None,
+    }))
+}
