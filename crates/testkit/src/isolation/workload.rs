@@ -43,7 +43,36 @@ const SETS: [Kind; 5] = [
     Kind::Scan,
 ];
 
+/// How a kind is read and written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    List,
+    Register,
+    Set,
+}
+
 impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 9] = [
+        Self::BucketList,
+        Self::PropertyList,
+        Self::BucketRegister,
+        Self::PropertyRegister,
+        Self::BucketRange,
+        Self::Adjacency,
+        Self::Index,
+        Self::Label,
+        Self::Scan,
+    ];
+
+    fn shape(self) -> Shape {
+        match self {
+            Self::BucketList | Self::PropertyList => Shape::List,
+            Self::BucketRegister | Self::PropertyRegister => Shape::Register,
+            _ => Shape::Set,
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::BucketList => "bucket list",
@@ -72,6 +101,10 @@ pub enum Failure {
 
 /// A database under test. Objects are numbered; the numbers of one call to [`Subject::prepare`] are used after it.
 pub trait Subject: Sync {
+    /// The kinds of objects that it offers.
+    fn kinds(&self) -> &[Kind] {
+        &Kind::ALL
+    }
     /// Makes what must exist before objects `from..to` are used.
     fn prepare(&self, from: u64, to: u64) -> Result<()>;
     /// A transaction.
@@ -171,7 +204,7 @@ fn read_all(subject: &dyn Subject, recorder: &Recorder, objects: u64) -> Result<
     for object in 0..objects {
         let mut recording = recorder.begin();
         let mut steps = subject.begin(Access::Read)?;
-        for kind in LISTS.into_iter().chain(REGISTERS).chain(SETS) {
+        for &kind in subject.kinds() {
             let event = read(&mut *steps, recorder, kind, object)
                 .map_err(|failure| anyhow!("the last read of {kind:?}: {failure:?}"))?;
             recording.push(event);
@@ -192,21 +225,19 @@ fn read(
     object: u64,
 ) -> Result<Event, Failure> {
     let id = object_id(recorder, kind, object);
-    Ok(if LISTS.contains(&kind) {
-        Event::List {
+    Ok(match kind.shape() {
+        Shape::List => Event::List {
             object: id,
             seen: steps.list(kind, object)?,
-        }
-    } else if REGISTERS.contains(&kind) {
-        Event::Read {
+        },
+        Shape::Register => Event::Read {
             object: id,
             seen: steps.register(kind, object)?,
-        }
-    } else {
-        Event::Members {
+        },
+        Shape::Set => Event::Members {
             object: id,
             seen: steps.members(kind, object)?,
-        }
+        },
     })
 }
 
@@ -300,6 +331,7 @@ impl<'a> Client<'a> {
 
     fn step(&mut self, at: usize) -> Result<(), Failure> {
         let Self {
+            subject,
             recorder,
             random,
             plan,
@@ -308,63 +340,56 @@ impl<'a> Client<'a> {
         } = self;
         let open = &mut open[at];
         let object = open.first + random.below(plan.objects);
-        let writes = open.access == Access::Write && random.below(2) == 0;
-        match random.below(3) {
-            0 => {
-                let kind = LISTS[random.below(LISTS.len() as u64) as usize];
-                let id = object_id(recorder, kind, object);
-                let mut seen = open.steps.list(kind, object)?;
-                open.recording.push(Event::List {
+        let kind = *random.pick(subject.kinds());
+        let id = object_id(recorder, kind, object);
+        if open.access == Access::Read || random.once_in(2) {
+            open.recording
+                .push(read(&mut *open.steps, recorder, kind, object)?);
+            return Ok(());
+        }
+        let Open {
+            steps, recording, ..
+        } = open;
+        match kind.shape() {
+            Shape::List => {
+                let mut seen = steps.list(kind, object)?;
+                recording.push(Event::List {
                     object: id,
                     seen: seen.clone(),
                 });
-                if writes {
-                    let element = recorder.element();
-                    seen.push(element);
-                    open.recording.push(Event::Append {
-                        object: id,
-                        element,
-                    });
-                    open.steps.put_list(kind, object, &seen)?;
-                }
+                let element = recorder.element();
+                seen.push(element);
+                recording.push(Event::Append {
+                    object: id,
+                    element,
+                });
+                steps.put_list(kind, object, &seen)
             }
-            1 => {
-                let kind = REGISTERS[random.below(REGISTERS.len() as u64) as usize];
-                if writes {
-                    let (id, value) = (object_id(recorder, kind, object), recorder.element());
-                    open.recording.push(Event::Write { object: id, value });
-                    open.steps.put_register(kind, object, value)?;
-                } else {
-                    open.recording
-                        .push(read(&mut *open.steps, recorder, kind, object)?);
-                }
+            Shape::Register => {
+                let value = recorder.element();
+                recording.push(Event::Write { object: id, value });
+                steps.put_register(kind, object, value)
             }
-            _ => {
-                let kind = SETS[random.below(SETS.len() as u64) as usize];
-                let id = object_id(recorder, kind, object);
-                if writes && random.below(4) > 0 {
-                    let element = recorder.element();
-                    open.recording.push(Event::Add {
-                        object: id,
-                        element,
-                    });
-                    open.steps.add(kind, object, element)?;
-                } else {
-                    let seen = open.steps.members(kind, object)?;
-                    let chosen =
-                        (!seen.is_empty()).then(|| seen[random.below(seen.len() as u64) as usize]);
-                    open.recording.push(Event::Members { object: id, seen });
-                    if let (true, Some(element)) = (writes, chosen) {
-                        open.recording.push(Event::Remove {
-                            object: id,
-                            element,
-                        });
-                        open.steps.remove(kind, object, element)?;
-                    }
-                }
+            Shape::Set if random.once_in(4) => {
+                let seen = steps.members(kind, object)?;
+                let chosen = (!seen.is_empty()).then(|| *random.pick(&seen));
+                recording.push(Event::Members { object: id, seen });
+                let Some(element) = chosen else { return Ok(()) };
+                recording.push(Event::Remove {
+                    object: id,
+                    element,
+                });
+                steps.remove(kind, object, element)
+            }
+            Shape::Set => {
+                let element = recorder.element();
+                recording.push(Event::Add {
+                    object: id,
+                    element,
+                });
+                steps.add(kind, object, element)
             }
         }
-        Ok(())
     }
 
     fn end(&self, open: Open<'_>) -> Result<()> {

@@ -4,12 +4,14 @@
 //! `ISOMER_TEST_SEED` chooses another history, `ISOMER_TEST_QUICK` a shorter one.
 
 mod contract;
+mod records;
 
-use std::{process::ExitCode, sync::Arc};
+use std::{path::Path, process::ExitCode, sync::Arc};
 
-use anyhow::{bail, ensure};
+use anyhow::{Result, bail, ensure};
 use contract::Contract;
-use isomer_storage::MemoryEngine;
+use isomer_storage::{Engine, MemoryEngine};
+use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_testkit::{
     harness::{Harness, Outcome, Verdict, is_quick, seed},
     isolation::{
@@ -18,6 +20,7 @@ use isomer_testkit::{
     },
     unchecked::Unchecked,
 };
+use records::Records;
 
 /// Objects of each kind in use at one time, from one that everybody meets at to many.
 const CONTENTION: [u64; 5] = [1, 2, 4, 16, 64];
@@ -32,6 +35,24 @@ fn main() -> ExitCode {
             )
         });
     }
+    for objects in CONTENTION {
+        harness.case(format!("records_on_memory_{objects}_objects"), move || {
+            serializable(
+                &Records::open(Arc::new(MemoryEngine::new()))?,
+                plan(10_000, objects),
+            )
+        });
+    }
+    for objects in CONTENTION {
+        harness.case(format!("records_on_redb_{objects}_objects"), move || {
+            let folder = tempfile::tempdir()?;
+            serializable(&Records::open(redb(folder.path())?)?, plan(10_000, objects))
+        });
+    }
+    harness.case("records_with_validation_switched_off_are_caught", || {
+        let engine = Unchecked::new(Arc::new(MemoryEngine::new()));
+        caught(&Records::open(Arc::new(engine))?, plan(4_000, 2))
+    });
     harness.case("contract_with_validation_switched_off_is_caught", || {
         caught(
             &Contract(Arc::new(Unchecked::new(Arc::new(MemoryEngine::new())))),
@@ -55,6 +76,10 @@ fn plan(transactions: u32, objects: u64) -> Plan {
         round: 250,
         seed: seed(),
     }
+}
+
+fn redb(path: &Path) -> Result<Arc<dyn Engine>> {
+    Ok(Arc::new(RedbEngine::open(path, RedbOptions::default())?))
 }
 
 /// Runs the plan and finds nothing.

@@ -1,0 +1,315 @@
+//! The workload on `data`: buckets, documents, relationships, indexes and labels in one transaction.
+
+use std::{ops::Bound, sync::Arc};
+
+use anyhow::Result;
+use isomer_data::{
+    DataError, Direction, Durability, ErrorKind, GraphRead, Neighbours, Order, Store, StoreOptions,
+    Transaction,
+};
+use isomer_storage::Engine;
+use isomer_testkit::isolation::{
+    Element,
+    workload::{Access, Failure, Kind, Steps, Subject},
+};
+use isomer_value::{LabelId, Map, NodeId, PropId, RelId, TypeId, Value};
+
+/// A store with the names that the workload uses.
+pub struct Records {
+    store: Store,
+    names: Names,
+}
+
+#[derive(Clone, Copy)]
+struct Names {
+    shared: LabelId,
+    member: LabelId,
+    has: TypeId,
+    list: PropId,
+    register: PropId,
+    element: PropId,
+    group: PropId,
+}
+
+impl Records {
+    pub fn open(engine: Arc<dyn Engine>) -> Result<Self> {
+        let store = Store::open(engine, StoreOptions::default())?;
+        let tx = store.begin(isomer_data::Access::Write)?;
+        let names = Names {
+            shared: tx.intern_label("Shared")?,
+            member: tx.intern_label("Member")?,
+            has: tx.intern_type("HAS")?,
+            list: tx.intern_prop("list")?,
+            register: tx.intern_prop("register")?,
+            element: tx.intern_prop("element")?,
+            group: tx.intern_prop("group")?,
+        };
+        drop(tx);
+        Ok(Self { store, names })
+    }
+}
+
+impl Subject for Records {
+    fn kinds(&self) -> &[Kind] {
+        &[
+            Kind::PropertyList,
+            Kind::PropertyRegister,
+            Kind::Adjacency,
+            Kind::Label,
+            Kind::Scan,
+        ]
+    }
+
+    /// One document per object, which is the hub of its relationships too.
+    fn prepare(&self, from: u64, to: u64) -> Result<()> {
+        let mut tx = self.store.begin(isomer_data::Access::Write)?;
+        for object in from..to {
+            let document = Map::from_iter([
+                ("_key", Value::Int(object as i64)),
+                ("list", Value::empty_list()),
+            ]);
+            tx.insert_document("Shared", &document)?;
+        }
+        tx.commit_with(Durability::Buffered)?;
+        Ok(())
+    }
+
+    fn begin(&self, access: Access) -> Result<Box<dyn Steps + '_>> {
+        let access = match access {
+            Access::Read => isomer_data::Access::Read,
+            Access::Write => isomer_data::Access::Write,
+        };
+        Ok(Box::new(Open {
+            tx: self.store.begin(access)?,
+            names: self.names,
+        }))
+    }
+}
+
+struct Open {
+    tx: Transaction,
+    names: Names,
+}
+
+fn failure(error: DataError) -> Failure {
+    match error.kind() {
+        ErrorKind::Retry => Failure::Retry,
+        ErrorKind::OutcomeUnknown => Failure::Unknown,
+        _ => Failure::Broken(error.into()),
+    }
+}
+
+fn element_of(value: &Value) -> Element {
+    value.as_int().expect("the workload stores integers alone") as Element
+}
+
+impl Open {
+    fn document(&self, object: u64) -> Result<NodeId, DataError> {
+        let node = self
+            .tx
+            .node_by_key(self.names.shared, &Value::Int(object as i64))?;
+        Ok(node.expect("documents are made before they are used and never deleted"))
+    }
+
+    fn property(&self, object: u64, prop: PropId) -> Result<Value, DataError> {
+        let mut out = [Vec::new()];
+        self.tx
+            .node_properties(&[self.document(object)?], &[prop], &mut out)?;
+        Ok(out[0].remove(0))
+    }
+
+    /// Members as nodes: all with the label, or those of the label `Member` whose group fits.
+    fn member_nodes(&self, kind: Kind, object: u64) -> Result<Vec<(NodeId, Element)>, DataError> {
+        let mut nodes = Vec::new();
+        let label = match kind {
+            // Where a label is not known yet, a transaction that writes must observe that nobody has it.
+            Kind::Label => match self.tx.catalog().label_id(&label_name(object)) {
+                Some(label) => label,
+                None if self.tx.access() == isomer_data::Access::Read => return Ok(Vec::new()),
+                None => self.tx.intern_label(&label_name(object))?,
+            },
+            _ => self.names.member,
+        };
+        loop {
+            let before = nodes.len();
+            self.tx
+                .scan_nodes(Some(label), nodes.last().copied(), 50, &mut nodes)?;
+            if nodes.len() - before < 50 {
+                break;
+            }
+        }
+        let mut columns = [Vec::new(), Vec::new()];
+        self.tx.node_properties(
+            &nodes,
+            &[self.names.element, self.names.group],
+            &mut columns,
+        )?;
+        let [elements, groups] = columns;
+        let fits = |group: &Value| kind == Kind::Label || *group == Value::Int(object as i64);
+        let members = nodes
+            .into_iter()
+            .zip(elements)
+            .zip(groups)
+            .filter(|(_, group)| fits(group));
+        Ok(members
+            .map(|((node, element), _)| (node, element_of(&element)))
+            .collect())
+    }
+
+    fn member_relationships(&self, object: u64) -> Result<Vec<(RelId, Element)>, DataError> {
+        let mut out = Neighbours::new();
+        self.tx.expand(
+            &[self.document(object)?],
+            Direction::Outgoing,
+            &[self.names.has],
+            &mut out,
+        )?;
+        let ids: Vec<RelId> = out.rows().iter().map(|row| row.id).collect();
+        let mut columns = [Vec::new()];
+        self.tx
+            .relationship_properties(&ids, &[self.names.element], &mut columns)?;
+        Ok(ids
+            .into_iter()
+            .zip(columns[0].iter().map(element_of))
+            .collect())
+    }
+
+    fn read_members(&self, kind: Kind, object: u64) -> Result<Vec<Element>, DataError> {
+        Ok(match kind {
+            Kind::Adjacency => self
+                .member_relationships(object)?
+                .into_iter()
+                .map(|(_, element)| element)
+                .collect(),
+            _ => self
+                .member_nodes(kind, object)?
+                .into_iter()
+                .map(|(_, element)| element)
+                .collect(),
+        })
+    }
+
+    fn add_member(&mut self, kind: Kind, object: u64, element: Element) -> Result<(), DataError> {
+        let element = ("element", Value::Int(element as i64));
+        match kind {
+            Kind::Adjacency => {
+                // A hub, and as its other end the hub of the next object: two transactions may add at both ends.
+                let (source, target) = (self.document(object)?, self.document(object)?);
+                self.tx.create_relationship(
+                    self.names.has,
+                    source,
+                    target,
+                    &Map::from_iter([element]),
+                )?;
+            }
+            Kind::Label => {
+                let label = self.tx.intern_label(&label_name(object))?;
+                self.tx.create_node(&[label], &Map::from_iter([element]))?;
+            }
+            _ => {
+                let group = ("group", Value::Int(object as i64));
+                self.tx
+                    .create_node(&[self.names.member], &Map::from_iter([element, group]))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn remove_member(
+        &mut self,
+        kind: Kind,
+        object: u64,
+        element: Element,
+    ) -> Result<(), DataError> {
+        match kind {
+            Kind::Adjacency => {
+                let found = self
+                    .member_relationships(object)?
+                    .into_iter()
+                    .find(|(_, other)| *other == element);
+                self.tx
+                    .delete_relationship(found.expect("the member was just seen").0)?;
+            }
+            _ => {
+                let found = self
+                    .member_nodes(kind, object)?
+                    .into_iter()
+                    .find(|(_, other)| *other == element);
+                let node = found.expect("the member was just seen").0;
+                match kind {
+                    // A member leaves by losing the label, or the group, as often as by being deleted.
+                    Kind::Label if element % 2 == 0 => {
+                        let label = self.tx.intern_label(&label_name(object))?;
+                        self.tx.remove_label(node, label)?;
+                    }
+                    Kind::Scan | Kind::Index if element % 2 == 0 => {
+                        self.tx
+                            .set_node_property(node, &["group"], Value::Int(-1))?
+                    }
+                    _ => drop(self.tx.delete_node(node, false)?),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn label_name(object: u64) -> String {
+    format!("L{object}")
+}
+
+impl Steps for Open {
+    fn list(&mut self, _: Kind, object: u64) -> Result<Vec<Element>, Failure> {
+        let value = self.property(object, self.names.list).map_err(failure)?;
+        Ok(value
+            .as_list()
+            .unwrap_or_default()
+            .iter()
+            .map(element_of)
+            .collect())
+    }
+
+    fn put_list(&mut self, _: Kind, object: u64, elements: &[Element]) -> Result<(), Failure> {
+        let value = elements
+            .iter()
+            .map(|element| Value::Int(*element as i64))
+            .collect();
+        let node = self.document(object).map_err(failure)?;
+        self.tx
+            .set_node_property(node, &["list"], value)
+            .map_err(failure)
+    }
+
+    fn register(&mut self, _: Kind, object: u64) -> Result<Option<Element>, Failure> {
+        let value = self
+            .property(object, self.names.register)
+            .map_err(failure)?;
+        Ok((!value.is_null()).then(|| element_of(&value)))
+    }
+
+    fn put_register(&mut self, _: Kind, object: u64, value: Element) -> Result<(), Failure> {
+        let node = self.document(object).map_err(failure)?;
+        self.tx
+            .set_node_property(node, &["register"], Value::Int(value as i64))
+            .map_err(failure)
+    }
+
+    fn members(&mut self, kind: Kind, object: u64) -> Result<Vec<Element>, Failure> {
+        self.read_members(kind, object).map_err(failure)
+    }
+
+    fn add(&mut self, kind: Kind, object: u64, element: Element) -> Result<(), Failure> {
+        self.add_member(kind, object, element).map_err(failure)
+    }
+
+    fn remove(&mut self, kind: Kind, object: u64, element: Element) -> Result<(), Failure> {
+        self.remove_member(kind, object, element).map_err(failure)
+    }
+
+    fn commit(self: Box<Self>) -> Result<(), Failure> {
+        self.tx
+            .commit_with(Durability::Buffered)
+            .map(drop)
+            .map_err(failure)
+    }
+}
