@@ -174,10 +174,6 @@ impl Footprint {
         }
     }
 
-    pub(crate) fn change_schema(&mut self) {
-        self.note(Item::Schema, READ | ADD);
-    }
-
     /// Observed which nodes carry `label`, or exist.
     pub(crate) fn read_members(&mut self, label: Option<LabelId>) {
         if self.active {

@@ -7,6 +7,7 @@
 //! - it knows no engine: any [`isomer_storage::Engine`] may run below.
 
 mod catalog;
+mod counts;
 mod document;
 mod error;
 mod extents;
@@ -16,6 +17,7 @@ mod index;
 mod keyspace;
 mod properties;
 mod read;
+mod schema_change;
 mod store;
 mod stream;
 mod transaction;

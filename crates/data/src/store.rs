@@ -7,8 +7,9 @@ use isomer_value::{Interner, PropId, ValueError};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    Catalog, DataError, SchemaChange, SchemaOutcome, Transaction,
+    Catalog, DataError, Transaction,
     catalog::{NameKind, Names, Schema},
+    counts::{Counts, SharedCounts, SinceSave},
     extents::Extents,
     keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
 };
@@ -61,6 +62,8 @@ pub(crate) struct Shared {
     pub(crate) schema_change: Mutex<()>,
     pub(crate) nodes: Extents,
     pub(crate) relationships: Extents,
+    pub(crate) counts: SharedCounts,
+    pub(crate) since_save: Mutex<SinceSave>,
 }
 
 /// The newest schema known, and when it holds.
@@ -85,6 +88,7 @@ impl Store {
         let schema = Arc::new(Schema::load(read)?);
         let nodes = Extents::load(IdSpace::Nodes, read)?;
         let relationships = Extents::load(IdSpace::Relationships, read)?;
+        let counts = Counts::load(read)?;
         let since = read.version();
         let catalog = Arc::new(Catalog {
             names: names.clone(),
@@ -104,8 +108,11 @@ impl Store {
                 schema_change: Mutex::new(()),
                 nodes,
                 relationships,
+                counts: Mutex::new(counts),
+                since_save: Mutex::default(),
             }),
         };
+        store.drop_unfinished()?;
         Ok(store)
     }
 
@@ -128,16 +135,6 @@ impl Store {
     pub fn options(&self) -> &StoreOptions {
         &self.shared.options
     }
-
-    /// Changes the schema in transactions of its own; returns when the change is complete and durable.
-    pub fn change_schema(&self, _change: SchemaChange) -> Result<SchemaOutcome, DataError> {
-        Err(DataError::Unsupported(
-            "schema changes are not built yet".into(),
-        ))
-    }
-
-    /// Told of each commit after it became visible.
-    pub(crate) fn committed(&self, _version: Version) {}
 
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared

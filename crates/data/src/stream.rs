@@ -80,10 +80,6 @@ impl Deltas {
         self.0.get(&counted).copied().unwrap_or_default()
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.0.clear();
-    }
-
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Counted, i64)> {
         self.0.iter().map(|(counted, change)| (*counted, *change))
     }

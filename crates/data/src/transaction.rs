@@ -34,6 +34,8 @@ pub struct Transaction {
     operations: Vec<u8>,
     deltas: Deltas,
     marks: Vec<Marked>,
+    /// Whether any key was written, also outside the change stream.
+    wrote: bool,
     broken: bool,
 }
 
@@ -66,6 +68,7 @@ impl Transaction {
             operations: Vec::new(),
             deltas: Deltas::default(),
             marks: Vec::new(),
+            wrote: false,
             broken: false,
         })
     }
@@ -214,6 +217,7 @@ impl Transaction {
             footprint,
             operations,
             deltas,
+            wrote,
             broken,
             ..
         } = self;
@@ -226,15 +230,18 @@ impl Transaction {
                 "a write of this transaction failed half-way: roll it back and run it again".into(),
             ));
         }
-        if operations.is_empty() {
+        if operations.is_empty() && !wrote {
             return Ok(tx.version());
         }
         let footprint = footprint.into_inner();
         footprint.declare(&mut |granule, mode| tx.guard(granule, mode));
-        tx.append_stream(&stream::entry(&deltas, &operations));
+        let entry_bytes = operations.len();
+        if entry_bytes > 0 {
+            tx.append_stream(&stream::entry(&deltas, &operations));
+        }
         match tx.commit(durability) {
             Ok(version) => {
-                store.committed(version);
+                store.committed(entry_bytes);
                 Ok(version)
             }
             Err(StorageError::Conflict { granule, version }) => Err(DataError::Conflict {
@@ -309,6 +316,7 @@ impl Transaction {
         let State::Writing(tx) = &mut self.state else {
             return Err(reads_only());
         };
+        self.wrote = true;
         write(&mut **tx).map_err(|error| {
             self.broken = true;
             error.into()

@@ -41,10 +41,10 @@ pub struct IndexField {
     pub each: bool,
 }
 
-/// Whether queries may use an index.
+/// Whether an index may be used, or a constraint relied on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IndexState {
-    /// Kept by writes, still being filled from existing records.
+    /// Kept by every write, while existing records are still being entered or checked.
     Building,
     /// Complete.
     Ready,
@@ -221,6 +221,8 @@ pub struct Constraint {
     pub label: LabelId,
     /// What it demands.
     pub kind: ConstraintKind,
+    /// Whether all records are known to keep it. Writes must, either way.
+    pub state: IndexState,
 }
 
 /// What to create.

@@ -1,7 +1,7 @@
 //! How names and schema are stored.
 //!
 //! A definition is a list of values in the key codec, which describes itself. An index: name, label, unique, ready,
-//! fields, each field a list of `each` and the names of its path. A constraint: name, label, kind (1 unique,
+//! fields, each field a list of `each` and the names of its path. A constraint: name, label, ready, kind (1 unique,
 //! 2 required, 3 types, 4 range, 5 one of, 6 length, 7 closed), then what the kind needs.
 
 use std::sync::Arc;
@@ -158,6 +158,14 @@ fn string(value: &Value) -> Option<Arc<str>> {
     }
 }
 
+fn state(ready: &Value) -> Option<IndexState> {
+    Some(if ready.as_bool()? {
+        IndexState::Ready
+    } else {
+        IndexState::Building
+    })
+}
+
 fn number(value: &Value) -> Option<u32> {
     value.as_int().and_then(|int| u32::try_from(int).ok())
 }
@@ -199,11 +207,7 @@ fn index_from(id: IndexId, definition: &[Value]) -> Option<IndexDef> {
         name: string(name)?,
         label: LabelId(number(label)?),
         unique: unique.as_bool()?,
-        state: if ready.as_bool()? {
-            IndexState::Ready
-        } else {
-            IndexState::Building
-        },
+        state: state(ready)?,
         fields: fields.collect::<Option<_>>()?,
     })
 }
@@ -219,6 +223,7 @@ pub(crate) fn constraint_value(constraint: &Constraint) -> Result<Vec<u8>, DataE
     let mut fields = vec![
         text(&constraint.name),
         Value::Int(constraint.label.0.into()),
+        Value::Bool(constraint.state == IndexState::Ready),
     ];
     match &constraint.kind {
         ConstraintKind::Unique { index } => {
@@ -254,7 +259,7 @@ pub(crate) fn constraint_value(constraint: &Constraint) -> Result<Vec<u8>, DataE
 }
 
 fn constraint_from(definition: &[Value]) -> Option<Constraint> {
-    let [name, label, Value::Int(kind), rest @ ..] = definition else {
+    let [name, label, ready, Value::Int(kind), rest @ ..] = definition else {
         return None;
     };
     let bound = |value: &Value| (!value.is_null()).then(|| value.clone());
@@ -303,5 +308,6 @@ fn constraint_from(definition: &[Value]) -> Option<Constraint> {
         name: string(name)?,
         label: LabelId(number(label)?),
         kind,
+        state: state(ready)?,
     })
 }

@@ -13,8 +13,8 @@ use isomer_value::{
 };
 
 use crate::{
-    Catalog, DataError, Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels,
-    RelRow, Transaction,
+    Catalog, Counted, DataError, Direction, GraphRead, IndexCursor, IndexSeek, Neighbours,
+    NodeLabels, RelRow, Transaction,
 };
 
 pub(crate) use nodes::{KEY, NodeState, encode_key, without_nulls};
@@ -25,11 +25,11 @@ impl GraphRead for Transaction {
     }
 
     fn node_count(&self, label: Option<LabelId>) -> Result<u64, DataError> {
-        self.estimated_nodes(label)
+        self.estimate(label.map_or(Counted::Nodes, Counted::Label))
     }
 
     fn relationship_count(&self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
-        self.estimated_relationships(rel_type)
+        self.estimate(rel_type.map_or(Counted::Relationships, Counted::Type))
     }
 
     fn exact_node_count(&self, label: Option<LabelId>) -> Result<u64, DataError> {

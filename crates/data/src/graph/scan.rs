@@ -7,6 +7,7 @@ use super::records::{id_of, row_of};
 use crate::{
     DataError, RelRow, Transaction,
     keyspace::{self, TAG_NODE, TAG_REL, after_prefix, push_id, sole_id},
+    stream::Counted,
 };
 
 impl Transaction {
@@ -82,41 +83,49 @@ impl Transaction {
 
     pub(super) fn count_nodes(&self, label: Option<LabelId>) -> Result<u64, DataError> {
         self.footprint().read_members(label);
+        let counted = label.map_or(Counted::Nodes, Counted::Label);
+        if let Some(count) = self.known_count(counted)? {
+            return Ok(count);
+        }
         let prefix = label.map_or_else(|| vec![TAG_NODE], keyspace::members_of);
-        let mut count = 0;
-        self.each_pair(
-            &prefix,
-            after_prefix(&prefix).as_deref(),
-            usize::MAX,
-            |_, _| {
-                count += 1;
-                Ok(())
-            },
-        )?;
-        Ok(count)
+        self.count_pairs(&prefix, after_prefix(&prefix).as_deref())
     }
 
     pub(super) fn count_relationships(&self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
         self.footprint().read_type_members(rel_type);
-        let mut count = 0;
-        for (start, end) in self.rel_ranges(rel_type, 0) {
-            self.each_pair(&start, end.as_deref(), usize::MAX, |_, _| {
-                count += 1;
-                Ok(())
-            })?;
+        let counted = rel_type.map_or(Counted::Relationships, Counted::Type);
+        if let Some(count) = self.known_count(counted)? {
+            return Ok(count);
         }
+        let ranges = self.rel_ranges(rel_type, 0);
+        ranges.iter().try_fold(0, |sum, (start, end)| {
+            Ok(sum + self.count_pairs(start, end.as_deref())?)
+        })
+    }
+
+    /// The maintained number at this transaction's version, with its own changes.
+    fn known_count(&self, counted: Counted) -> Result<Option<u64>, DataError> {
+        let known = self.store().count_at(counted, self.version())?;
+        Ok(known.and_then(|count| count.checked_add_signed(self.deltas().get(counted))))
+    }
+
+    pub(super) fn estimate(&self, counted: Counted) -> Result<u64, DataError> {
+        match self.known_count(counted)? {
+            Some(count) => Ok(count),
+            None => Ok(self
+                .store()
+                .count_now(counted)?
+                .saturating_add_signed(self.deltas().get(counted))),
+        }
+    }
+
+    fn count_pairs(&self, start: &[u8], end: Option<&[u8]>) -> Result<u64, DataError> {
+        let mut count = 0;
+        self.each_pair(start, end, usize::MAX, |_, _| {
+            count += 1;
+            Ok(())
+        })?;
         Ok(count)
-    }
-
-    pub(super) fn estimated_nodes(&self, label: Option<LabelId>) -> Result<u64, DataError> {
-        self.count_nodes(label)
-    }
-
-    pub(super) fn estimated_relationships(
-        &self,
-        rel_type: Option<TypeId>,
-    ) -> Result<u64, DataError> {
-        self.count_relationships(rel_type)
     }
 
     /// Calls `visit` with the first `limit` pairs from `start` up to `end`, page by page.

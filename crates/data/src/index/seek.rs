@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use isomer_storage::{KeyRange, Order, Page, PageLimit};
+use isomer_storage::{KeyRange, Page, PageLimit};
 use isomer_value::{NodeId, Value, key};
 
 use crate::{

@@ -1,0 +1,173 @@
+//! How many nodes carry each label, how many relationships have each type.
+//!
+//! Nobody writes a counter: that would make every two creations collide. Each commit's entry in the change stream says
+//! at its head how it changed the numbers, and the numbers at a version are those at an earlier one plus the entries
+//! between. Memory holds the newest and the last few changes, so that readers of slightly older versions are answered
+//! too. Now and then the numbers are stored with their version, which bounds what an opening has to read, and lets the
+//! stream forget its oldest entries.
+//!
+//! The stored value: id version, then the numbers as the change stream spells changes.
+
+use std::collections::VecDeque;
+
+use isomer_storage::{Durability, Engine, Read, Version};
+use parking_lot::Mutex;
+
+use crate::{
+    DataError, Store,
+    keyspace::{COUNTS, push_id, take_id},
+    stream::{self, Counted, Deltas},
+};
+
+/// Commits after which the numbers are stored again.
+const COMMITS_BETWEEN_SAVES: u64 = 1024;
+/// Bytes of change stream after which the numbers are stored again.
+const BYTES_BETWEEN_SAVES: u64 = 32 << 20;
+/// Changes kept for readers of older versions.
+const RECENT: usize = 1024;
+
+/// The numbers as of `version`.
+#[derive(Debug, Default)]
+pub(crate) struct Counts {
+    version: Version,
+    numbers: Deltas,
+    /// The changes that led here, oldest first; complete for versions from `recent_from` on.
+    recent: VecDeque<(Version, Deltas)>,
+    recent_from: Version,
+}
+
+/// What happened since the numbers were stored.
+#[derive(Debug, Default)]
+pub(crate) struct SinceSave {
+    commits: u64,
+    bytes: u64,
+}
+
+impl Counts {
+    pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
+        let Some(value) = read.get(COUNTS)? else {
+            return Ok(Self::default());
+        };
+        let mut rest = value.as_slice();
+        let parsed = (|| {
+            let version = take_id(&mut rest)?;
+            let numbers = Deltas::take(&mut rest)?;
+            rest.is_empty().then_some(Self {
+                version,
+                numbers,
+                recent: VecDeque::new(),
+                recent_from: version,
+            })
+        })();
+        parsed.ok_or_else(|| DataError::corrupt("the stored counts are malformed"))
+    }
+
+    /// Reads the change stream up to `version`.
+    fn advance(&mut self, engine: &dyn Engine, version: Version) -> Result<(), DataError> {
+        while self.version < version {
+            let entries = engine.stream(self.version, 1024, 8 << 20, false)?;
+            let Some(last) = entries.last() else { break };
+            // Beyond `version` it is as good: those commits are visible too.
+            let reached = last.version;
+            for entry in entries {
+                let changes = stream::counts(&entry.bytes)?;
+                changes
+                    .iter()
+                    .for_each(|(counted, change)| self.numbers.add(counted, change));
+                self.recent.push_back((entry.version, changes));
+            }
+            self.version = reached;
+        }
+        // The commits in between have no entry and change nothing that is counted.
+        self.version = self.version.max(version);
+        while self.recent.len() > RECENT {
+            if let Some((version, _)) = self.recent.pop_front() {
+                self.recent_from = version;
+            }
+        }
+        Ok(())
+    }
+
+    /// One number at `version`; `None` where that is too long ago.
+    fn at(&self, counted: Counted, version: Version) -> Option<u64> {
+        if version < self.recent_from {
+            return None;
+        }
+        let later = self
+            .recent
+            .iter()
+            .rev()
+            .take_while(|(changed, _)| *changed > version);
+        let change: i64 = later.map(|(_, changes)| changes.get(counted)).sum();
+        u64::try_from(self.numbers.get(counted) - change).ok()
+    }
+
+    fn value(&self) -> Vec<u8> {
+        let mut value = Vec::new();
+        push_id(&mut value, self.version);
+        self.numbers.push(&mut value);
+        value
+    }
+}
+
+impl Store {
+    /// The number of `counted` at `version`; `None` where that is too long ago to say without counting.
+    pub(crate) fn count_at(
+        &self,
+        counted: Counted,
+        version: Version,
+    ) -> Result<Option<u64>, DataError> {
+        let mut counts = self.shared().counts.lock();
+        counts.advance(&**self.engine(), version)?;
+        Ok(counts.at(counted, version))
+    }
+
+    /// The newest number known.
+    pub(crate) fn count_now(&self, counted: Counted) -> Result<u64, DataError> {
+        let mut counts = self.shared().counts.lock();
+        let version = self.engine().version();
+        counts.advance(&**self.engine(), version)?;
+        Ok(u64::try_from(counts.numbers.get(counted)).unwrap_or_default())
+    }
+
+    /// Called after each commit with the size of its entry: stores the numbers now and then.
+    pub(crate) fn committed(&self, entry_bytes: usize) {
+        let due = {
+            let mut since = self.shared().since_save.lock();
+            since.commits += 1;
+            since.bytes += entry_bytes as u64;
+            let due = since.commits >= COMMITS_BETWEEN_SAVES || since.bytes >= BYTES_BETWEEN_SAVES;
+            if due {
+                *since = SinceSave::default();
+            }
+            due
+        };
+        if due {
+            // The numbers are derived: whoever opens next reads a longer stream if this fails, and the commit that
+            // came just before has succeeded.
+            let _ = self.save_counts();
+        }
+    }
+
+    /// Stores the numbers, then trims the change stream behind what is kept.
+    pub(crate) fn save_counts(&self) -> Result<(), DataError> {
+        let (version, value) = {
+            let mut counts = self.shared().counts.lock();
+            counts.advance(&**self.engine(), self.engine().version())?;
+            (counts.version, counts.value())
+        };
+        let mut tx = self.engine().begin()?;
+        tx.put(COUNTS, &value)?;
+        tx.commit(Durability::Buffered)?;
+        if let Some(upto) = version
+            .checked_sub(self.options().stream_retention)
+            .filter(|upto| *upto > 0)
+        {
+            self.engine().trim_stream(upto)?;
+        }
+        Ok(())
+    }
+}
+
+/// The numbers behind their lock.
+pub(crate) type SharedCounts = Mutex<Counts>;
