@@ -18,6 +18,7 @@ pub mod order;
 mod point;
 pub mod record;
 pub mod temporal;
+mod uuid;
 mod value;
 
 pub use jiff;
@@ -30,4 +31,5 @@ pub use map::Map;
 pub use names::{Interner, NameTable, Names};
 pub use point::{Crs, Point};
 pub use temporal::{Duration, ZonedTime};
+pub use uuid::{new_uuid_v7, uuid_v7_of};
 pub use value::Value;

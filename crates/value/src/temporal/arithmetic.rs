@@ -224,10 +224,10 @@ pub(super) fn shift_calendar(from: &Zoned, months: i64, days: i64) -> Result<Zon
     let date = add_days(add_months(from.date(), months)?, days)?;
     let local = date.to_datetime(from.time());
     let zone = from.time_zone();
-    if let Ok(instant) = from.offset().to_timestamp(local) {
-        if zone.to_offset(instant) == from.offset() {
-            return Ok(instant.to_zoned(zone.clone()));
-        }
+    if let Ok(instant) = from.offset().to_timestamp(local)
+        && zone.to_offset(instant) == from.offset()
+    {
+        return Ok(instant.to_zoned(zone.clone()));
     }
     zoned(local, zone.clone())
 }

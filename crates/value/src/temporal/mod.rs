@@ -183,3 +183,6 @@ pub fn function(name: &str) -> Option<Function> {
         _ => return None,
     }))
 }
+
+#[cfg(test)]
+mod tests;

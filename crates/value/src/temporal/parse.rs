@@ -2,7 +2,7 @@
 //!
 //! Dates: `2015-07-21`, `20150721`, `2015-07`, `201507`, `2015-W30-2`, `2015W302`, `2015-W30`, `2015W30`, `2015-Q2-60`, `2015Q260`,
 //! `2015-Q2`, `2015Q2`, `2015-202`, `2015202`, `2015`; a year may carry a sign, then of any length with dashes behind it.
-//! Times: `21:40:32.142`, `214032.142`, `21:40:32`, `214032`, `21:40`, `2140`, `21`. Zones: `Z`, `+01:00:30`, `+01:00`,
+//! Times, alone also with a `T` before them: `21:40:32.142`, `214032.142`, `21:40:32`, `214032`, `21:40`, `2140`, `21`. Zones: `Z`, `+01:00:30`, `+01:00`,
 //! `+0100`, `+01`, and, behind those or alone, a name: `[Europe/Stockholm]`.
 
 use jiff::{
@@ -118,13 +118,14 @@ pub(super) fn date(text: &str) -> Result<civil::Date, ValueError> {
 
 /// A time without zone.
 pub(super) fn local_time(text: &str) -> Result<civil::Time, ValueError> {
-    whole_time(Scanner::new("local time", text))
+    let scanner = Scanner::new("local time", text);
+    whole_time(scanner.part(without_mark(text)))
 }
 
 /// A time with an offset; without one it is told in `default`.
 pub(super) fn zoned_time(text: &str, default: Offset) -> Result<ZonedTime, ValueError> {
     let scanner = Scanner::new("zoned time", text);
-    let (clock, zone) = split_zone(text);
+    let (clock, zone) = split_zone(without_mark(text));
     let time = whole_time(scanner.part(clock))?;
     let (offset, name) = zone_parts(scanner.part(zone))?;
     match name {
@@ -171,12 +172,19 @@ pub(super) fn zoned_date_time(text: &str, default: &TimeZone) -> Result<Zoned, V
 
 /// A zone: an offset or a name.
 pub(super) fn zone(text: &str) -> Result<TimeZone, ValueError> {
-    if text.starts_with(['+', '-', 'Z', 'z']) && !text.starts_with("Zulu") {
-        if let (Some(offset), None) = zone_parts(Scanner::new("time zone", text))? {
-            return Ok(TimeZone::fixed(offset));
-        }
+    let is_offset = text.starts_with(['+', '-']) || matches!(text, "Z" | "z");
+    if !is_offset {
+        return zone_of_name(text);
     }
-    zone_of_name(text)
+    let mut scanner = Scanner::new("time zone", text);
+    let offset = offset(&mut scanner)?;
+    scanner.end()?;
+    Ok(TimeZone::fixed(offset))
+}
+
+/// A time without the `T` that may stand before it.
+fn without_mark(text: &str) -> &str {
+    text.strip_prefix(['T', 't']).unwrap_or(text)
 }
 
 fn split_time(text: &str) -> (&str, Option<&str>) {

@@ -113,9 +113,16 @@ pub(crate) fn duration_of_rank(rank: (i128, i32, i64, i64)) -> Option<Duration> 
     })
 }
 
-/// The zone of this name (IANA, or an offset).
+/// The zone of this IANA name; a space stands for `_`.
 pub(crate) fn zone_of_name(name: &str) -> Result<TimeZone, ValueError> {
-    TimeZone::get(name).map_err(|_| ValueError::UnknownZone {
-        name: name.to_owned(),
-    })
+    let unknown = || ValueError::UnknownZone {
+        name: name.chars().take(60).collect(),
+    };
+    // `Etc/Unknown` and POSIX rules would be zones without a name to store.
+    let zone = TimeZone::get(&name.replace(' ', "_")).map_err(|_| unknown())?;
+    if zone.iana_name().is_some() {
+        Ok(zone)
+    } else {
+        Err(unknown())
+    }
 }

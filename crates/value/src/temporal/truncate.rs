@@ -4,10 +4,9 @@ use jiff::civil;
 
 use super::{
     Kind, Now,
+    access::accessor,
     calendar::{add_days, calendar_date, quarter, week_date},
-    create::{
-        create, date_part, time_or_midnight, time_part, zone_of_temporal, zone_of_value, zoned,
-    },
+    create::{create, date_part, time_part, zone_of_temporal, zone_of_value, zoned},
     parse,
 };
 use crate::{Map, Value, ValueError, ZonedTime};
@@ -120,7 +119,7 @@ fn cut(kind: Kind, unit: Unit, value: &Value, now: &Now) -> Result<Value, ValueE
             let time = if unit <= Unit::Day {
                 midnight
             } else {
-                cut_time(unit, time_or_midnight(kind, value)?)?
+                cut_time(unit, time_part(kind, value)?)?
             };
             let local = date()?.to_datetime(time);
             match kind {
@@ -174,10 +173,9 @@ fn replace(
 ) -> Result<Value, ValueError> {
     let mut fields = fields.clone();
     let mut base = cut;
-    if matches!(kind, Kind::ZonedTime | Kind::ZonedDateTime) {
-        if let Some(zone) = fields.remove("timezone") {
-            base = tell_in(base, &zone, now)?;
-        }
+    let is_zoned = matches!(kind, Kind::ZonedTime | Kind::ZonedDateTime);
+    if is_zoned && let Some(zone) = fields.remove("timezone") {
+        base = tell_in(base, &zone, now)?;
     }
     if let Ok(time) = time_part(kind, &base) {
         keep_larger_parts(unit, time, &mut fields);
@@ -188,9 +186,14 @@ fn replace(
     let name = match kind {
         Kind::Date => "date",
         Kind::LocalTime | Kind::ZonedTime => "time",
+        Kind::LocalDateTime | Kind::ZonedDateTime if fields.contains("time") => "date",
         Kind::LocalDateTime | Kind::ZonedDateTime => "datetime",
     };
-    if let Some(twice) = ["date", "time", "datetime", "epochSeconds", "epochMillis"]
+    let own_zone = fields.get("time").and_then(zone_of_temporal);
+    if kind == Kind::ZonedDateTime && name == "date" && own_zone.is_none() {
+        fields.insert("timezone", accessor(&base, "timezone")?);
+    }
+    if let Some(twice) = ["date", "datetime", "epochSeconds", "epochMillis", name]
         .iter()
         .find(|own| fields.contains(own))
     {
