@@ -293,3 +293,116 @@ fn nearest_rank(sorted: &[Value], at: f64) -> Value {
     let rank = (at * sorted.len() as f64).ceil() as usize;
     sorted[rank.clamp(1, sorted.len()) - 1].clone()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorClass, function::tests::Stub};
+
+    fn run(function: Aggregation, distinct: bool, values: &[Value]) -> Result<Value> {
+        let mut accumulator = Accumulator::new(function, distinct);
+        for value in values {
+            accumulator.add(value, Some(&Value::Float(0.5)), 1, &Stub)?;
+        }
+        accumulator.finish(&Stub)
+    }
+
+    fn ints(values: &[i64]) -> Vec<Value> {
+        values.iter().copied().map(Value::Int).collect()
+    }
+
+    #[test]
+    fn nulls_are_left_out_and_nothing_has_its_own_answers() {
+        let none = [Value::Null];
+        for (function, answer) in [
+            (Aggregation::Count, Value::Int(0)),
+            (Aggregation::Sum, Value::Int(0)),
+            (Aggregation::Avg, Value::Null),
+            (Aggregation::Min, Value::Null),
+            (Aggregation::Collect, Value::empty_list()),
+            (Aggregation::StDev, Value::Float(0.0)),
+            (Aggregation::PercentileDisc, Value::Null),
+        ] {
+            assert_eq!(run(function, false, &none).unwrap(), answer, "{function:?}");
+        }
+    }
+
+    #[test]
+    fn figures() {
+        assert_eq!(
+            run(Aggregation::Sum, false, &ints(&[1, 2, 3])).unwrap(),
+            Value::Int(6)
+        );
+        assert_eq!(
+            run(Aggregation::Sum, false, &[Value::Int(1), Value::Float(0.5)]).unwrap(),
+            Value::Float(1.5)
+        );
+        assert_eq!(
+            run(Aggregation::Avg, false, &ints(&[1, 2, 3, 4])).unwrap(),
+            Value::Float(2.5)
+        );
+        assert_eq!(
+            run(
+                Aggregation::Count,
+                true,
+                &[Value::Int(1), Value::Float(1.0), "1".into()]
+            )
+            .unwrap(),
+            Value::Int(2)
+        );
+        assert_eq!(
+            run(
+                Aggregation::Max,
+                false,
+                &[Value::Int(1), "a".into(), Value::empty_list()]
+            )
+            .unwrap(),
+            Value::Int(1)
+        );
+        assert_eq!(
+            run(Aggregation::StDevP, false, &ints(&[2, 4, 4, 4, 5, 5, 7, 9])).unwrap(),
+            Value::Float(2.0)
+        );
+        assert_eq!(
+            run(Aggregation::PercentileCont, false, &ints(&[10, 20])).unwrap(),
+            Value::Float(15.0)
+        );
+        assert_eq!(
+            run(Aggregation::PercentileDisc, false, &ints(&[10, 20])).unwrap(),
+            Value::Int(10)
+        );
+    }
+
+    #[test]
+    fn a_sum_leaves_64_bits_only_as_an_error() {
+        let error = run(Aggregation::Sum, false, &ints(&[i64::MAX, 1])).unwrap_err();
+        assert_eq!(
+            error.classified(),
+            Some((ErrorClass::ArithmeticError, "IntegerOverflow"))
+        );
+        assert!(run(Aggregation::Sum, false, &["a".into()]).is_err());
+    }
+
+    #[test]
+    fn repetitions_multiply() {
+        let mut sum = Accumulator::new(Aggregation::Sum, false);
+        sum.add(&Value::Int(3), None, 1_000_000_000_000, &Stub)
+            .unwrap();
+        assert_eq!(sum.finish(&Stub).unwrap(), Value::Int(3_000_000_000_000));
+        let mut distinct = Accumulator::new(Aggregation::Sum, true);
+        distinct.add(&Value::Int(3), None, 5, &Stub).unwrap();
+        assert_eq!(distinct.finish(&Stub).unwrap(), Value::Int(3));
+    }
+
+    #[test]
+    fn percentiles_lie_between_0_and_1() {
+        let mut accumulator = Accumulator::new(Aggregation::PercentileCont, false);
+        let error = accumulator
+            .add(&Value::Int(1), Some(&Value::Float(1.1)), 1, &Stub)
+            .unwrap_err();
+        assert_eq!(
+            error.classified(),
+            Some((ErrorClass::ArgumentError, "NumberOutOfRange"))
+        );
+    }
+}

@@ -154,3 +154,85 @@ fn unfit(op: Arithmetic, left: &Value, right: &Value) -> ExecError {
         shown(right)
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::function::tests::Stub;
+
+    fn apply(op: Arithmetic, a: impl Into<Value>, b: impl Into<Value>) -> Result<Value> {
+        arithmetic(op, &a.into(), &b.into(), &Stub)
+    }
+
+    #[test]
+    fn integers_stay_exact_or_fail() {
+        assert_eq!(apply(Arithmetic::Divide, 7, -2).unwrap(), Value::Int(-3));
+        assert_eq!(apply(Arithmetic::Modulo, -7, 2).unwrap(), Value::Int(-1));
+        assert_eq!(
+            apply(Arithmetic::Modulo, i64::MIN, -1).unwrap(),
+            Value::Int(0)
+        );
+        assert_eq!(apply(Arithmetic::Power, 2, 3).unwrap(), Value::Float(8.0));
+        for (op, a, b) in [
+            (Arithmetic::Add, i64::MAX, 1),
+            (Arithmetic::Subtract, i64::MIN, 1),
+            (Arithmetic::Multiply, i64::MAX, 2),
+            (Arithmetic::Divide, i64::MIN, -1),
+        ] {
+            let error = apply(op, a, b).unwrap_err();
+            assert_eq!(
+                error.classified(),
+                Some((ErrorClass::ArithmeticError, "IntegerOverflow")),
+                "{error}"
+            );
+        }
+        for op in [Arithmetic::Divide, Arithmetic::Modulo] {
+            assert_eq!(
+                apply(op, 1, 0).unwrap_err().classified(),
+                Some((ErrorClass::ArithmeticError, "DivisionByZero"))
+            );
+        }
+        assert_eq!(
+            apply(Arithmetic::Divide, 1.0, 0).unwrap(),
+            Value::Float(f64::INFINITY)
+        );
+    }
+
+    #[test]
+    fn addition_joins_strings_and_lists() {
+        assert_eq!(apply(Arithmetic::Add, "a", "b").unwrap(), "ab".into());
+        assert_eq!(apply(Arithmetic::Add, "a", 1).unwrap(), "a1".into());
+        let list = |items: &[i64]| items.iter().copied().map(Value::Int).collect::<Value>();
+        assert_eq!(
+            apply(Arithmetic::Add, list(&[1]), list(&[2])).unwrap(),
+            list(&[1, 2])
+        );
+        assert_eq!(
+            apply(Arithmetic::Add, list(&[1]), 2).unwrap(),
+            list(&[1, 2])
+        );
+        assert_eq!(
+            apply(Arithmetic::Add, 0, list(&[1])).unwrap(),
+            list(&[0, 1])
+        );
+        assert_eq!(
+            apply(Arithmetic::Add, Value::Null, list(&[1])).unwrap(),
+            Value::Null
+        );
+    }
+
+    #[test]
+    fn what_does_not_combine_is_a_type_error() {
+        for (op, a, b) in [
+            (Arithmetic::Subtract, Value::from("a"), Value::Int(1)),
+            (Arithmetic::Add, true.into(), 1.into()),
+        ] {
+            assert_eq!(
+                arithmetic(op, &a, &b, &Stub).unwrap_err().classified(),
+                Some((ErrorClass::TypeError, "InvalidArgumentType"))
+            );
+        }
+        assert!(negate(&"a".into()).is_err());
+        assert!(negate(&i64::MIN.into()).is_err());
+    }
+}

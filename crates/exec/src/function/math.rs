@@ -77,7 +77,8 @@ fn sign(args: &[Value], _: &dyn Environment) -> Result<Value> {
 fn round(args: &[Value], _: &dyn Environment) -> Result<Value> {
     let x = number("round", &args[0])?;
     let Some(precision) = args.get(1) else {
-        return Ok(Value::Float((x + 0.5).floor().max(x.floor()).min(x.ceil())));
+        let floor = x.floor();
+        return Ok(Value::Float(if x - floor >= 0.5 { floor + 1.0 } else { floor }));
     };
     let precision = integer("round", precision)?;
     if !(0..=300).contains(&precision) {

@@ -12,6 +12,9 @@ mod spatial;
 mod string;
 mod temporal;
 
+#[cfg(test)]
+pub(crate) mod tests;
+
 use std::sync::Arc;
 
 use isomer_data::Direction;
