@@ -3,7 +3,7 @@
 use std::fmt;
 
 use isomer_data::DataError;
-use isomer_value::Value;
+use isomer_value::{Value, ValueError};
 use thiserror::Error;
 
 /// The class of an error that the language defines, as the openCypher specification names it.
@@ -128,6 +128,27 @@ impl ExecError {
             Self::Raised { class, detail, .. } => Some((*class, detail)),
             _ => None,
         }
+    }
+}
+
+impl From<ValueError> for ExecError {
+    fn from(error: ValueError) -> Self {
+        let (class, detail) = match &error {
+            ValueError::Type { .. } => (ErrorClass::TypeError, "InvalidArgumentType"),
+            ValueError::OutOfRange { .. } => (ErrorClass::ArgumentError, "NumberOutOfRange"),
+            ValueError::Overflow { .. } => (ErrorClass::ArithmeticError, "IntegerOverflow"),
+            ValueError::DivisionByZero => (ErrorClass::ArithmeticError, "DivisionByZero"),
+            ValueError::NoField { .. } => (ErrorClass::TypeError, "PropertyAccessOnNonMap"),
+            ValueError::NotStorable { .. } => (ErrorClass::TypeError, "InvalidPropertyType"),
+            ValueError::Syntax { .. } | ValueError::Fields { .. } | ValueError::UnknownZone { .. } | ValueError::Json { .. } => {
+                (ErrorClass::ArgumentError, "InvalidArgumentValue")
+            }
+            ValueError::TooDeep { .. } | ValueError::TooLarge { .. } => {
+                return Self::limit(error.to_string(), "make the value smaller or flatter");
+            }
+            ValueError::Corrupt { .. } => return Self::Internal(error.to_string()),
+        };
+        Self::raised(class, detail, error.to_string())
     }
 }
 

@@ -150,6 +150,9 @@ impl Execution {
                 }
                 if !more {
                     self.body = State::Done;
+                    if let Some(mark) = self.mark.take() {
+                        transaction.release(mark);
+                    }
                 }
                 Ok(more)
             }

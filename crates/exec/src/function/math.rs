@@ -78,7 +78,11 @@ fn round(args: &[Value], _: &dyn Environment) -> Result<Value> {
     let x = number("round", &args[0])?;
     let Some(precision) = args.get(1) else {
         let floor = x.floor();
-        return Ok(Value::Float(if x - floor >= 0.5 { floor + 1.0 } else { floor }));
+        return Ok(Value::Float(if x - floor >= 0.5 {
+            floor + 1.0
+        } else {
+            floor
+        }));
     };
     let precision = integer("round", precision)?;
     if !(0..=300).contains(&precision) {

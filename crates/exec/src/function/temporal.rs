@@ -1,31 +1,100 @@
-//! Functions on dates, times, date-times and durations; arithmetic and fields of them.
+//! Functions on dates, times, date-times and durations; arithmetic and fields of them. The work is done by
+//! `isomer_value::temporal`; here stand the names, the clocks and the errors.
 
 use isomer_plan::{expr::Arithmetic, function::Function as Builtin};
-use isomer_value::Value;
+use isomer_value::{
+    Value,
+    temporal::{self, Now},
+};
 
-use super::{Function, lenient};
-use crate::error::Result;
+use super::{Environment, Function, lenient};
+use crate::error::{ExecError, Result};
+
+/// Which clock a function tells.
+#[derive(Clone, Copy)]
+enum Clock {
+    Transaction,
+    Statement,
+    Real,
+}
 
 pub(super) fn find(function: Builtin) -> Option<Function> {
-    match function {
-        Builtin::Timestamp => {
-            lenient(|_, env| Ok(Value::Int(env.statement_time().as_millisecond())))
-        }
-        _ => None,
+    macro_rules! table {
+        ($($variant:ident $name:literal $clock:ident;)*) => {
+            match function {
+                Builtin::Timestamp => lenient(|_, env| Ok(Value::Int(env.statement_time().as_millisecond()))),
+                $(Builtin::$variant => lenient(|args, env| call($name, Clock::$clock, args, env)),)*
+                _ => None,
+            }
+        };
+    }
+    table! {
+        Date "date" Statement;
+        Time "time" Statement;
+        LocalTime "localtime" Statement;
+        DateTime "datetime" Statement;
+        LocalDateTime "localdatetime" Statement;
+        Duration "duration" Statement;
+        DateTruncate "date.truncate" Statement;
+        TimeTruncate "time.truncate" Statement;
+        LocalTimeTruncate "localtime.truncate" Statement;
+        DateTimeTruncate "datetime.truncate" Statement;
+        LocalDateTimeTruncate "localdatetime.truncate" Statement;
+        DateTransaction "date.transaction" Transaction;
+        DateStatement "date.statement" Statement;
+        DateRealtime "date.realtime" Real;
+        TimeTransaction "time.transaction" Transaction;
+        TimeStatement "time.statement" Statement;
+        TimeRealtime "time.realtime" Real;
+        LocalTimeTransaction "localtime.transaction" Transaction;
+        LocalTimeStatement "localtime.statement" Statement;
+        LocalTimeRealtime "localtime.realtime" Real;
+        DateTimeTransaction "datetime.transaction" Transaction;
+        DateTimeStatement "datetime.statement" Statement;
+        DateTimeRealtime "datetime.realtime" Real;
+        LocalDateTimeTransaction "localdatetime.transaction" Transaction;
+        LocalDateTimeStatement "localdatetime.statement" Statement;
+        LocalDateTimeRealtime "localdatetime.realtime" Real;
+        DateTimeFromEpoch "datetime.fromepoch" Statement;
+        DateTimeFromEpochMillis "datetime.fromepochmillis" Statement;
+        DurationBetween "duration.between" Statement;
+        DurationInMonths "duration.inMonths" Statement;
+        DurationInDays "duration.inDays" Statement;
+        DurationInSeconds "duration.inSeconds" Statement;
     }
 }
 
+fn call(name: &'static str, clock: Clock, args: &[Value], env: &dyn Environment) -> Result<Value> {
+    let function = temporal::function(name).ok_or_else(|| ExecError::Internal(format!("no temporal function {name}")))?;
+    let instant = match clock {
+        Clock::Transaction => env.transaction_time(),
+        Clock::Statement => env.statement_time(),
+        Clock::Real => env.real_time(),
+    };
+    Ok(function.call(args, &Now { instant, zone: env.time_zone() })?)
+}
+
 /// A temporal value as text; none for other values.
-pub(super) fn to_text(_value: &Value) -> Option<String> {
-    None
+pub(super) fn to_text(value: &Value) -> Option<String> {
+    temporal::to_text(value)
 }
 
 /// Arithmetic with a temporal value on at least one side; none where there is no such operation.
-pub(crate) fn arithmetic(_op: Arithmetic, _left: &Value, _right: &Value) -> Option<Result<Value>> {
-    None
+pub(crate) fn arithmetic(op: Arithmetic, left: &Value, right: &Value) -> Option<Result<Value>> {
+    if !left.is_temporal() && !right.is_temporal() {
+        return None;
+    }
+    let made = match op {
+        Arithmetic::Add => temporal::add(left, right),
+        Arithmetic::Subtract => temporal::subtract(left, right),
+        Arithmetic::Multiply => temporal::multiply(left, right),
+        Arithmetic::Divide => temporal::divide(left, right),
+        Arithmetic::Modulo | Arithmetic::Power => return None,
+    };
+    Some(made.map_err(ExecError::from))
 }
 
 /// `value.name` of a temporal value; none for other values.
-pub(super) fn field(_value: &Value, _name: &str) -> Option<Result<Value>> {
-    None
+pub(super) fn field(value: &Value, name: &str) -> Option<Result<Value>> {
+    value.is_temporal().then(|| temporal::accessor(value, name).map_err(ExecError::from))
 }
