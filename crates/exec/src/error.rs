@@ -140,9 +140,10 @@ impl From<ValueError> for ExecError {
             ValueError::DivisionByZero => (ErrorClass::ArithmeticError, "DivisionByZero"),
             ValueError::NoField { .. } => (ErrorClass::TypeError, "PropertyAccessOnNonMap"),
             ValueError::NotStorable { .. } => (ErrorClass::TypeError, "InvalidPropertyType"),
-            ValueError::Syntax { .. } | ValueError::Fields { .. } | ValueError::UnknownZone { .. } | ValueError::Json { .. } => {
-                (ErrorClass::ArgumentError, "InvalidArgumentValue")
-            }
+            ValueError::Syntax { .. }
+            | ValueError::Fields { .. }
+            | ValueError::UnknownZone { .. }
+            | ValueError::Json { .. } => (ErrorClass::ArgumentError, "InvalidArgumentValue"),
             ValueError::TooDeep { .. } | ValueError::TooLarge { .. } => {
                 return Self::limit(error.to_string(), "make the value smaller or flatter");
             }
@@ -155,7 +156,7 @@ impl From<ValueError> for ExecError {
 /// A value and its type for a message, shortened.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
-        Value::Null => return "null".into(),
+        Value::Null => "null".into(),
         Value::Bool(b) => format!("the boolean {b}"),
         Value::Int(i) => format!("the integer {i}"),
         Value::Float(f) => format!("the float {f:?}"),

@@ -24,6 +24,8 @@ mod point;
 mod procedure;
 mod result;
 mod schema;
+#[cfg(test)]
+mod tests;
 
 pub use error::{ErrorClass, ExecError, Result};
 pub use execution::{Execution, Options};

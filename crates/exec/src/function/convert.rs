@@ -136,7 +136,8 @@ pub(crate) fn float_text(value: f64) -> String {
 /// Truncates towards zero; none for what lies outside 64 bits.
 fn float_to_integer(value: f64) -> Option<i64> {
     // 2^63 is exact as a float: everything below it fits.
-    (value >= -9_223_372_036_854_775_808.0 && value < 9_223_372_036_854_775_808.0)
+    (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0)
+        .contains(&value)
         .then_some(value as i64)
 }
 

@@ -65,13 +65,20 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
 }
 
 fn call(name: &'static str, clock: Clock, args: &[Value], env: &dyn Environment) -> Result<Value> {
-    let function = temporal::function(name).ok_or_else(|| ExecError::Internal(format!("no temporal function {name}")))?;
+    let function = temporal::function(name)
+        .ok_or_else(|| ExecError::Internal(format!("no temporal function {name}")))?;
     let instant = match clock {
         Clock::Transaction => env.transaction_time(),
         Clock::Statement => env.statement_time(),
         Clock::Real => env.real_time(),
     };
-    Ok(function.call(args, &Now { instant, zone: env.time_zone() })?)
+    Ok(function.call(
+        args,
+        &Now {
+            instant,
+            zone: env.time_zone(),
+        },
+    )?)
 }
 
 /// A temporal value as text; none for other values.
@@ -96,5 +103,7 @@ pub(crate) fn arithmetic(op: Arithmetic, left: &Value, right: &Value) -> Option<
 
 /// `value.name` of a temporal value; none for other values.
 pub(super) fn field(value: &Value, name: &str) -> Option<Result<Value>> {
-    value.is_temporal().then(|| temporal::accessor(value, name).map_err(ExecError::from))
+    value
+        .is_temporal()
+        .then(|| temporal::accessor(value, name).map_err(ExecError::from))
 }

@@ -75,7 +75,7 @@ impl Aggregate {
                     .collect();
                 chunk.retain_grouped(&keep);
             }
-            if chunk.len() > 0 {
+            if !chunk.is_empty() {
                 let bytes = groups.take_chunk(plan, &chunk, cx)?;
                 cx.run.watch.hold(bytes)?;
                 self.held += bytes;

@@ -102,7 +102,7 @@ impl Lanes {
             self.row += 1;
             chunk.gather(&[self.row as u32 - 1])
         };
-        if self.row >= chunk.len() && chunk.len() == 0 {
+        if chunk.is_empty() {
             self.chunk = None;
         }
         let numbers = Column::Ints((0..piece.len() as i64).collect());

@@ -177,9 +177,7 @@ impl Operate for Expand {
         cx.tick(self.found.rows().len())?;
         let per_row = self.found.rows().len() / nodes.len().max(1) + 1;
         self.step = (NEIGHBOURS_PER_CALL / per_row).clamp(1, NEIGHBOURS_PER_CALL);
-        cx.run
-            .watch
-            .allow(self.found.rows().len() * size_of::<RelRow>())?;
+        cx.run.watch.allow(size_of_val(self.found.rows()))?;
 
         let mut offsets = Vec::with_capacity(chunk.len() + 1);
         offsets.push(0_u32);

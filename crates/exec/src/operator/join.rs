@@ -61,7 +61,7 @@ impl Operate for CartesianProduct {
             let Some(kept) = &self.kept else {
                 return Ok(None);
             };
-            if kept.len() == 0 {
+            if kept.is_empty() {
                 self.at.0 = left.len();
                 continue;
             }

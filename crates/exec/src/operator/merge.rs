@@ -73,7 +73,7 @@ impl Operate for Merge {
             found.append(matched);
         }
         self.matching.close(cx);
-        let mut made = if found.len() > 0 {
+        let mut made = if !found.is_empty() {
             for slot in outer.slots() {
                 if found.column(slot).is_none() {
                     found.set(slot, crate::column::Column::Const(outer.value(slot, 0)));

@@ -264,7 +264,7 @@ impl Child {
     pub(crate) fn pull_flat(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         while let Some(mut chunk) = self.pull(cx)? {
             chunk.flatten();
-            if chunk.len() > 0 {
+            if !chunk.is_empty() {
                 return Ok(Some(chunk));
             }
         }
