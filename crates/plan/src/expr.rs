@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+pub use isomer_cypher::ast::ValueType;
 use isomer_value::Value;
 
 use crate::function::{Aggregation, Function};
@@ -106,6 +107,8 @@ pub enum Arithmetic {
     Modulo,
     /// `^`: always a float
     Power,
+    /// `||`: joins two strings or two lists, nothing else
+    Concat,
 }
 
 /// Three-valued comparisons.
@@ -287,7 +290,22 @@ pub enum Expr {
     IsNull(Box<Expr>),
     /// `x IS NOT NULL`
     IsNotNull(Box<Expr>),
-    /// `n:A:B`: a node carries all labels, or null if it is null. On a value of unknown kind that turns out to be a
+    /// `x IS :: TYPE`; never null.
+    IsTyped {
+        /// What is tested.
+        operand: Box<Expr>,
+        /// The type.
+        value_type: ValueType,
+    },
+    /// The value itself where it is of this kind (only `Node`, `Relationship` and lists of them are asked for) or null;
+    /// a type error otherwise. Where a pattern uses a variable whose kind is not known before.
+    Cast {
+        /// The value.
+        operand: Box<Expr>,
+        /// What it must be.
+        kind: Kind,
+    },
+    /// `n:A:B`: a node carries all labels (of an empty list: any label at all), or null if it is null. On a value of unknown kind that turns out to be a
     /// relationship, whether its type is the only name.
     HasLabels {
         /// The node.
@@ -449,6 +467,7 @@ impl Expr {
             | Self::Plus(x)
             | Self::IsNull(x)
             | Self::IsNotNull(x) => visit(x),
+            Self::IsTyped { operand, .. } | Self::Cast { operand, .. } => visit(operand),
             Self::Compare { left, right, .. }
             | Self::Arith { left, right, .. }
             | Self::StringTest { left, right, .. }
@@ -518,5 +537,79 @@ impl Expr {
             }
             other => other.for_each_child(&mut |child| child.for_each_slot(visit)),
         }
+    }
+
+    /// Calls `visit` for every direct sub-expression (of a sub-plan: its arguments).
+    pub(crate) fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
+        match self {
+            Self::Const(_) | Self::Param(_) | Self::Slot(_) | Self::Local(_) | Self::BuildPath { .. } => {}
+            Self::Property { base, .. } => visit(base),
+            Self::Index { base, index } => {
+                visit(base);
+                visit(index);
+            }
+            Self::Slice { base, from, to } => {
+                visit(base);
+                from.iter_mut().chain(to).for_each(|bound| visit(bound));
+            }
+            Self::List(items) | Self::And(items) | Self::Or(items) | Self::Xor(items) => items.iter_mut().for_each(visit),
+            Self::Map(entries) => entries.iter_mut().for_each(|(_, value)| visit(value)),
+            Self::MapProjection { base, items } => {
+                visit(base);
+                for item in items {
+                    if let MapItem::Entry(_, value) = item {
+                        visit(value);
+                    }
+                }
+            }
+            Self::Not(x) | Self::Negate(x) | Self::Plus(x) | Self::IsNull(x) | Self::IsNotNull(x) => visit(x),
+            Self::IsTyped { operand, .. } | Self::Cast { operand, .. } => visit(operand),
+            Self::Compare { left, right, .. }
+            | Self::Arith { left, right, .. }
+            | Self::StringTest { left, right, .. }
+            | Self::In { item: left, list: right } => {
+                visit(left);
+                visit(right);
+            }
+            Self::HasLabels { entity, .. } | Self::HasType { entity, .. } => visit(entity),
+            Self::Case { subject, arms, otherwise } => {
+                subject.iter_mut().for_each(|x| visit(x));
+                for (when, then) in arms {
+                    visit(when);
+                    visit(then);
+                }
+                otherwise.iter_mut().for_each(|x| visit(x));
+            }
+            Self::Call { arguments, .. } | Self::CallRegistered { arguments, .. } => arguments.iter_mut().for_each(visit),
+            Self::ListComprehension { list, predicate, result, .. } => {
+                visit(list);
+                predicate.iter_mut().chain(result).for_each(|x| visit(x));
+            }
+            Self::Quantifier { list, predicate, .. } => {
+                visit(list);
+                visit(predicate);
+            }
+            Self::Reduce { init, list, step, .. } => {
+                visit(init);
+                visit(list);
+                visit(step);
+            }
+            Self::Subquery(subquery) => subquery.arguments.iter_mut().for_each(|(_, value)| visit(value)),
+        }
+    }
+
+    /// Replaces one local by another.
+    pub(crate) fn rename_local(&mut self, old: LocalId, new: LocalId) {
+        match self {
+            Self::Local(local) if *local == old => *local = new,
+            other => other.for_each_child_mut(&mut |child| child.rename_local(old, new)),
+        }
+    }
+
+    /// Whether it reads this slot.
+    pub(crate) fn reads(&self, slot: SlotId) -> bool {
+        let mut found = false;
+        self.for_each_slot(&mut |read| found |= read == slot);
+        found
     }
 }

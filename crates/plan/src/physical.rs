@@ -107,6 +107,8 @@ pub enum Body {
     PointRead(PointRead),
     /// A change of the schema; returns no rows.
     Schema(SchemaCommand),
+    /// `KILL QUERY id`: cancels a running query. The expression reads no slots.
+    KillQuery(Expr),
 }
 
 /// `MATCH (n:Label {_key: key}) RETURN …`: at most one row.

@@ -2,8 +2,19 @@
 
 use std::sync::Arc;
 
+use isomer_cypher::ast::ValueType;
+
 /// A property path: `["addr", "city"]` of `n.addr.city`.
 pub type PropertyPath = Vec<Arc<str>>;
+
+/// One component of an index: a property path that may step into the elements of lists.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexedPath {
+    /// The names from the record inwards.
+    pub names: PropertyPath,
+    /// How many names stand before `[]`, where an index has an entry per element: 1 of `n.tags[]` and `n.items[].sku`.
+    pub elements_after: Option<usize>,
+}
 
 /// A change of the schema.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,10 +25,10 @@ pub enum SchemaCommand {
         name: Option<Arc<str>>,
         /// What it covers.
         target: SchemaTarget,
+        /// No two records may have the same values.
+        unique: bool,
         /// Components, in order.
-        paths: Vec<PropertyPath>,
-        /// Each element of a list gets an entry.
-        each_element: bool,
+        paths: Vec<IndexedPath>,
         /// An index of that name or shape is fine.
         if_not_exists: bool,
     },
@@ -68,8 +79,15 @@ pub enum Requirement {
     NotNull,
     /// Unique and not null.
     Key,
-    /// The value is of this type, named as in `valueType()`.
-    Type(Arc<str>),
+    /// The value, where there is one, is of this type.
+    Type(ValueType),
+    /// A condition that must not be false, as written; `variable` stands for the record.
+    Check {
+        /// The record's variable.
+        variable: Arc<str>,
+        /// The condition's text.
+        text: Arc<str>,
+    },
 }
 
 /// What `SHOW` shows.
@@ -83,8 +101,8 @@ pub enum ShowKind {
     Labels,
     /// Relationship types with their counts.
     Types,
-    /// Property names.
-    Properties,
+    /// Buckets.
+    Buckets,
     /// Functions.
     Functions,
     /// Procedures.
@@ -101,7 +119,7 @@ impl ShowKind {
             Self::Constraints => &["name", "type", "label", "properties"],
             Self::Labels => &["label", "count"],
             Self::Types => &["type", "count"],
-            Self::Properties => &["property"],
+            Self::Buckets => &["bucket", "kind"],
             Self::Functions => &["name", "signature", "description"],
             Self::Procedures => &["name", "signature", "mode", "description"],
             Self::Queries => &["id", "text", "elapsed_ms", "rows", "memory_bytes"],

@@ -1,0 +1,160 @@
+//! `CALL procedure(…)`.
+
+use std::sync::Arc;
+
+use isomer_cypher::Span;
+use isomer_cypher::ast::{self, YieldItems};
+
+use super::query::Column;
+use super::types::wrong_kind;
+use super::{Binder, Result};
+use crate::catalog::{ProcedureField, ProcedureSignature};
+use crate::error::{ErrorKind, PlanError};
+use crate::expr::{Expr, Kind};
+use crate::logical::{Step, conjuncts};
+
+impl<'a> Binder<'a> {
+    /// A call among other clauses.
+    pub(super) fn bind_call(&mut self, call: &'a ast::ProcedureCall, steps: &mut Vec<Step>) -> Result<()> {
+        let procedure = self.find_procedure(call)?;
+        let Some(arguments) = &call.arguments else {
+            return Err(PlanError::syntax(
+                "InvalidArgumentPassingMode",
+                format!("`{}` is called without arguments inside a query", procedure.name),
+                call.span,
+            )
+            .with_hint("only a call that stands alone takes its arguments from the parameters"));
+        };
+        let arguments = self.bind_arguments(&procedure, arguments, call.span)?;
+        let mut yields = Vec::new();
+        if let Some(given) = &call.yields {
+            match &given.items {
+                YieldItems::Star => {
+                    return Err(PlanError::syntax("UnexpectedSyntax", "YIELD * stands in a call that is alone", given.span)
+                        .with_hint("name the columns"));
+                }
+                YieldItems::Nothing => {}
+                YieldItems::Named(items) => {
+                    for item in items {
+                        let (position, kind) = find_result(&procedure, &item.column)?;
+                        yields.push((position, self.declare_new(item.variable(), kind)?));
+                    }
+                }
+            }
+        }
+        steps.push(Step::Call { procedure, arguments, yields });
+        if let Some(predicate) = call.yields.as_ref().and_then(|given| given.predicate.as_ref()) {
+            let bound = self.bind_condition(predicate)?;
+            let mut terms = Vec::new();
+            conjuncts(bound, &mut terms);
+            steps.push(Step::Filter(terms));
+        }
+        Ok(())
+    }
+
+    /// A call that is the whole statement: its columns are the result.
+    pub(super) fn bind_standalone_call(
+        &mut self,
+        call: &'a ast::ProcedureCall,
+        steps: &mut Vec<Step>,
+    ) -> Result<Vec<Column>> {
+        let procedure = self.find_procedure(call)?;
+        let arguments = match &call.arguments {
+            Some(arguments) => self.bind_arguments(&procedure, arguments, call.span)?,
+            None => procedure.parameters.iter().map(|one| Expr::Param(self.arena.parameter(&one.name))).collect(),
+        };
+        let mut yields = Vec::new();
+        let mut columns = Vec::new();
+        match call.yields.as_ref().map(|given| &given.items) {
+            None | Some(YieldItems::Star) => {
+                for (position, result) in procedure.results.iter().enumerate() {
+                    let slot = self.declare(&result.name, result.kind.clone());
+                    yields.push((position, slot));
+                    columns.push(Column { name: result.name.clone(), slot, kind: result.kind.clone() });
+                }
+            }
+            Some(YieldItems::Nothing) => {}
+            Some(YieldItems::Named(items)) => {
+                for item in items {
+                    let (position, kind) = find_result(&procedure, &item.column)?;
+                    let slot = self.declare_new(item.variable(), kind.clone())?;
+                    yields.push((position, slot));
+                    columns.push(Column { name: item.variable().name.clone(), slot, kind });
+                }
+            }
+        }
+        steps.push(Step::Call { procedure, arguments, yields });
+        if let Some(predicate) = call.yields.as_ref().and_then(|given| given.predicate.as_ref()) {
+            let bound = self.bind_condition(predicate)?;
+            steps.push(Step::Filter(vec![bound]));
+        }
+        Ok(columns)
+    }
+
+    fn find_procedure(&self, call: &ast::ProcedureCall) -> Result<Arc<ProcedureSignature>> {
+        let name = call.name.dotted();
+        self.catalog.procedure(&name).ok_or_else(|| {
+            let known = self.catalog.procedure_names();
+            PlanError::new(
+                ErrorKind::ProcedureError,
+                "ProcedureNotFound",
+                format!("there is no procedure `{name}`"),
+                call.name.span,
+            )
+            .with_near(&name, known.iter().map(|known| &**known))
+        })
+    }
+
+    fn bind_arguments(
+        &mut self,
+        procedure: &ProcedureSignature,
+        arguments: &'a [ast::Expr],
+        span: Span,
+    ) -> Result<Vec<Expr>> {
+        let fewest = procedure.parameters.iter().filter(|one| one.default.is_none()).count();
+        let most = procedure.parameters.len();
+        if arguments.len() < fewest || arguments.len() > most {
+            return Err(super::function::wrong_count(&procedure.name, fewest, most, arguments.len(), span));
+        }
+        let mut bound = Vec::with_capacity(most);
+        for (argument, parameter) in arguments.iter().zip(&procedure.parameters) {
+            let typed = self.bind_expr(argument)?;
+            if !accepts(parameter, &typed.kind) {
+                let what = format!("parameter `{}` of `{}`", parameter.name, procedure.name);
+                return Err(wrong_kind(&what, parameter.kind.describe(), &typed.kind, argument.span));
+            }
+            bound.push(typed.expr);
+        }
+        let left_out = procedure.parameters.iter().skip(arguments.len());
+        bound.extend(left_out.map(|one| Expr::Const(one.default.clone().unwrap_or_default())));
+        Ok(bound)
+    }
+}
+
+/// Whether a parameter may take a value of this kind.
+fn accepts(parameter: &ProcedureField, kind: &Kind) -> bool {
+    match (&parameter.kind, kind) {
+        (_, Kind::Any) | (Kind::Any, _) => true,
+        (Kind::List(_), Kind::List(_)) => true,
+        (Kind::Float | Kind::Number, Kind::Integer | Kind::Float | Kind::Number) => true,
+        (Kind::Integer, Kind::Number) => true,
+        (Kind::Map, Kind::Node | Kind::Relationship) => true,
+        (expected, found) => expected == found,
+    }
+}
+
+fn find_result(procedure: &ProcedureSignature, column: &ast::Ident) -> Result<(usize, Kind)> {
+    procedure
+        .results
+        .iter()
+        .position(|result| *result.name == *column.name)
+        .map(|position| (position, procedure.results[position].kind.clone()))
+        .ok_or_else(|| {
+            PlanError::syntax(
+                "UndefinedVariable",
+                format!("`{}` has no column `{}`", procedure.name, column.name),
+                column.span,
+            )
+            .with_near(&column.name, procedure.results.iter().map(|result| &*result.name))
+        })
+}

@@ -1,0 +1,153 @@
+//! Clauses: each becomes one or a few steps.
+
+use isomer_cypher::ast::{self, Clause};
+
+use super::create::Making;
+use super::pattern::NewNames;
+use super::types::wrong_kind;
+use super::{Binder, Result};
+use crate::error::PlanError;
+use crate::expr::{Expr, Kind};
+use crate::logical::{MergeStep, Step, conjuncts};
+use crate::physical::CreateItem;
+
+impl<'a> Binder<'a> {
+    /// Binds one clause; `RETURN` is bound by its query.
+    pub(super) fn bind_clause(&mut self, clause: &'a Clause, steps: &mut Vec<Step>) -> Result<()> {
+        match clause {
+            Clause::Match(clause) => self.bind_match(clause, steps),
+            Clause::Unwind(clause) => self.bind_unwind(clause, steps),
+            Clause::With(clause) => self.bind_with(clause, steps),
+            Clause::Return(clause) => Err(PlanError::syntax(
+                "InvalidClauseComposition",
+                "RETURN is the last clause of a query",
+                clause.span,
+            )),
+            Clause::Create(clause) => self.bind_create(clause, steps),
+            Clause::Merge(clause) => self.bind_merge(clause, steps),
+            Clause::Set(clause) => {
+                steps.push(Step::Set(self.bind_set_items(&clause.items)?));
+                Ok(())
+            }
+            Clause::Remove(clause) => {
+                steps.push(Step::Set(self.bind_remove_items(&clause.items)?));
+                Ok(())
+            }
+            Clause::Delete(clause) => {
+                steps.push(self.bind_delete(clause)?);
+                Ok(())
+            }
+            Clause::Foreach(clause) => self.bind_foreach(clause, steps),
+            Clause::Call(clause) => self.bind_call(clause, steps),
+            Clause::Subquery(clause) => self.bind_call_subquery(clause, steps),
+            Clause::LoadCsv(clause) => self.bind_load_csv(clause, steps),
+        }
+    }
+
+    fn bind_match(&mut self, clause: &'a ast::Match, steps: &mut Vec<Step>) -> Result<()> {
+        let pattern = self.bind_pattern(clause.pattern.paths.iter(), clause.predicate.as_ref(), NewNames::Allowed)?;
+        if !pattern.casts.is_empty() {
+            steps.push(Step::Project(pattern.casts));
+        }
+        steps.push(Step::Match { graph: pattern.graph, optional: clause.optional });
+        Ok(())
+    }
+
+    fn bind_unwind(&mut self, clause: &'a ast::Unwind, steps: &mut Vec<Step>) -> Result<()> {
+        let list = self.bind_expr(&clause.list)?;
+        let element = match &list.kind {
+            Kind::List(element) => (**element).clone(),
+            Kind::Any => Kind::Any,
+            other => other.clone(),
+        };
+        let element = self.declare_new(&clause.variable, element)?;
+        steps.push(Step::Unwind { list: list.expr, element });
+        Ok(())
+    }
+
+    fn bind_with(&mut self, clause: &'a ast::With, steps: &mut Vec<Step>) -> Result<()> {
+        let columns = self.bind_projection(&clause.projection, super::projection::Projecting::With, steps)?;
+        self.enter(columns);
+        if let Some(predicate) = &clause.predicate {
+            let bound = self.bind_condition(predicate)?;
+            let mut terms = Vec::new();
+            conjuncts(bound, &mut terms);
+            steps.push(Step::Filter(terms));
+        }
+        Ok(())
+    }
+
+    fn bind_create(&mut self, clause: &'a ast::Create, steps: &mut Vec<Step>) -> Result<()> {
+        let mut made = self.bind_made_pattern(&clause.pattern.paths, Making::Create)?;
+        if !made.casts.is_empty() {
+            steps.push(Step::Project(made.casts));
+        }
+        // Neighbouring clauses are one operator: a script of a thousand CREATEs is no deep plan.
+        if let Some(Step::Create(before)) = steps.last_mut() {
+            before.items.append(&mut made.create.items);
+            before.paths.append(&mut made.create.paths);
+        } else {
+            steps.push(Step::Create(made.create));
+        }
+        Ok(())
+    }
+
+    fn bind_merge(&mut self, clause: &'a ast::Merge, steps: &mut Vec<Step>) -> Result<()> {
+        let made = self.bind_made_pattern(std::slice::from_ref(&clause.path), Making::Merge)?;
+        let graph = self.graph_to_find(&made);
+        let (mut on_create, mut on_match) = (Vec::new(), Vec::new());
+        for action in &clause.actions {
+            let items = self.bind_set_items(&action.items)?;
+            match action.event {
+                ast::MergeEvent::Create => on_create.extend(items),
+                ast::MergeEvent::Match => on_match.extend(items),
+            }
+        }
+        if made.create.items.iter().all(|item| matches!(item, CreateItem::Node(_))) && made.create.items.is_empty() {
+            return Err(PlanError::syntax("VariableAlreadyBound", "there is nothing to MERGE", clause.span));
+        }
+        if !made.casts.is_empty() {
+            steps.push(Step::Project(made.casts));
+        }
+        steps.push(Step::Merge(Box::new(MergeStep { graph, create: made.create, on_create, on_match })));
+        Ok(())
+    }
+
+    fn bind_foreach(&mut self, clause: &'a ast::Foreach, steps: &mut Vec<Step>) -> Result<()> {
+        let list = self.bind_expr(&clause.list)?;
+        let kind = match &list.kind {
+            Kind::List(element) => (**element).clone(),
+            Kind::Any => Kind::Any,
+            other => return Err(wrong_kind("FOREACH", "a list", other, clause.list.span)),
+        };
+        let outside = self.frame().scope.clone();
+        let element = self.declare(&clause.variable.name, kind);
+        let mut body = Vec::new();
+        for inner in &clause.clauses {
+            if !inner.is_update() {
+                return Err(PlanError::syntax(
+                    "InvalidClauseComposition",
+                    "FOREACH holds only clauses that write",
+                    inner.span(),
+                )
+                .with_hint("use UNWIND, or CALL { … }"));
+            }
+            self.bind_clause(inner, &mut body)?;
+        }
+        self.frame().scope = outside;
+        steps.push(Step::ForEach { list: list.expr, element, body });
+        Ok(())
+    }
+
+    fn bind_load_csv(&mut self, clause: &'a ast::LoadCsv, steps: &mut Vec<Step>) -> Result<()> {
+        let url: Expr = self.bind_expr(&clause.source)?.expr;
+        let field_terminator = match &clause.field_terminator {
+            Some(terminator) => Some(self.bind_expr(terminator)?.expr),
+            None => None,
+        };
+        let kind = if clause.with_headers { Kind::Map } else { Kind::List(Box::new(Kind::String)) };
+        let row = self.declare_new(&clause.variable, kind)?;
+        steps.push(Step::LoadCsv { url, headers: clause.with_headers, field_terminator, row });
+        Ok(())
+    }
+}

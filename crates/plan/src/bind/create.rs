@@ -1,0 +1,258 @@
+//! `CREATE` and `MERGE` patterns: what is made, and for `MERGE` also what is looked for.
+
+use isomer_cypher::ast::{self, ExprKind, Link};
+
+use super::pattern::{BoundPattern, parameter_map};
+use super::{Binder, Result, already_bound};
+use crate::error::PlanError;
+use crate::expr::{Expr, Kind, LabelRef, PathStep, SlotId};
+use crate::logical::{Length, PatternRelationship, QueryGraph};
+use crate::physical::{CreateItem, CreateNode, CreatePattern, CreateRelationship, Direction, Properties};
+
+/// Which clause a pattern is made by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Making {
+    Create,
+    Merge,
+}
+
+impl Making {
+    fn keyword(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Merge => "MERGE",
+        }
+    }
+}
+
+/// A pattern to make.
+pub(super) struct MadePattern {
+    pub create: CreatePattern,
+    /// Relationships that `MERGE` takes either way round.
+    undirected: Vec<SlotId>,
+    /// Variables of unknown kind that stand for nodes.
+    pub casts: Vec<(SlotId, Expr)>,
+}
+
+impl<'a> Binder<'a> {
+    /// Binds the paths of a `CREATE` or `MERGE`.
+    pub(super) fn bind_made_pattern(&mut self, paths: &'a [ast::PathPattern], making: Making) -> Result<MadePattern> {
+        let mut made = MadePattern { create: CreatePattern::default(), undirected: Vec::new(), casts: Vec::new() };
+        for path in paths {
+            self.bind_made_path(path, making, &mut made)?;
+        }
+        Ok(made)
+    }
+
+    fn bind_made_path(&mut self, path: &'a ast::PathPattern, making: Making, made: &mut MadePattern) -> Result<()> {
+        if path.selector.is_some() || path.predicate.is_some() {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                format!("{} makes plain paths: no selector, no condition", making.keyword()),
+                path.span,
+            ));
+        }
+        if let Some(variable) = &path.variable {
+            self.must_be_new(variable)?;
+        }
+        let start = self.bind_made_node(&path.start, path.steps.is_empty(), making, made)?;
+        let mut from = start;
+        let mut steps = Vec::with_capacity(path.steps.len());
+        for step in &path.steps {
+            let relationship = match &step.link {
+                Link::Relationship(relationship) if relationship.length.is_none() => relationship,
+                _ => {
+                    return Err(PlanError::syntax(
+                        "CreatingVarLength",
+                        format!("{} makes single relationships, not paths of varying length", making.keyword()),
+                        path.span,
+                    ));
+                }
+            };
+            let to = self.bind_made_node(&step.node, false, making, made)?;
+            let slot = self.bind_made_relationship(relationship, (from, to), making, made)?;
+            steps.push(PathStep { relationship: slot, node: to });
+            from = to;
+        }
+        if let Some(variable) = &path.variable {
+            let slot = self.declare_new(variable, Kind::Path)?;
+            made.create.paths.push((slot, Expr::BuildPath { start, steps }));
+        }
+        Ok(())
+    }
+
+    fn bind_made_node(
+        &mut self,
+        node: &'a ast::NodePattern,
+        alone: bool,
+        making: Making,
+        made: &mut MadePattern,
+    ) -> Result<SlotId> {
+        if node.predicate.is_some() {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                format!("a node to {} has no condition", making.keyword()),
+                node.span,
+            ));
+        }
+        if let Some(variable) = &node.variable {
+            let mut casts = BoundPattern { graph: QueryGraph::default(), casts: Vec::new() };
+            let bound = self.bound_entity(variable, Kind::Node, &mut casts)?;
+            made.casts.append(&mut casts.casts);
+            if let Some(slot) = bound {
+                if alone || node.labels.is_some() || node.properties.is_some() {
+                    return Err(already_bound(&variable.name, variable.span)
+                        .with_hint("a bound node stands without labels and properties, as the end of a relationship"));
+                }
+                return Ok(slot);
+            }
+        }
+        let labels = match &node.labels {
+            Some(labels) => self.made_labels(labels, making)?,
+            None => Vec::new(),
+        };
+        let properties = self.bind_made_properties(node.properties.as_ref(), making)?;
+        let slot = match &node.variable {
+            Some(variable) => self.declare_new(variable, Kind::Node)?,
+            None => self.arena.slot("", Kind::Node),
+        };
+        made.create.items.push(CreateItem::Node(CreateNode { node: slot, labels, properties }));
+        Ok(slot)
+    }
+
+    fn made_labels(&mut self, labels: &ast::LabelExpr, making: Making) -> Result<Vec<LabelRef>> {
+        let Some(names) = labels.as_conjunction() else {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                format!("a node to {} has plain labels: no `|`, `!` or `%`", making.keyword()),
+                labels.span,
+            ));
+        };
+        let mut found = Vec::with_capacity(names.len());
+        for name in names {
+            let label = self.label(name);
+            if !found.contains(&label) {
+                found.push(label);
+            }
+        }
+        Ok(found)
+    }
+
+    fn bind_made_properties(&mut self, properties: Option<&'a ast::Expr>, making: Making) -> Result<Properties> {
+        let Some(properties) = properties else {
+            return Ok(Properties::Entries(Vec::new()));
+        };
+        match &properties.kind {
+            ExprKind::Map(entries) => {
+                let mut bound = Vec::with_capacity(entries.len());
+                for entry in entries {
+                    let value = self.bind_expr(&entry.value)?.expr;
+                    bound.push((self.arena.property(&entry.key.name), value));
+                }
+                Ok(Properties::Entries(bound))
+            }
+            _ if making == Making::Merge => Err(parameter_map(properties.span)),
+            _ => Ok(Properties::Map(self.bind_expr(properties)?.expr)),
+        }
+    }
+
+    fn bind_made_relationship(
+        &mut self,
+        relationship: &'a ast::RelationshipPattern,
+        (from, to): (SlotId, SlotId),
+        making: Making,
+        made: &mut MadePattern,
+    ) -> Result<SlotId> {
+        if relationship.predicate.is_some() {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                format!("a relationship to {} has no condition", making.keyword()),
+                relationship.span,
+            ));
+        }
+        let rel_type = match relationship.types.as_ref().and_then(|types| types.as_name()) {
+            Some(name) => self.rel_type(name),
+            None => {
+                return Err(PlanError::syntax(
+                    "NoSingleRelationshipType",
+                    format!("a relationship to {} has exactly one type", making.keyword()),
+                    relationship.span,
+                )
+                .with_hint("write -[:TYPE]->"));
+            }
+        };
+        let direction = super::pattern::direction(relationship.direction);
+        if direction == Direction::Both && making == Making::Create {
+            return Err(PlanError::syntax(
+                "RequiresDirectedRelationship",
+                "a relationship to CREATE has a direction",
+                relationship.span,
+            )
+            .with_hint("write --> or <--"));
+        }
+        if let Some(variable) = &relationship.variable {
+            self.must_be_new(variable)?;
+        }
+        let properties = self.bind_made_properties(relationship.properties.as_ref(), making)?;
+        let slot = match &relationship.variable {
+            Some(variable) => self.declare_new(variable, Kind::Relationship)?,
+            None => self.arena.slot("", Kind::Relationship),
+        };
+        let (source, target) = if direction == Direction::Incoming { (to, from) } else { (from, to) };
+        if direction == Direction::Both {
+            made.undirected.push(slot);
+        }
+        made.create.items.push(CreateItem::Relationship(CreateRelationship {
+            relationship: slot,
+            rel_type,
+            source,
+            target,
+            properties,
+        }));
+        Ok(slot)
+    }
+
+    /// What a `MERGE` looks for before it makes the pattern.
+    pub(super) fn graph_to_find(&mut self, made: &MadePattern) -> QueryGraph {
+        self.clause_count += 1;
+        let mut graph = QueryGraph::default();
+        for item in &made.create.items {
+            match item {
+                CreateItem::Node(node) => {
+                    graph.nodes.push(node.node);
+                    let entity = Expr::Slot(node.node);
+                    graph.predicates.extend(node.labels.iter().map(|label| Expr::HasLabels {
+                        entity: Box::new(entity.clone()),
+                        labels: vec![*label],
+                    }));
+                    require(&mut graph, entity, &node.properties);
+                }
+                CreateItem::Relationship(made_relationship) => {
+                    let slot = made_relationship.relationship;
+                    let undirected = made.undirected.contains(&slot);
+                    graph.relationships.push(PatternRelationship {
+                        slot,
+                        bound: false,
+                        from: made_relationship.source,
+                        to: made_relationship.target,
+                        direction: if undirected { Direction::Both } else { Direction::Outgoing },
+                        types: vec![made_relationship.rel_type],
+                        length: Length::One,
+                        clause: self.clause_count,
+                        step_predicate: None,
+                    });
+                    require(&mut graph, Expr::Slot(slot), &made_relationship.properties);
+                }
+            }
+        }
+        graph.paths.clone_from(&made.create.paths);
+        graph
+    }
+}
+
+fn require(graph: &mut QueryGraph, entity: Expr, properties: &Properties) {
+    if let Properties::Entries(entries) = properties {
+        let equalities = entries.iter().map(|(name, value)| Expr::equal(Expr::property(entity.clone(), *name), value.clone()));
+        graph.predicates.extend(equalities);
+    }
+}

@@ -1,0 +1,476 @@
+//! Expressions: operators, containers, comprehensions.
+//!
+//! The syntax tree's depth is bounded by the parser, so these functions recurse; long `AND` and `OR` chains are flat.
+
+use isomer_cypher::Span;
+use isomer_cypher::ast::{self, BinaryOp, ExprKind, LabelExprKind, Literal, UnaryOp};
+use isomer_value::Value;
+
+use super::aggregate::{Aggregating, is_aggregate};
+use super::types::{expect_boolean, expect_container, join_all, wrong_kind};
+use super::{Binder, Result, Typed};
+use crate::error::PlanError;
+use crate::expr::{Arithmetic, Comparison, Expr, Kind, MapItem, QuantifierKind, StringTest};
+
+impl<'a> Binder<'a> {
+    /// Binds an expression whose value is wanted.
+    pub(super) fn bind_expr(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
+        if let Some(grouped) = self.grouped(expr)? {
+            return Ok(grouped);
+        }
+        if let Some(function) = is_aggregate(expr) {
+            return self.bind_aggregate(expr, function);
+        }
+        match &expr.kind {
+            ExprKind::Literal(literal) => Ok(bind_literal(literal)),
+            ExprKind::Parameter(name) => Ok(Typed::new(Expr::Param(self.arena.parameter(name)), Kind::Any)),
+            ExprKind::Variable(name) => self.lookup(name).ok_or_else(|| self.undefined(name, expr.span)),
+            ExprKind::List(items) => self.bind_list(items),
+            ExprKind::Map(entries) => self.bind_map(entries),
+            ExprKind::Property { base, key } => self.bind_property(base, key),
+            ExprKind::Index { base, index } => self.bind_index(base, index),
+            ExprKind::Slice { base, from, to } => self.bind_slice(base, from.as_deref(), to.as_deref()),
+            ExprKind::Unary { op, operand } => self.bind_unary(*op, operand),
+            ExprKind::Binary { op, left, right } => self.bind_binary(*op, left, right),
+            ExprKind::ComparisonChain { operands, operators } => self.bind_chain(operands, operators),
+            ExprKind::And(terms) => Ok(boolean(Expr::And(self.bind_terms("AND", terms)?))),
+            ExprKind::Or(terms) => Ok(boolean(Expr::Or(self.bind_terms("OR", terms)?))),
+            ExprKind::Xor(terms) => Ok(boolean(Expr::Xor(self.bind_terms("XOR", terms)?))),
+            ExprKind::IsNull { operand, negated } => {
+                let operand = Box::new(self.bind_expr(operand)?.expr);
+                Ok(boolean(if *negated { Expr::IsNotNull(operand) } else { Expr::IsNull(operand) }))
+            }
+            ExprKind::IsTyped { operand, value_type, negated } => {
+                let operand = Box::new(self.bind_expr(operand)?.expr);
+                let test = Expr::IsTyped { operand, value_type: value_type.clone() };
+                Ok(boolean(if *negated { Expr::Not(Box::new(test)) } else { test }))
+            }
+            ExprKind::HasLabels { operand, labels } => self.bind_has_labels(operand, labels),
+            ExprKind::Case { subject, branches, otherwise } => {
+                self.bind_case(subject.as_deref(), branches, otherwise.as_deref())
+            }
+            ExprKind::CountStar => unreachable!("handled as an aggregate"),
+            ExprKind::Function { name, distinct, arguments } => self.bind_function(name, *distinct, arguments, expr.span),
+            ExprKind::ListComprehension { variable, list, predicate, projection } => {
+                self.bind_list_comprehension(variable, list, predicate.as_deref(), projection.as_deref())
+            }
+            ExprKind::PatternComprehension { path, predicate, projection } => {
+                self.bind_pattern_comprehension(path, predicate.as_deref(), projection, expr.span)
+            }
+            ExprKind::Quantifier { kind, variable, list, predicate } => {
+                self.bind_quantifier(*kind, variable, list, predicate.as_deref())
+            }
+            ExprKind::Reduce { accumulator, initial, variable, list, step } => {
+                self.bind_reduce(accumulator, initial, variable, list, step)
+            }
+            ExprKind::MapProjection { variable, items } => self.bind_map_projection(variable, items),
+            ExprKind::PatternPredicate(_) => Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                "a pattern is a condition, not a value",
+                expr.span,
+            )
+            .with_hint("use EXISTS { … }, COUNT { … } or a pattern comprehension [(a)-->(b) | b]")),
+            ExprKind::ShortestPath(path) => self.bind_shortest_path_value(path, expr.span),
+            ExprKind::Subquery { kind, query } => self.bind_subquery(*kind, query, expr.span),
+        }
+    }
+
+    /// Binds a condition: also a bare pattern may stand here; a value that cannot be a boolean may not.
+    pub(super) fn bind_condition(&mut self, expr: &'a ast::Expr) -> Result<Expr> {
+        if let ExprKind::PatternPredicate(path) = &expr.kind {
+            return Ok(self.bind_pattern_predicate(path, expr.span)?.expr);
+        }
+        let bound = self.bind_expr(expr)?;
+        expect_boolean("a condition", &bound.kind, expr.span)?;
+        Ok(bound.expr)
+    }
+
+    /// Binds an operand of a boolean operator.
+    fn bind_operand(&mut self, operator: &str, expr: &'a ast::Expr) -> Result<Expr> {
+        if let ExprKind::PatternPredicate(path) = &expr.kind {
+            return Ok(self.bind_pattern_predicate(path, expr.span)?.expr);
+        }
+        let bound = self.bind_expr(expr)?;
+        expect_boolean(operator, &bound.kind, expr.span)?;
+        Ok(bound.expr)
+    }
+
+    fn bind_terms(&mut self, operator: &str, terms: &'a [ast::Expr]) -> Result<Vec<Expr>> {
+        terms.iter().map(|term| self.bind_operand(operator, term)).collect()
+    }
+
+    fn bind_list(&mut self, items: &'a [ast::Expr]) -> Result<Typed> {
+        let mut bound = Vec::with_capacity(items.len());
+        let mut kinds = Vec::with_capacity(items.len());
+        for item in items {
+            let item = self.bind_expr(item)?;
+            bound.push(item.expr);
+            kinds.push(item.kind);
+        }
+        let kind = Kind::List(Box::new(join_all(&kinds)));
+        Ok(Typed::new(fold_list(bound), kind))
+    }
+
+    pub(super) fn bind_map(&mut self, entries: &'a [ast::MapEntry]) -> Result<Typed> {
+        let mut bound = Vec::with_capacity(entries.len());
+        for entry in entries {
+            bound.push((entry.key.name.clone(), self.bind_expr(&entry.value)?.expr));
+        }
+        Ok(Typed::new(Expr::Map(bound), Kind::Map))
+    }
+
+    fn bind_property(&mut self, base: &'a ast::Expr, key: &ast::Ident) -> Result<Typed> {
+        let bound = self.bind_expr(base)?;
+        expect_container(&bound.kind, base.span)?;
+        let name = self.arena.property(&key.name);
+        Ok(Typed::new(Expr::property(bound.expr, name), Kind::Any))
+    }
+
+    fn bind_index(&mut self, base: &'a ast::Expr, index: &'a ast::Expr) -> Result<Typed> {
+        let list = self.bind_expr(base)?;
+        if !matches!(list.kind, Kind::List(_)) {
+            expect_container(&list.kind, base.span)?;
+        }
+        let position = self.bind_expr(index)?;
+        let kind = list.kind.element();
+        Ok(Typed::new(Expr::Index { base: Box::new(list.expr), index: Box::new(position.expr) }, kind))
+    }
+
+    fn bind_slice(
+        &mut self,
+        base: &'a ast::Expr,
+        from: Option<&'a ast::Expr>,
+        to: Option<&'a ast::Expr>,
+    ) -> Result<Typed> {
+        let list = self.bind_expr(base)?;
+        if !matches!(list.kind, Kind::List(_) | Kind::Any) {
+            return Err(wrong_kind("a slice", "a list", &list.kind, base.span));
+        }
+        let from = from.map(|bound| self.bind_expr(bound)).transpose()?.map(|bound| Box::new(bound.expr));
+        let to = to.map(|bound| self.bind_expr(bound)).transpose()?.map(|bound| Box::new(bound.expr));
+        let kind = list.kind;
+        Ok(Typed::new(Expr::Slice { base: Box::new(list.expr), from, to }, kind))
+    }
+
+    fn bind_unary(&mut self, op: UnaryOp, operand: &'a ast::Expr) -> Result<Typed> {
+        if op == UnaryOp::Not {
+            let bound = self.bind_operand("NOT", operand)?;
+            return Ok(boolean(Expr::Not(Box::new(bound))));
+        }
+        let bound = self.bind_expr(operand)?;
+        if !bound.kind.maybe_number() && bound.kind != Kind::Temporal {
+            return Err(wrong_kind("a sign", "a number", &bound.kind, operand.span));
+        }
+        let inner = Box::new(bound.expr);
+        Ok(Typed::new(if op == UnaryOp::Minus { Expr::Negate(inner) } else { Expr::Plus(inner) }, bound.kind))
+    }
+
+    fn bind_binary(&mut self, op: BinaryOp, left: &'a ast::Expr, right: &'a ast::Expr) -> Result<Typed> {
+        let (left_span, right_span) = (left.span, right.span);
+        let left = self.bind_expr(left)?;
+        let right = self.bind_expr(right)?;
+        if let Some(op) = arithmetic(op) {
+            return bind_arithmetic(op, left, right, left_span, right_span);
+        }
+        if let Some(op) = comparison(op) {
+            return Ok(boolean(Expr::Compare { op, left: Box::new(left.expr), right: Box::new(right.expr) }));
+        }
+        if let Some(op) = string_test(op) {
+            return Ok(boolean(Expr::StringTest { op, left: Box::new(left.expr), right: Box::new(right.expr) }));
+        }
+        if !matches!(right.kind, Kind::List(_) | Kind::Any) {
+            return Err(wrong_kind("IN", "a list on its right", &right.kind, right_span));
+        }
+        Ok(boolean(Expr::In { item: Box::new(left.expr), list: Box::new(right.expr) }))
+    }
+
+    fn bind_chain(&mut self, operands: &'a [ast::Expr], operators: &[BinaryOp]) -> Result<Typed> {
+        let mut bound = Vec::with_capacity(operands.len());
+        for operand in operands {
+            bound.push(self.bind_expr(operand)?.expr);
+        }
+        let pairs = bound.windows(2).zip(operators).map(|(pair, operator)| Expr::Compare {
+            op: comparison(*operator).expect("a chain holds comparisons"),
+            left: Box::new(pair[0].clone()),
+            right: Box::new(pair[1].clone()),
+        });
+        Ok(boolean(Expr::all_of(pairs.collect())))
+    }
+
+    fn bind_has_labels(&mut self, operand: &'a ast::Expr, labels: &'a ast::LabelExpr) -> Result<Typed> {
+        let bound = self.bind_expr(operand)?;
+        match bound.kind {
+            Kind::Node | Kind::Any => Ok(boolean(self.label_predicate(&bound.expr, labels))),
+            Kind::Relationship => Ok(boolean(self.type_predicate(&bound.expr, labels))),
+            other => Err(wrong_kind("a label test", "a node or a relationship", &other, operand.span)),
+        }
+    }
+
+    /// `entity:labels` for a node.
+    pub(super) fn label_predicate(&mut self, entity: &Expr, labels: &ast::LabelExpr) -> Expr {
+        let has = |labels| Expr::HasLabels { entity: Box::new(entity.clone()), labels };
+        match &labels.kind {
+            LabelExprKind::Name(name) => has(vec![self.label(name)]),
+            LabelExprKind::Any => has(Vec::new()),
+            LabelExprKind::Not(inner) => match inner.kind {
+                LabelExprKind::Any => Expr::Not(Box::new(has(Vec::new()))),
+                _ => Expr::Not(Box::new(self.label_predicate(entity, inner))),
+            },
+            LabelExprKind::And(parts) => Expr::all_of(parts.iter().map(|part| self.label_predicate(entity, part)).collect()),
+            LabelExprKind::Or(parts) => Expr::Or(parts.iter().map(|part| self.label_predicate(entity, part)).collect()),
+        }
+    }
+
+    /// `entity:types` for a relationship.
+    pub(super) fn type_predicate(&mut self, entity: &Expr, types: &ast::LabelExpr) -> Expr {
+        if let Some(names) = types.as_disjunction() {
+            let types = names.into_iter().map(|name| self.rel_type(name)).collect();
+            return Expr::HasType { entity: Box::new(entity.clone()), types };
+        }
+        match &types.kind {
+            LabelExprKind::Name(name) => {
+                let types = vec![self.rel_type(name)];
+                Expr::HasType { entity: Box::new(entity.clone()), types }
+            }
+            LabelExprKind::Any => Expr::IsNotNull(Box::new(entity.clone())),
+            LabelExprKind::Not(inner) => Expr::Not(Box::new(self.type_predicate(entity, inner))),
+            LabelExprKind::And(parts) => Expr::all_of(parts.iter().map(|part| self.type_predicate(entity, part)).collect()),
+            LabelExprKind::Or(parts) => Expr::Or(parts.iter().map(|part| self.type_predicate(entity, part)).collect()),
+        }
+    }
+
+    fn bind_case(
+        &mut self,
+        subject: Option<&'a ast::Expr>,
+        branches: &'a [ast::CaseBranch],
+        otherwise: Option<&'a ast::Expr>,
+    ) -> Result<Typed> {
+        let tested = subject.is_some();
+        let subject = subject.map(|subject| self.bind_expr(subject)).transpose()?.map(|bound| Box::new(bound.expr));
+        let mut arms = Vec::with_capacity(branches.len());
+        let mut kinds = Vec::new();
+        for branch in branches {
+            let when = if tested { self.bind_expr(&branch.when)?.expr } else { self.bind_condition(&branch.when)? };
+            let then = self.bind_expr(&branch.then)?;
+            arms.push((when, then.expr));
+            kinds.push(then.kind);
+        }
+        let otherwise = match otherwise {
+            None => None,
+            Some(expr) => {
+                let bound = self.bind_expr(expr)?;
+                kinds.push(bound.kind);
+                Some(Box::new(bound.expr))
+            }
+        };
+        Ok(Typed::new(Expr::Case { subject, arms, otherwise }, join_all(&kinds)))
+    }
+
+    /// Runs `body` where no aggregate may stand.
+    pub(super) fn without_aggregates<T>(&mut self, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if let Aggregating::After(grouping) = &mut self.aggregating {
+            grouping.closed += 1;
+        }
+        let result = body(self);
+        if let Aggregating::After(grouping) = &mut self.aggregating {
+            grouping.closed -= 1;
+        }
+        result
+    }
+
+    fn bind_source_list(&mut self, what: &str, list: &'a ast::Expr) -> Result<(Box<Expr>, Kind)> {
+        let bound = self.bind_expr(list)?;
+        if !matches!(bound.kind, Kind::List(_) | Kind::Any) {
+            return Err(wrong_kind(what, "a list", &bound.kind, list.span));
+        }
+        let element = bound.kind.element();
+        Ok((Box::new(bound.expr), element))
+    }
+
+    fn bind_list_comprehension(
+        &mut self,
+        variable: &'a ast::Ident,
+        list: &'a ast::Expr,
+        predicate: Option<&'a ast::Expr>,
+        projection: Option<&'a ast::Expr>,
+    ) -> Result<Typed> {
+        let (list, element) = self.bind_source_list("a list comprehension", list)?;
+        let (local, (predicate, result)) = self.with_local(&variable.name, element.clone(), |binder| {
+            binder.without_aggregates(|binder| {
+                let predicate = predicate.map(|one| binder.bind_condition(one)).transpose()?;
+                let result = projection.map(|one| binder.bind_expr(one)).transpose()?;
+                Ok((predicate, result))
+            })
+        })?;
+        let kind = Kind::List(Box::new(result.as_ref().map_or(element, |result| result.kind.clone())));
+        let (predicate, result) = (predicate.map(Box::new), result.map(|one| Box::new(one.expr)));
+        Ok(Typed::new(Expr::ListComprehension { list, local, predicate, result }, kind))
+    }
+
+    fn bind_quantifier(
+        &mut self,
+        kind: ast::QuantifierKind,
+        variable: &'a ast::Ident,
+        list: &'a ast::Expr,
+        predicate: Option<&'a ast::Expr>,
+    ) -> Result<Typed> {
+        let (list, element) = self.bind_source_list("a quantifier", list)?;
+        let (local, predicate) = self.with_local(&variable.name, element, |binder| {
+            binder.without_aggregates(|binder| predicate.map(|one| binder.bind_condition(one)).transpose())
+        })?;
+        let predicate = Box::new(predicate.unwrap_or(Expr::Local(local)));
+        let kind = match kind {
+            ast::QuantifierKind::All => QuantifierKind::All,
+            ast::QuantifierKind::Any => QuantifierKind::Any,
+            ast::QuantifierKind::None => QuantifierKind::None,
+            ast::QuantifierKind::Single => QuantifierKind::Single,
+        };
+        Ok(boolean(Expr::Quantifier { kind, list, local, predicate }))
+    }
+
+    fn bind_reduce(
+        &mut self,
+        accumulator: &'a ast::Ident,
+        initial: &'a ast::Expr,
+        variable: &'a ast::Ident,
+        list: &'a ast::Expr,
+        step: &'a ast::Expr,
+    ) -> Result<Typed> {
+        let init = Box::new(self.bind_expr(initial)?.expr);
+        let (list, element_kind) = self.bind_source_list("reduce()", list)?;
+        let (accumulator, (element, step)) = self.with_local(&accumulator.name, Kind::Any, |binder| {
+            binder.with_local(&variable.name, element_kind, |binder| {
+                binder.without_aggregates(|binder| Ok(binder.bind_expr(step)?.expr))
+            })
+        })?;
+        Ok(Typed::new(Expr::Reduce { accumulator, init, element, list, step: Box::new(step) }, Kind::Any))
+    }
+
+    fn bind_map_projection(&mut self, variable: &'a ast::Ident, items: &'a [ast::MapProjectionItem]) -> Result<Typed> {
+        let base = self.bind_name(variable)?;
+        expect_container(&base.kind, variable.span)?;
+        let mut bound = Vec::with_capacity(items.len());
+        for item in items {
+            bound.push(match item {
+                ast::MapProjectionItem::AllProperties => MapItem::All,
+                ast::MapProjectionItem::Property(key) => {
+                    let name = self.arena.property(&key.name);
+                    MapItem::Entry(key.name.clone(), Expr::property(base.expr.clone(), name))
+                }
+                ast::MapProjectionItem::Entry(entry) => {
+                    MapItem::Entry(entry.key.name.clone(), self.bind_expr(&entry.value)?.expr)
+                }
+                ast::MapProjectionItem::Variable(name) => MapItem::Entry(name.name.clone(), self.bind_name(name)?.expr),
+            });
+        }
+        Ok(Typed::new(Expr::MapProjection { base: Box::new(base.expr), items: bound }, Kind::Map))
+    }
+
+    /// Binds a variable that stands as a name alone, not as an expression.
+    fn bind_name(&mut self, name: &ast::Ident) -> Result<Typed> {
+        if let Aggregating::After(grouping) = &self.aggregating {
+            let key = grouping.keys.iter().find(|(key, ..)| key.as_variable() == Some(&name.name));
+            if let Some((_, slot, kind)) = key {
+                return Ok(Typed::new(Expr::Slot(*slot), kind.clone()));
+            }
+        }
+        self.lookup(&name.name).ok_or_else(|| self.undefined(&name.name, name.span))
+    }
+
+    pub(super) fn label(&mut self, name: &ast::Ident) -> crate::expr::LabelRef {
+        self.arena.label(&name.name)
+    }
+
+    pub(super) fn rel_type(&mut self, name: &ast::Ident) -> crate::expr::TypeRef {
+        self.arena.rel_type(&name.name)
+    }
+}
+
+pub(super) fn boolean(expr: Expr) -> Typed {
+    Typed::new(expr, Kind::Boolean)
+}
+
+fn bind_literal(literal: &Literal) -> Typed {
+    let (value, kind) = match literal {
+        Literal::Null => (Value::Null, Kind::Any),
+        Literal::Bool(value) => (Value::Bool(*value), Kind::Boolean),
+        Literal::Int(value) => (Value::Int(*value), Kind::Integer),
+        Literal::Float(value) => (Value::Float(*value), Kind::Float),
+        Literal::String(value) => (Value::String(value.clone()), Kind::String),
+    };
+    Typed::new(Expr::Const(value), kind)
+}
+
+/// A list of constants is a constant.
+fn fold_list(items: Vec<Expr>) -> Expr {
+    if !items.iter().all(|item| matches!(item, Expr::Const(_))) {
+        return Expr::List(items);
+    }
+    let values = items.into_iter().map(|item| match item {
+        Expr::Const(value) => value,
+        _ => unreachable!("all are constants"),
+    });
+    Expr::Const(Value::List(std::sync::Arc::new(values.collect())))
+}
+
+fn bind_arithmetic(op: Arithmetic, left: Typed, right: Typed, left_span: Span, right_span: Span) -> Result<Typed> {
+    let joins = matches!(op, Arithmetic::Add | Arithmetic::Concat);
+    for (side, span) in [(&left, left_span), (&right, right_span)] {
+        let wrong = match side.kind {
+            Kind::String | Kind::List(_) => !joins,
+            // A list takes any element.
+            Kind::Boolean | Kind::Map | Kind::Node | Kind::Relationship | Kind::Path => !joins,
+            _ => false,
+        };
+        if wrong {
+            return Err(wrong_kind("arithmetic", "numbers", &side.kind, span));
+        }
+    }
+    let kind = match (op, &left.kind, &right.kind) {
+        (Arithmetic::Power, a, b) if a.maybe_number() && b.maybe_number() => Kind::Float,
+        (Arithmetic::Add | Arithmetic::Concat, Kind::List(a), Kind::List(b)) => Kind::List(Box::new(a.join(b))),
+        (Arithmetic::Add, Kind::List(_), _) | (Arithmetic::Add, _, Kind::List(_)) => Kind::List(Box::new(Kind::Any)),
+        (Arithmetic::Add | Arithmetic::Concat, Kind::String, Kind::String) => Kind::String,
+        (_, Kind::Integer, Kind::Integer) => Kind::Integer,
+        (_, Kind::Float, Kind::Integer | Kind::Float | Kind::Number)
+        | (_, Kind::Integer | Kind::Number, Kind::Float) => Kind::Float,
+        (_, Kind::Integer | Kind::Number, Kind::Integer | Kind::Number) => Kind::Number,
+        _ => Kind::Any,
+    };
+    Ok(Typed::new(Expr::Arith { op, left: Box::new(left.expr), right: Box::new(right.expr) }, kind))
+}
+
+fn arithmetic(op: BinaryOp) -> Option<Arithmetic> {
+    Some(match op {
+        BinaryOp::Add => Arithmetic::Add,
+        BinaryOp::Subtract => Arithmetic::Subtract,
+        BinaryOp::Multiply => Arithmetic::Multiply,
+        BinaryOp::Divide => Arithmetic::Divide,
+        BinaryOp::Modulo => Arithmetic::Modulo,
+        BinaryOp::Power => Arithmetic::Power,
+        BinaryOp::Concat => Arithmetic::Concat,
+        _ => return None,
+    })
+}
+
+fn comparison(op: BinaryOp) -> Option<Comparison> {
+    Some(match op {
+        BinaryOp::Equal => Comparison::Equal,
+        BinaryOp::NotEqual => Comparison::NotEqual,
+        BinaryOp::Less => Comparison::Less,
+        BinaryOp::LessOrEqual => Comparison::LessOrEqual,
+        BinaryOp::Greater => Comparison::Greater,
+        BinaryOp::GreaterOrEqual => Comparison::GreaterOrEqual,
+        _ => return None,
+    })
+}
+
+fn string_test(op: BinaryOp) -> Option<StringTest> {
+    Some(match op {
+        BinaryOp::StartsWith => StringTest::StartsWith,
+        BinaryOp::EndsWith => StringTest::EndsWith,
+        BinaryOp::Contains => StringTest::Contains,
+        BinaryOp::RegexMatch => StringTest::Matches,
+        _ => return None,
+    })
+}

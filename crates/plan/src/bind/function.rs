@@ -1,0 +1,132 @@
+//! Calls of functions: found by name, checked by number and kind of arguments.
+
+use isomer_cypher::Span;
+use isomer_cypher::ast::{self, ExprKind};
+
+use super::expression::boolean;
+use super::types::wrong_kind;
+use super::{Binder, Result, Typed};
+use crate::error::PlanError;
+use crate::expr::{Expr, Kind};
+use crate::function::{Aggregation, Function};
+
+impl<'a> Binder<'a> {
+    pub(super) fn bind_function(
+        &mut self,
+        name: &ast::QualifiedName,
+        distinct: bool,
+        arguments: &'a [ast::Expr],
+        span: Span,
+    ) -> Result<Typed> {
+        let dotted = name.dotted();
+        if distinct {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                format!("DISTINCT stands in `{dotted}()`, which is no aggregate function"),
+                span,
+            ));
+        }
+        match Function::by_name(&dotted) {
+            Some(Function::Exists) => self.bind_exists_function(arguments, span),
+            Some(function) => self.bind_builtin(function, arguments, span),
+            None => self.bind_registered(&dotted, arguments, name.span, span),
+        }
+    }
+
+    fn bind_exists_function(&mut self, arguments: &'a [ast::Expr], span: Span) -> Result<Typed> {
+        let [argument] = arguments else {
+            return Err(wrong_count("exists", 1, 1, arguments.len(), span));
+        };
+        if let ExprKind::PatternPredicate(path) = &argument.kind {
+            return self.bind_pattern_predicate(path, argument.span);
+        }
+        Ok(boolean(Expr::IsNotNull(Box::new(self.bind_expr(argument)?.expr))))
+    }
+
+    fn bind_builtin(&mut self, function: Function, arguments: &'a [ast::Expr], span: Span) -> Result<Typed> {
+        let (fewest, most) = function.arity();
+        if arguments.len() < fewest || arguments.len() > most {
+            return Err(wrong_count(function.name(), fewest, most, arguments.len(), span));
+        }
+        let mut bound = Vec::with_capacity(arguments.len());
+        let mut kinds = Vec::with_capacity(arguments.len());
+        for argument in arguments {
+            let typed = self.bind_expr(argument)?;
+            check_argument(function, kinds.len(), &typed.kind, argument.span)?;
+            bound.push(typed.expr);
+            kinds.push(typed.kind);
+        }
+        let kind = result_kind(function, &kinds);
+        Ok(Typed::new(Expr::Call { function, arguments: bound }, kind))
+    }
+
+    fn bind_registered(&mut self, name: &str, arguments: &'a [ast::Expr], name_span: Span, span: Span) -> Result<Typed> {
+        let Some(signature) = self.catalog.function(name) else {
+            let known = Function::ALL.iter().map(|one| one.name()).chain(Aggregation::ALL.iter().map(|one| one.name()));
+            return Err(PlanError::syntax("UnknownFunction", format!("there is no function `{name}()`"), name_span)
+                .with_near(name, known));
+        };
+        let fewest = signature.parameters.iter().filter(|one| one.default.is_none()).count();
+        let most = signature.parameters.len();
+        if arguments.len() < fewest || arguments.len() > most {
+            return Err(wrong_count(&signature.name, fewest, most, arguments.len(), span));
+        }
+        let mut bound = Vec::with_capacity(most);
+        for argument in arguments {
+            bound.push(self.bind_expr(argument)?.expr);
+        }
+        let left_out = signature.parameters.iter().skip(arguments.len());
+        bound.extend(left_out.map(|one| Expr::Const(one.default.clone().unwrap_or_default())));
+        let function = self.arena.registered(&signature.name);
+        Ok(Typed::new(Expr::CallRegistered { function, arguments: bound }, signature.result.clone()))
+    }
+}
+
+pub(super) fn wrong_count(name: &str, fewest: usize, most: usize, found: usize, span: Span) -> PlanError {
+    let name = name.trim_end_matches("(*)");
+    let expected = match (fewest, most) {
+        (0, 0) => "no arguments".to_owned(),
+        (1, 1) => "one argument".to_owned(),
+        (fewest, most) if fewest == most => format!("{fewest} arguments"),
+        (fewest, usize::MAX) => format!("{fewest} or more arguments"),
+        (fewest, most) => format!("{fewest} to {most} arguments"),
+    };
+    PlanError::syntax("InvalidNumberOfArguments", format!("`{name}()` takes {expected}, not {found}"), span)
+}
+
+/// Rejects what the function cannot take whatever the value is.
+fn check_argument(function: Function, position: usize, kind: &Kind, span: Span) -> Result<()> {
+    if position > 0 || *kind == Kind::Any {
+        return Ok(());
+    }
+    let (fits, expected) = match function {
+        Function::Labels => (*kind == Kind::Node, "a node"),
+        Function::Type | Function::StartNode | Function::EndNode => (*kind == Kind::Relationship, "a relationship"),
+        Function::Nodes | Function::Relationships => (*kind == Kind::Path, "a path"),
+        Function::Length => (*kind == Kind::Path, "a path"),
+        Function::Size => (matches!(kind, Kind::String | Kind::List(_) | Kind::Map | Kind::Bytes), "a string or a list"),
+        Function::Properties | Function::Keys => {
+            (matches!(kind, Kind::Node | Kind::Relationship | Kind::Map), "a node, relationship or map")
+        }
+        Function::Id | Function::ElementId => {
+            (matches!(kind, Kind::Node | Kind::Relationship), "a node or a relationship")
+        }
+        _ => return Ok(()),
+    };
+    if fits {
+        Ok(())
+    } else {
+        Err(wrong_kind(&format!("`{}()`", function.name()), expected, kind, span))
+    }
+}
+
+fn result_kind(function: Function, arguments: &[Kind]) -> Kind {
+    match (function, arguments) {
+        (Function::Coalesce, kinds) => super::types::join_all(kinds),
+        (Function::Head | Function::Last, [list]) => list.element(),
+        (Function::Tail | Function::Reverse, [Kind::List(element)]) => Kind::List(element.clone()),
+        (Function::Reverse, [Kind::String]) => Kind::String,
+        (Function::Abs, [kind @ (Kind::Integer | Kind::Float)]) => kind.clone(),
+        _ => function.kind(),
+    }
+}

@@ -1,0 +1,183 @@
+//! The binder: from names to slots, from syntax to a logical plan; finds what the language forbids.
+
+mod aggregate;
+mod call;
+mod clause;
+mod create;
+mod expression;
+mod function;
+mod pattern;
+mod projection;
+mod query;
+mod schema;
+mod scope;
+mod subquery;
+mod types;
+mod update;
+
+use std::sync::Arc;
+
+use isomer_cypher::Span;
+use isomer_cypher::ast;
+
+use crate::arena::Arena;
+use crate::catalog::Catalog;
+use crate::error::PlanError;
+use crate::expr::{Expr, Kind, LocalId, SlotId};
+use crate::physical::Notice;
+
+use aggregate::Aggregating;
+use scope::{Frame, Sight, Variable};
+
+pub(crate) use query::BoundQuery;
+
+pub(crate) type Result<T> = std::result::Result<T, PlanError>;
+
+/// An expression and what is known of its value.
+#[derive(Clone, Debug)]
+pub(crate) struct Typed {
+    pub expr: Expr,
+    pub kind: Kind,
+}
+
+impl Typed {
+    fn new(expr: Expr, kind: Kind) -> Self {
+        Self { expr, kind }
+    }
+}
+
+/// Where a name leads.
+enum Place {
+    Slot(SlotId),
+    Local(LocalId),
+}
+
+/// Binds one statement.
+pub(crate) struct Binder<'a> {
+    pub catalog: &'a dyn Catalog,
+    pub text: &'a str,
+    pub arena: Arena,
+    pub notices: Vec<Notice>,
+    frames: Vec<Frame>,
+    /// What aggregate functions mean where the binder is.
+    aggregating: Aggregating<'a>,
+    /// Numbers `MATCH` clauses.
+    clause_count: u32,
+}
+
+impl<'a> Binder<'a> {
+    pub fn new(text: &'a str, catalog: &'a dyn Catalog) -> Self {
+        Self {
+            catalog,
+            text,
+            arena: Arena::default(),
+            notices: Vec::new(),
+            frames: vec![Frame::new(Sight::Closed)],
+            aggregating: Aggregating::Forbidden("here"),
+            clause_count: 0,
+        }
+    }
+
+    fn frame(&mut self) -> &mut Frame {
+        self.frames.last_mut().expect("a statement is bound in a frame")
+    }
+
+    /// The variable of this name that the clauses of this query, or those around it, bound.
+    fn lookup(&mut self, name: &str) -> Option<Typed> {
+        let depth = self.frames.len() - 1;
+        let (place, kind) = self.resolve(depth, name)?;
+        let expr = match place {
+            Place::Slot(slot) => Expr::Slot(slot),
+            Place::Local(local) => Expr::Local(local),
+        };
+        Some(Typed::new(expr, kind))
+    }
+
+    /// Finds a name in the frame at `depth`, importing it from the frames around where they are in sight.
+    fn resolve(&mut self, depth: usize, name: &str) -> Option<(Place, Kind)> {
+        let frame = &self.frames[depth];
+        if let Some((_, local, kind)) = frame.locals.iter().rev().find(|(known, ..)| &**known == name) {
+            return Some((Place::Local(*local), kind.clone()));
+        }
+        if let Some(variable) = frame.scope.get(name).or_else(|| frame.imports.get(name)) {
+            return Some((Place::Slot(variable.slot), variable.kind.clone()));
+        }
+        if depth == 0 || frame.sight == Sight::Closed {
+            return None;
+        }
+        let (place, kind) = self.resolve(depth - 1, name)?;
+        let (slot, outside) = match place {
+            Place::Slot(slot) => (slot, Expr::Slot(slot)),
+            Place::Local(local) => (self.arena.slot(name, kind.clone()), Expr::Local(local)),
+        };
+        let frame = &mut self.frames[depth];
+        frame.arguments.push((slot, outside));
+        frame.imports.set(name.into(), Variable { slot, kind: kind.clone() });
+        Some((Place::Slot(slot), kind))
+    }
+
+    /// All names in sight, for hints.
+    fn names_in_sight(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for frame in self.frames.iter().rev() {
+            names.extend(frame.locals.iter().map(|(name, ..)| name.to_string()));
+            names.extend(frame.scope.names().chain(frame.imports.names()).map(str::to_owned));
+            if frame.sight == Sight::Closed {
+                break;
+            }
+        }
+        names
+    }
+
+    fn undefined(&self, name: &str, span: Span) -> PlanError {
+        let names = self.names_in_sight();
+        PlanError::syntax("UndefinedVariable", format!("variable `{name}` is not defined"), span)
+            .with_near(name, names.iter().map(String::as_str))
+    }
+
+    /// Binds a new variable of the current query and gives it a slot.
+    fn declare(&mut self, name: &Arc<str>, kind: Kind) -> SlotId {
+        let slot = self.arena.slot(name.clone(), kind.clone());
+        self.frame().scope.set(name.clone(), Variable { slot, kind });
+        slot
+    }
+
+    /// Binds a variable that must be new.
+    fn declare_new(&mut self, ident: &ast::Ident, kind: Kind) -> Result<SlotId> {
+        self.must_be_new(ident)?;
+        Ok(self.declare(&ident.name, kind))
+    }
+
+    fn must_be_new(&mut self, ident: &ast::Ident) -> Result<()> {
+        match self.lookup(&ident.name) {
+            None => Ok(()),
+            Some(_) => Err(already_bound(&ident.name, ident.span)),
+        }
+    }
+
+    /// Runs `body` with a comprehension's variable in sight.
+    fn with_local<T>(
+        &mut self,
+        name: &Arc<str>,
+        kind: Kind,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<(LocalId, T)> {
+        let local = self.arena.local();
+        self.frame().locals.push((name.clone(), local, kind));
+        let result = body(self);
+        self.frame().locals.pop();
+        Ok((local, result?))
+    }
+
+    fn notice(&mut self, code: &'static str, message: String, span: Span) {
+        if !self.notices.iter().any(|known| known.message == message) {
+            let span = Some((span.start as usize, span.end as usize));
+            self.notices.push(Notice { code, message, span });
+        }
+    }
+}
+
+fn already_bound(name: &str, span: Span) -> PlanError {
+    PlanError::syntax("VariableAlreadyBound", format!("variable `{name}` is already bound"), span)
+        .with_hint("choose another name")
+}

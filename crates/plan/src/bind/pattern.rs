@@ -1,0 +1,485 @@
+//! `MATCH` patterns become a query graph.
+//!
+//! Variables are declared in a first pass over all paths, conditions bound in a second, so that a property map may speak
+//! of any variable of its clause.
+
+use std::sync::Arc;
+
+use isomer_cypher::Span;
+use isomer_cypher::ast::{self, ExprKind, LabelExprKind, Link, PathSelector};
+
+use super::scope::Variable;
+use super::{Binder, Result};
+use crate::error::PlanError;
+use crate::expr::{Expr, Kind, LocalId, PathStep, QuantifierKind, SlotId, TypeRef};
+use crate::function::Function;
+use crate::logical::{Length, PatternRelationship, QueryGraph, conjuncts};
+use crate::physical::Direction;
+
+/// Whether a pattern may bind variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NewNames {
+    /// As in `MATCH`.
+    Allowed,
+    /// As in a pattern predicate, which only tests.
+    Refused,
+}
+
+/// A clause's pattern being bound.
+pub(super) struct BoundPattern {
+    pub graph: QueryGraph,
+    /// Variables of unknown kind that the pattern takes for nodes or relationships: to be projected before it.
+    pub casts: Vec<(SlotId, Expr)>,
+}
+
+/// What the second pass needs to know of a relationship.
+struct Declared<'a> {
+    pattern: &'a ast::RelationshipPattern,
+    /// Its index in the graph.
+    index: usize,
+}
+
+impl<'a> Binder<'a> {
+    /// Binds the paths and the condition of one `MATCH`.
+    pub(super) fn bind_pattern(
+        &mut self,
+        paths: impl Iterator<Item = &'a ast::PathPattern> + Clone,
+        predicate: Option<&'a ast::Expr>,
+        new_names: NewNames,
+    ) -> Result<BoundPattern> {
+        self.clause_count += 1;
+        let mut pattern = BoundPattern { graph: QueryGraph::default(), casts: Vec::new() };
+        let mut nodes: Vec<(&'a ast::NodePattern, SlotId)> = Vec::new();
+        let mut relationships = Vec::new();
+        for path in paths.clone() {
+            self.declare_path(path, new_names, &mut pattern, &mut nodes, &mut relationships)?;
+        }
+        for (node, slot) in nodes {
+            self.bind_node_conditions(node, slot, &mut pattern.graph)?;
+        }
+        for declared in &relationships {
+            self.bind_relationship_conditions(declared, &mut pattern.graph)?;
+        }
+        for path in paths {
+            if let Some(condition) = &path.predicate {
+                let bound = self.bind_condition(condition)?;
+                conjuncts(bound, &mut pattern.graph.predicates);
+            }
+        }
+        if let Some(condition) = predicate {
+            let bound = self.bind_condition(condition)?;
+            conjuncts(bound, &mut pattern.graph.predicates);
+        }
+        self.push_into_walks(&mut pattern.graph);
+        Ok(pattern)
+    }
+
+    fn declare_path(
+        &mut self,
+        path: &'a ast::PathPattern,
+        new_names: NewNames,
+        pattern: &mut BoundPattern,
+        nodes: &mut Vec<(&'a ast::NodePattern, SlotId)>,
+        relationships: &mut Vec<Declared<'a>>,
+    ) -> Result<()> {
+        let shortest = self.shortest_selector(path)?;
+        let start = self.declare_node(&path.start, new_names, pattern)?;
+        nodes.push((&path.start, start));
+        let mut from = start;
+        let mut steps = Vec::with_capacity(path.steps.len());
+        for step in &path.steps {
+            let Link::Relationship(relationship) = &step.link else {
+                return Err(PlanError::unsupported("a quantified path pattern of more than one relationship", path.span));
+            };
+            let to = self.declare_node(&step.node, new_names, pattern)?;
+            nodes.push((&step.node, to));
+            let index = self.declare_relationship(relationship, (from, to), new_names, pattern)?;
+            steps.push(PathStep { relationship: pattern.graph.relationships[index].slot, node: to });
+            relationships.push(Declared { pattern: relationship, index });
+            from = to;
+        }
+        if let Some(variable) = &path.variable {
+            self.must_be_new(variable)?;
+            let slot = self.declare(&variable.name, Kind::Path);
+            if shortest.is_none() {
+                pattern.graph.paths.push((slot, Expr::BuildPath { start, steps }));
+            } else if let Some(last) = relationships.last() {
+                let relationship = &mut pattern.graph.relationships[last.index];
+                let (min, max) = length_bounds(&relationship.length);
+                let all = shortest == Some(true);
+                relationship.length = Length::Shortest { min, max, all, path: Some(slot), predicate: None };
+            }
+        } else if let (Some(all), Some(last)) = (shortest, relationships.last()) {
+            let relationship = &mut pattern.graph.relationships[last.index];
+            let (min, max) = length_bounds(&relationship.length);
+            relationship.length = Length::Shortest { min, max, all, path: None, predicate: None };
+        }
+        Ok(())
+    }
+
+    /// Whether only shortest paths are asked for: of these any one (false) or all (true).
+    fn shortest_selector(&self, path: &ast::PathPattern) -> Result<Option<bool>> {
+        let all = match path.selector {
+            None => return Ok(None),
+            Some(PathSelector::ShortestPathFunction | PathSelector::Shortest(1)) => false,
+            Some(
+                PathSelector::AllShortestPathsFunction | PathSelector::AllShortest | PathSelector::ShortestGroups(1),
+            ) => true,
+            Some(PathSelector::Any(1)) => false,
+            Some(_) => return Err(PlanError::unsupported("a path selector with a count above 1", path.span)),
+        };
+        let [step] = path.steps.as_slice() else {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                "a shortest path has exactly one relationship pattern between two nodes",
+                path.span,
+            ));
+        };
+        if let Link::Relationship(relationship) = &step.link
+            && let Some(length) = relationship.length
+            && length.min > 1
+        {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                format!("a shortest path starts at length 0 or 1, not {}", length.min),
+                length.span,
+            ));
+        }
+        Ok(Some(all))
+    }
+
+    fn declare_node(
+        &mut self,
+        node: &'a ast::NodePattern,
+        new_names: NewNames,
+        pattern: &mut BoundPattern,
+    ) -> Result<SlotId> {
+        let Some(variable) = &node.variable else {
+            let slot = self.arena.slot("", Kind::Node);
+            pattern.graph.nodes.push(slot);
+            return Ok(slot);
+        };
+        if let Some(bound) = self.bound_entity(variable, Kind::Node, pattern)? {
+            return Ok(bound);
+        }
+        if new_names == NewNames::Refused {
+            return Err(self.undefined(&variable.name, variable.span));
+        }
+        let slot = self.declare(&variable.name, Kind::Node);
+        pattern.graph.nodes.push(slot);
+        Ok(slot)
+    }
+
+    /// The slot of a variable that is bound already, made to hold an entity of this kind.
+    pub(super) fn bound_entity(
+        &mut self,
+        variable: &ast::Ident,
+        kind: Kind,
+        pattern: &mut BoundPattern,
+    ) -> Result<Option<SlotId>> {
+        let Some(known) = self.lookup(&variable.name) else {
+            return Ok(None);
+        };
+        if known.kind != kind && known.kind != Kind::Any {
+            return Err(conflict(&variable.name, &kind, &known.kind, variable.span));
+        }
+        match known.expr {
+            Expr::Slot(slot) if known.kind == kind => Ok(Some(slot)),
+            expr => {
+                let slot = self.arena.slot(variable.name.clone(), kind.clone());
+                pattern.casts.push((slot, Expr::Cast { operand: Box::new(expr), kind: kind.clone() }));
+                self.rebind(&variable.name, Variable { slot, kind });
+                Ok(Some(slot))
+            }
+        }
+    }
+
+    /// Gives a name another slot, wherever it is known in this query.
+    fn rebind(&mut self, name: &Arc<str>, variable: Variable) {
+        let frame = self.frame();
+        if frame.scope.get(name).is_some() {
+            frame.scope.set(name.clone(), variable);
+        } else {
+            frame.imports.set(name.clone(), variable);
+        }
+    }
+
+    fn declare_relationship(
+        &mut self,
+        relationship: &'a ast::RelationshipPattern,
+        (from, to): (SlotId, SlotId),
+        new_names: NewNames,
+        pattern: &mut BoundPattern,
+    ) -> Result<usize> {
+        let length = match relationship.length {
+            None => Length::One,
+            Some(length) => Length::Walk { min: length.min, max: length.max },
+        };
+        let (slot, bound) = self.relationship_slot(relationship, new_names, pattern)?;
+        let types = match &relationship.types {
+            Some(types) => self.plain_types(types),
+            None => Vec::new(),
+        };
+        pattern.graph.relationships.push(PatternRelationship {
+            slot,
+            bound,
+            from,
+            to,
+            direction: direction(relationship.direction),
+            types,
+            length,
+            clause: self.clause_count,
+            step_predicate: None,
+        });
+        Ok(pattern.graph.relationships.len() - 1)
+    }
+
+    fn relationship_slot(
+        &mut self,
+        relationship: &'a ast::RelationshipPattern,
+        new_names: NewNames,
+        pattern: &mut BoundPattern,
+    ) -> Result<(SlotId, bool)> {
+        let walk = relationship.length.is_some();
+        let kind = if walk { Kind::List(Box::new(Kind::Relationship)) } else { Kind::Relationship };
+        let Some(variable) = &relationship.variable else {
+            return Ok((self.arena.slot("", kind), false));
+        };
+        let Some(known) = self.lookup(&variable.name) else {
+            if new_names == NewNames::Refused {
+                return Err(self.undefined(&variable.name, variable.span));
+            }
+            return Ok((self.declare(&variable.name, kind), false));
+        };
+        let clause = self.clause_count;
+        let in_clause = |slot: SlotId| {
+            pattern.graph.relationships.iter().any(|one| one.clause == clause && one.slot == slot)
+        };
+        if matches!(known.expr, Expr::Slot(slot) if in_clause(slot)) {
+            return Err(PlanError::syntax(
+                "RelationshipUniquenessViolation",
+                format!("relationship `{}` stands twice in one pattern", variable.name),
+                variable.span,
+            )
+            .with_hint("one MATCH uses no relationship twice: give the second one another name"));
+        }
+        if !walk {
+            let slot = self.bound_entity(variable, Kind::Relationship, pattern)?;
+            return Ok((slot.expect("the variable is known"), true));
+        }
+        if !matches!(known.kind, Kind::Any | Kind::List(_)) {
+            return Err(conflict(&variable.name, &kind, &known.kind, variable.span));
+        }
+        // A list bound before: the walk must be the same list.
+        let slot = self.arena.slot("", kind);
+        pattern.graph.predicates.push(Expr::equal(Expr::Slot(slot), known.expr));
+        Ok((slot, false))
+    }
+
+    /// The types, where they are a plain choice of names; otherwise none, and the condition is bound in the second pass.
+    fn plain_types(&mut self, types: &ast::LabelExpr) -> Vec<TypeRef> {
+        let names = types.as_disjunction().unwrap_or_default();
+        let mut found: Vec<TypeRef> = names.into_iter().map(|name| self.rel_type(name)).collect();
+        found.dedup();
+        found
+    }
+
+    fn bind_node_conditions(
+        &mut self,
+        node: &'a ast::NodePattern,
+        slot: SlotId,
+        graph: &mut QueryGraph,
+    ) -> Result<()> {
+        if let Some(labels) = &node.labels {
+            self.notice_unknown_labels(labels);
+            match labels.as_conjunction() {
+                Some(names) => {
+                    for name in names {
+                        let labels = vec![self.label(name)];
+                        graph.predicates.push(Expr::HasLabels { entity: Box::new(Expr::Slot(slot)), labels });
+                    }
+                }
+                None => {
+                    let predicate = self.label_predicate(&Expr::Slot(slot), labels);
+                    conjuncts(predicate, &mut graph.predicates);
+                }
+            }
+        }
+        self.bind_property_map(node.properties.as_ref(), &Expr::Slot(slot), &mut graph.predicates)?;
+        if let Some(condition) = &node.predicate {
+            let bound = self.bind_condition(condition)?;
+            conjuncts(bound, &mut graph.predicates);
+        }
+        Ok(())
+    }
+
+    fn notice_unknown_labels(&mut self, labels: &ast::LabelExpr) {
+        let Some(name) = labels.as_name() else { return };
+        if self.catalog.label(&name.name).is_none() {
+            let known = self.catalog.label_names();
+            let near = crate::error::nearest(&name.name, known.iter().map(|known| &**known));
+            let hint = near.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
+            self.notice("UnknownLabel", format!("no node has the label `{}`{hint}", name.name), name.span);
+        }
+    }
+
+    /// `{a: 1}` behind an entity: each property must equal its value.
+    fn bind_property_map(
+        &mut self,
+        properties: Option<&'a ast::Expr>,
+        entity: &Expr,
+        predicates: &mut Vec<Expr>,
+    ) -> Result<()> {
+        let Some(properties) = properties else { return Ok(()) };
+        let ExprKind::Map(entries) = &properties.kind else {
+            return Err(parameter_map(properties.span));
+        };
+        for entry in entries {
+            let value = self.bind_expr(&entry.value)?.expr;
+            let name = self.arena.property(&entry.key.name);
+            predicates.push(Expr::equal(Expr::property(entity.clone(), name), value));
+        }
+        Ok(())
+    }
+
+    fn bind_relationship_conditions(&mut self, declared: &Declared<'a>, graph: &mut QueryGraph) -> Result<()> {
+        let Declared { pattern, index } = declared;
+        let slot = graph.relationships[*index].slot;
+        let types = pattern.types.as_ref().filter(|types| types.as_disjunction().is_none());
+        let types = types.filter(|types| !matches!(types.kind, LabelExprKind::Any));
+        if matches!(graph.relationships[*index].length, Length::One) {
+            let entity = Expr::Slot(slot);
+            if let Some(types) = types {
+                let predicate = self.type_predicate(&entity, types);
+                graph.predicates.push(predicate);
+            }
+            self.bind_property_map(pattern.properties.as_ref(), &entity, &mut graph.predicates)?;
+            if let Some(condition) = &pattern.predicate {
+                let bound = self.bind_condition(condition)?;
+                conjuncts(bound, &mut graph.predicates);
+            }
+            return Ok(());
+        }
+        if types.is_none() && pattern.properties.is_none() && pattern.predicate.is_none() {
+            return Ok(());
+        }
+        let name: Arc<str> = pattern.variable.as_ref().map_or_else(|| "".into(), |variable| variable.name.clone());
+        let mut terms = Vec::new();
+        let (local, ()) = self.with_local(&name, Kind::Relationship, |binder| {
+            let local = LocalId(binder.arena.local_count - 1);
+            let entity = Expr::Local(local);
+            if let Some(types) = types {
+                terms.push(binder.type_predicate(&entity, types));
+            }
+            binder.bind_property_map(pattern.properties.as_ref(), &entity, &mut terms)?;
+            if let Some(condition) = &pattern.predicate {
+                let bound = binder.bind_condition(condition)?;
+                conjuncts(bound, &mut terms);
+            }
+            Ok(())
+        })?;
+        graph.relationships[*index].step_predicate = Some((local, Expr::all_of(terms)));
+        Ok(())
+    }
+
+    /// Moves conditions on the steps of a walk, or on a shortest path, into the search.
+    fn push_into_walks(&mut self, graph: &mut QueryGraph) {
+        for relationship in &mut graph.relationships {
+            let path = match (&relationship.length, graph.paths.as_slice()) {
+                (Length::One, _) => continue,
+                (Length::Shortest { path, .. }, _) => *path,
+                (Length::Walk { .. }, paths) => paths.iter().find_map(|(slot, built)| match built {
+                    Expr::BuildPath { steps, .. } if steps.len() == 1 && steps[0].relationship == relationship.slot => {
+                        Some(*slot)
+                    }
+                    _ => None,
+                }),
+            };
+            let predicates = std::mem::take(&mut graph.predicates);
+            for predicate in predicates {
+                match step_condition(&predicate, relationship.slot, path) {
+                    Some((local, condition)) => add_step_condition(relationship, local, condition),
+                    None => graph.predicates.push(predicate),
+                }
+            }
+            let slot = relationship.slot;
+            if let Length::Shortest { predicate, .. } = &mut relationship.length {
+                let (about, others) = std::mem::take(&mut graph.predicates).into_iter().partition(|predicate: &Expr| {
+                    let mut found = false;
+                    predicate.for_each_slot(&mut |read| found |= read == slot || Some(read) == path);
+                    found
+                });
+                graph.predicates = others;
+                let about: Vec<Expr> = about;
+                if !about.is_empty() {
+                    *predicate = Some(Expr::all_of(about));
+                }
+            }
+        }
+    }
+}
+
+fn add_step_condition(relationship: &mut PatternRelationship, local: LocalId, condition: Expr) {
+    relationship.step_predicate = Some(match relationship.step_predicate.take() {
+        None => (local, condition),
+        Some((first, known)) => {
+            let mut condition = condition;
+            condition.rename_local(local, first);
+            (first, Expr::And(vec![known, condition]))
+        }
+    });
+}
+
+fn length_bounds(length: &Length) -> (u64, Option<u64>) {
+    match length {
+        Length::One => (1, Some(1)),
+        Length::Walk { min, max } | Length::Shortest { min, max, .. } => (*min, *max),
+    }
+}
+
+pub(super) fn direction(direction: ast::Direction) -> Direction {
+    match direction {
+        ast::Direction::Outgoing => Direction::Outgoing,
+        ast::Direction::Incoming => Direction::Incoming,
+        ast::Direction::Both => Direction::Both,
+    }
+}
+
+pub(super) fn conflict(name: &str, expected: &Kind, found: &Kind, span: Span) -> PlanError {
+    PlanError::syntax(
+        "VariableTypeConflict",
+        format!("variable `{name}` is {} and stands here for {}", found.describe(), expected.describe()),
+        span,
+    )
+}
+
+/// A parameter may not be the whole property map where properties are looked for.
+pub(super) fn parameter_map(span: Span) -> PlanError {
+    PlanError::syntax("InvalidParameterUse", "a parameter cannot be the property map of a pattern to match", span)
+        .with_hint("write the properties out: {name: $map.name}")
+}
+
+/// The condition on single relationships that `all(r IN relationships(p) WHERE …)` and `none(…)` amount to, of the walk
+/// in `slot` or its path.
+fn step_condition(predicate: &Expr, slot: SlotId, path: Option<SlotId>) -> Option<(LocalId, Expr)> {
+    let Expr::Quantifier { kind, list, local, predicate } = predicate else {
+        return None;
+    };
+    let over_walk = match &**list {
+        Expr::Slot(read) => *read == slot,
+        Expr::Call { function: Function::Relationships, arguments } => {
+            matches!(arguments.as_slice(), [Expr::Slot(read)] if Some(*read) == path)
+        }
+        _ => false,
+    };
+    let mut about_itself = false;
+    predicate.for_each_slot(&mut |read| about_itself |= read == slot || Some(read) == path);
+    if !over_walk || about_itself {
+        return None;
+    }
+    match kind {
+        QuantifierKind::All => Some((*local, (**predicate).clone())),
+        QuantifierKind::None => Some((*local, Expr::Not(predicate.clone()))),
+        _ => None,
+    }
+}

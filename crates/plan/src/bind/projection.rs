@@ -1,0 +1,326 @@
+//! `WITH` and `RETURN`: columns, grouping, order, paging.
+
+use std::sync::Arc;
+
+use isomer_cypher::ast::{self, ExprKind, Literal};
+use rustc_hash::FxHashSet;
+
+use super::aggregate::{Aggregating, Grouping, has_aggregate, is_simple_key, walk};
+use super::query::Column;
+use super::scope::{Scope, Variable};
+use super::types::wrong_kind;
+use super::{Binder, Result};
+use crate::error::PlanError;
+use crate::expr::{Expr, Kind, SlotId};
+use crate::logical::Step;
+use crate::physical::SortKey;
+
+/// Which clause projects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Projecting {
+    With,
+    Return,
+}
+
+/// A projection while it is bound.
+struct Projected<'a> {
+    columns: Vec<Column>,
+    /// What was written for each column; absent for those of `*`.
+    written: Vec<Option<&'a ast::Expr>>,
+}
+
+impl<'a> Binder<'a> {
+    /// Binds a projection up to `LIMIT`; the scope stays that before it, for the caller to [`enter`](Self::enter) the new.
+    pub(super) fn bind_projection(
+        &mut self,
+        projection: &'a ast::Projection,
+        projecting: Projecting,
+        steps: &mut Vec<Step>,
+    ) -> Result<Vec<Column>> {
+        let mut projected = self.star_columns(projection, projecting)?;
+        check_names(projection, projecting, &projected.columns)?;
+        let aggregates = projection.items.iter().any(|item| has_aggregate(&item.expr));
+        let in_order = projection.order_by.iter().any(|item| has_aggregate(&item.expr));
+        if aggregates {
+            self.bind_grouped(projection, &mut projected, steps)?;
+        } else {
+            self.bind_plain(projection, &mut projected, steps)?;
+            if in_order {
+                // Sorting by an aggregate that no column computes has no group to be about.
+                self.aggregating = Aggregating::Forbidden("in ORDER BY after columns without aggregates");
+            }
+            if projection.distinct {
+                steps.push(Step::Distinct(projected.columns.iter().map(|column| column.slot).collect()));
+            }
+            let keys = self.bind_order(projection, &projected, projection.distinct)?;
+            self.aggregating = Aggregating::Forbidden("here");
+            push_sort(keys, steps);
+        }
+        for (count, wrap) in [
+            (&projection.skip, Step::Skip as fn(Expr) -> Step),
+            (&projection.limit, Step::Limit as fn(Expr) -> Step),
+        ] {
+            if let Some(count) = count {
+                let bound = self.bind_count(count)?;
+                steps.push(wrap(bound));
+            }
+        }
+        Ok(projected.columns)
+    }
+
+    /// Makes the columns the only variables in sight.
+    pub(super) fn enter(&mut self, columns: Vec<Column>) {
+        let mut scope = Scope::default();
+        for column in columns {
+            scope.set(column.name, Variable { slot: column.slot, kind: column.kind });
+        }
+        self.frame().scope = scope;
+    }
+
+    fn star_columns(&mut self, projection: &ast::Projection, projecting: Projecting) -> Result<Projected<'a>> {
+        let mut projected = Projected { columns: Vec::new(), written: Vec::new() };
+        if projection.star {
+            if projecting == Projecting::Return && self.frame().scope.is_empty() {
+                return Err(PlanError::syntax("NoVariablesInScope", "there are no variables for `*`", projection.span)
+                    .with_hint("give the parts of the pattern names"));
+            }
+            for (name, Variable { slot, kind }) in self.frame().scope.sorted() {
+                projected.columns.push(Column { name, slot, kind });
+                projected.written.push(None);
+            }
+        }
+        Ok(projected)
+    }
+
+    fn bind_plain(
+        &mut self,
+        projection: &'a ast::Projection,
+        projected: &mut Projected<'a>,
+        steps: &mut Vec<Step>,
+    ) -> Result<()> {
+        let mut computed = Vec::new();
+        for item in &projection.items {
+            let bound = self.bind_expr(&item.expr)?;
+            let slot = self.column_slot(item, bound.expr, &bound.kind, &mut computed);
+            projected.columns.push(Column { name: item.column().clone(), slot, kind: bound.kind });
+            projected.written.push(Some(&item.expr));
+        }
+        if !computed.is_empty() {
+            steps.push(Step::Project(computed));
+        }
+        Ok(())
+    }
+
+    /// The slot that an expression already is, or a new one that is computed.
+    fn column_slot(
+        &mut self,
+        item: &ast::ProjectionItem,
+        expr: Expr,
+        kind: &Kind,
+        computed: &mut Vec<(SlotId, Expr)>,
+    ) -> SlotId {
+        match expr {
+            Expr::Slot(slot) => slot,
+            expr => {
+                let slot = self.arena.slot(item.column().clone(), kind.clone());
+                computed.push((slot, expr));
+                slot
+            }
+        }
+    }
+
+    fn bind_grouped(
+        &mut self,
+        projection: &'a ast::Projection,
+        projected: &mut Projected<'a>,
+        steps: &mut Vec<Step>,
+    ) -> Result<()> {
+        let mut keys: Vec<(SlotId, Expr)> = Vec::new();
+        let mut grouping = Grouping::default();
+        for column in &projected.columns {
+            keys.push((column.slot, Expr::Slot(column.slot)));
+            grouping.columns.push((column.name.clone(), column.slot, column.kind.clone()));
+        }
+        // First the keys, wherever they stand, then what is computed from them and from aggregates.
+        let mut key_columns: Vec<Option<Column>> = Vec::with_capacity(projection.items.len());
+        for item in &projection.items {
+            if has_aggregate(&item.expr) {
+                key_columns.push(None);
+                continue;
+            }
+            let bound = self.bind_expr(&item.expr)?;
+            let slot = match bound.expr {
+                Expr::Slot(slot) => slot,
+                _ => self.arena.slot(item.column().clone(), bound.kind.clone()),
+            };
+            if !keys.iter().any(|(known, _)| *known == slot) {
+                keys.push((slot, bound.expr));
+            }
+            if is_simple_key(&item.expr) {
+                grouping.keys.push((&item.expr, slot, bound.kind.clone()));
+            }
+            key_columns.push(Some(Column { name: item.column().clone(), slot, kind: bound.kind }));
+        }
+        self.aggregating = Aggregating::After(grouping);
+        let mut computed = Vec::new();
+        for (item, key) in projection.items.iter().zip(key_columns) {
+            let column = match key {
+                Some(column) => column,
+                None => {
+                    let bound = self.bind_expr(&item.expr)?;
+                    let slot = self.column_slot(item, bound.expr, &bound.kind, &mut computed);
+                    Column { name: item.column().clone(), slot, kind: bound.kind }
+                }
+            };
+            projected.columns.push(column);
+            projected.written.push(Some(&item.expr));
+        }
+        let sort = self.bind_order_after(projection, projected)?;
+        let after = std::mem::replace(&mut self.aggregating, Aggregating::Forbidden("here"));
+        let Aggregating::After(grouping) = after else { unreachable!("set above") };
+        let aggregates = grouping.calls.into_iter().map(|(_, slot, call)| (slot, call)).collect();
+        steps.push(Step::Aggregate { keys, aggregates });
+        if !computed.is_empty() {
+            steps.push(Step::Project(computed));
+        }
+        if projection.distinct {
+            steps.push(Step::Distinct(projected.columns.iter().map(|column| column.slot).collect()));
+        }
+        push_sort(sort, steps);
+        Ok(())
+    }
+
+    /// `ORDER BY` of a projection that does not aggregate. After `DISTINCT` only its columns are left; otherwise columns
+    /// and the variables before them are in sight.
+    fn bind_order(
+        &mut self,
+        projection: &'a ast::Projection,
+        projected: &Projected<'a>,
+        distinct: bool,
+    ) -> Result<Vec<SortKey>> {
+        if distinct {
+            let mut grouping = Grouping { closed: 1, ..Grouping::default() };
+            for (column, written) in projected.columns.iter().zip(&projected.written) {
+                if let Some(written) = written.filter(|written| is_simple_key(written)) {
+                    grouping.keys.push((written, column.slot, column.kind.clone()));
+                }
+            }
+            self.aggregating = Aggregating::After(grouping);
+            return self.bind_order_after(projection, projected);
+        }
+        let before = self.frame().scope.clone();
+        for column in &projected.columns {
+            let variable = Variable { slot: column.slot, kind: column.kind.clone() };
+            self.frame().scope.set(column.name.clone(), variable);
+        }
+        let keys = projection.order_by.iter().map(|item| self.bind_sort_item(item, projected)).collect();
+        self.frame().scope = before;
+        keys
+    }
+
+    /// `ORDER BY` where only columns, grouping keys and aggregates are left.
+    fn bind_order_after(&mut self, projection: &'a ast::Projection, projected: &Projected<'a>) -> Result<Vec<SortKey>> {
+        if let Aggregating::After(grouping) = &mut self.aggregating {
+            for column in &projected.columns {
+                grouping.columns.push((column.name.clone(), column.slot, column.kind.clone()));
+            }
+        }
+        // Aliases are not in the scope before the projection: make them known, `grouped` finds their slots.
+        let before = self.frame().scope.clone();
+        for column in &projected.columns {
+            if before.get(&column.name).is_none() {
+                let variable = Variable { slot: column.slot, kind: column.kind.clone() };
+                self.frame().scope.set(column.name.clone(), variable);
+            }
+        }
+        let mut keys = Ok(Vec::new());
+        for item in &projection.order_by {
+            let key = self.bind_sort_item(item, projected).map_err(|error| {
+                // Without an aggregate the variable is simply not there any more.
+                if error.detail == "AmbiguousAggregationExpression" && !has_aggregate(&item.expr) {
+                    PlanError { detail: "UndefinedVariable", ..error }
+                } else {
+                    error
+                }
+            });
+            match (key, &mut keys) {
+                (Ok(key), Ok(keys)) => keys.push(key),
+                (Err(error), keys) => {
+                    *keys = Err(error);
+                    break;
+                }
+                (Ok(_), Err(_)) => break,
+            }
+        }
+        self.frame().scope = before;
+        keys
+    }
+
+    fn bind_sort_item(&mut self, item: &'a ast::SortItem, projected: &Projected<'a>) -> Result<SortKey> {
+        let same = projected.written.iter().position(|written| written.is_some_and(|written| *written == item.expr));
+        // A column of this name shadows what the expression meant before.
+        let shadowed = item.expr.as_variable().is_some_and(|name| {
+            projected.columns.iter().any(|column| column.name == *name)
+        });
+        let expr = match same {
+            Some(position) if !shadowed => Expr::Slot(projected.columns[position].slot),
+            _ => self.bind_expr(&item.expr)?.expr,
+        };
+        Ok(SortKey { expr, descending: item.descending })
+    }
+
+    /// The number of a `SKIP` or `LIMIT`.
+    fn bind_count(&mut self, count: &'a ast::Expr) -> Result<Expr> {
+        let mut variable = None;
+        walk(count, &mut |one| {
+            if matches!(one.kind, ExprKind::Variable(_)) {
+                variable.get_or_insert(one.span);
+            }
+            true
+        });
+        if let Some(span) = variable {
+            return Err(PlanError::syntax("NonConstantExpression", "a number of rows cannot depend on a row", span)
+                .with_hint("use a literal or a parameter"));
+        }
+        if let ExprKind::Literal(Literal::Int(rows)) = count.kind
+            && rows < 0
+        {
+            return Err(PlanError::syntax(
+                "NegativeIntegerArgument",
+                format!("a number of rows is not negative, as {rows} is"),
+                count.span,
+            ));
+        }
+        let bound = self.bind_expr(count)?;
+        match bound.kind {
+            Kind::Integer | Kind::Number | Kind::Any => Ok(bound.expr),
+            other => Err(wrong_kind("a number of rows", "an integer", &other, count.span)),
+        }
+    }
+}
+
+fn push_sort(keys: Vec<SortKey>, steps: &mut Vec<Step>) {
+    if !keys.is_empty() {
+        steps.push(Step::Sort(keys));
+    }
+}
+
+/// Each column has a name of its own; a `WITH` gives one to every expression.
+fn check_names(projection: &ast::Projection, projecting: Projecting, star: &[Column]) -> Result<()> {
+    let mut names: FxHashSet<&Arc<str>> = star.iter().map(|column| &column.name).collect();
+    for item in &projection.items {
+        if projecting == Projecting::With && item.alias.is_none() && item.expr.as_variable().is_none() {
+            return Err(PlanError::syntax("NoExpressionAlias", "an expression in WITH needs a name", item.span)
+                .with_hint("write: expression AS name"));
+        }
+        if !names.insert(item.column()) {
+            return Err(PlanError::syntax(
+                "ColumnNameConflict",
+                format!("two columns are named `{}`", item.column()),
+                item.span,
+            )
+            .with_hint("give one of them another name with AS"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Queries: clauses in order, unions, and which clause may follow which.
+
+use std::sync::Arc;
+
+use isomer_cypher::Span;
+use isomer_cypher::ast::{self, Clause};
+
+use super::projection::Projecting;
+use super::scope::Frame;
+use super::{Binder, Result};
+use crate::error::PlanError;
+use crate::expr::{Expr, Kind, SlotId};
+use crate::logical::{LogicalQuery, Step};
+
+/// One column of a projection.
+#[derive(Clone, Debug)]
+pub(crate) struct Column {
+    pub name: Arc<str>,
+    pub slot: SlotId,
+    pub kind: Kind,
+}
+
+/// A query bound: what it does and what it returns.
+#[derive(Debug)]
+pub(crate) struct BoundQuery {
+    pub logical: LogicalQuery,
+    /// Absent if it returns nothing (it ends with an update, or `EXISTS { MATCH … }` left `RETURN` out).
+    pub columns: Option<Vec<Column>>,
+}
+
+/// Where a query stands, which says how it may end and what it may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// The statement itself.
+    Statement,
+    /// `CALL { … }`.
+    Call,
+    /// `EXISTS { … }` and `COUNT { … }`: may leave `RETURN` out, may not write.
+    Test,
+    /// `COLLECT { … }`: returns one column, may not write.
+    Collect,
+}
+
+impl<'a> Binder<'a> {
+    /// Binds a query in a frame per branch, which `make_frame` prepares.
+    pub(crate) fn bind_query(
+        &mut self,
+        query: &'a ast::Query,
+        standing: Standing,
+        make_frame: &mut dyn FnMut(&mut Self, &'a ast::SingleQuery) -> Result<(Frame, usize)>,
+    ) -> Result<(BoundQuery, Vec<(SlotId, Expr)>)> {
+        let mut branches = Vec::with_capacity(query.branches.len());
+        let mut columns: Option<Option<Vec<Column>>> = None;
+        let mut arguments: Vec<(SlotId, Expr)> = Vec::new();
+        let union = query.branches.len() > 1;
+        for branch in &query.branches {
+            let (frame, skipped) = make_frame(self, branch)?;
+            self.frames.push(frame);
+            let bound = self.bind_branch(branch, skipped, standing);
+            let frame = self.frames.pop().expect("pushed above");
+            let (mut steps, found) = bound?;
+            for (slot, outside) in frame.arguments {
+                if !arguments.iter().any(|(known, _)| *known == slot) {
+                    arguments.push((slot, outside));
+                }
+            }
+            match &mut columns {
+                None if union => columns = Some(self.union_columns(found, &mut steps)),
+                None => columns = Some(found),
+                Some(first) => self.join_columns(first, found, &mut steps, branch.span)?,
+            }
+            branches.push(steps);
+        }
+        let columns = columns.flatten();
+        let outputs = columns.iter().flatten().map(|column| column.slot).collect();
+        let distinct = union && query.union == ast::UnionKind::Distinct;
+        Ok((BoundQuery { logical: LogicalQuery { branches, outputs, distinct }, columns }, arguments))
+    }
+
+    /// The columns of a union's first branch, in slots that all branches write.
+    fn union_columns(&mut self, found: Option<Vec<Column>>, steps: &mut Vec<Step>) -> Option<Vec<Column>> {
+        let found = found?;
+        let mut outputs = Vec::with_capacity(found.len());
+        let mut copies = Vec::with_capacity(found.len());
+        for column in found {
+            // Other branches may return anything.
+            let slot = self.arena.slot(column.name.clone(), Kind::Any);
+            copies.push((slot, Expr::Slot(column.slot)));
+            outputs.push(Column { name: column.name, slot, kind: Kind::Any });
+        }
+        steps.push(Step::Project(copies));
+        Some(outputs)
+    }
+
+    fn join_columns(
+        &mut self,
+        first: &Option<Vec<Column>>,
+        found: Option<Vec<Column>>,
+        steps: &mut Vec<Step>,
+        span: Span,
+    ) -> Result<()> {
+        let (Some(first), Some(found)) = (first, &found) else {
+            return match (first, found) {
+                (None, None) => Ok(()),
+                _ => Err(different_columns(span)),
+            };
+        };
+        if first.len() != found.len() {
+            return Err(different_columns(span));
+        }
+        let mut copies = Vec::with_capacity(found.len());
+        for output in first {
+            let Some(column) = found.iter().find(|column| column.name == output.name) else {
+                return Err(different_columns(span));
+            };
+            copies.push((output.slot, Expr::Slot(column.slot)));
+        }
+        steps.push(Step::Project(copies));
+        Ok(())
+    }
+
+    fn bind_branch(
+        &mut self,
+        branch: &'a ast::SingleQuery,
+        skipped: usize,
+        standing: Standing,
+    ) -> Result<(Vec<Step>, Option<Vec<Column>>)> {
+        check_composition(branch, standing)?;
+        let mut steps = Vec::new();
+        let (last, before) = branch.clauses.split_last().expect("a query has a clause");
+        for clause in before.iter().skip(skipped) {
+            self.bind_clause(clause, &mut steps)?;
+        }
+        match last {
+            Clause::Return(clause) => {
+                let columns = self.bind_projection(&clause.projection, Projecting::Return, &mut steps)?;
+                Ok((steps, Some(columns)))
+            }
+            Clause::Call(call) if before.is_empty() && standing == Standing::Statement => {
+                let columns = self.bind_standalone_call(call, &mut steps)?;
+                Ok((steps, Some(columns).filter(|columns| !columns.is_empty())))
+            }
+            last => {
+                if skipped <= before.len() {
+                    self.bind_clause(last, &mut steps)?;
+                }
+                Ok((steps, None))
+            }
+        }
+    }
+}
+
+fn different_columns(span: Span) -> PlanError {
+    PlanError::syntax("DifferentColumnsInUnion", "all parts of a UNION return columns of the same names", span)
+}
+
+/// Which clauses may follow one another, and which may end a query.
+fn check_composition(branch: &ast::SingleQuery, standing: Standing) -> Result<()> {
+    let mut wrote = false;
+    for (position, clause) in branch.clauses.iter().enumerate() {
+        let last = position + 1 == branch.clauses.len();
+        match clause {
+            Clause::Return(clause) if !last => {
+                return Err(composition("RETURN is the last clause of a query", clause.span));
+            }
+            Clause::With(_) => wrote = false,
+            Clause::Match(_) | Clause::Unwind(_) | Clause::LoadCsv(_) if wrote => {
+                return Err(composition("a clause that reads cannot follow one that writes", clause.span())
+                    .with_hint("put a WITH between them"));
+            }
+            clause if clause.is_update() => {
+                if matches!(standing, Standing::Test | Standing::Collect) {
+                    return Err(composition("a subquery in an expression cannot write", clause.span()));
+                }
+                wrote = true;
+            }
+            _ => {}
+        }
+    }
+    let last = branch.clauses.last().expect("a query has a clause");
+    let ends = match last {
+        Clause::Return(_) => true,
+        Clause::Call(_) => standing != Standing::Collect,
+        Clause::Subquery(_) => standing != Standing::Collect,
+        clause if clause.is_update() => true,
+        Clause::With(_) => standing == Standing::Test,
+        _ => standing == Standing::Test,
+    };
+    if !ends {
+        return Err(composition("a query ends with RETURN or with a clause that writes", last.span())
+            .with_hint("add a RETURN"));
+    }
+    Ok(())
+}
+
+fn composition(message: &str, span: Span) -> PlanError {
+    PlanError::syntax("InvalidClauseComposition", message, span)
+}

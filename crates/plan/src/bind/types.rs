@@ -1,0 +1,96 @@
+//! What is known of values before running: joins of kinds, and checks that never reject what might be right.
+
+use isomer_cypher::Span;
+
+use super::Result;
+use crate::error::{ErrorKind, PlanError};
+use crate::expr::Kind;
+
+impl Kind {
+    /// In words.
+    pub fn describe(&self) -> &'static str {
+        match self {
+            Self::Any => "a value",
+            Self::Node => "a node",
+            Self::Relationship => "a relationship",
+            Self::Path => "a path",
+            Self::List(_) => "a list",
+            Self::Map => "a map",
+            Self::Boolean => "a boolean",
+            Self::Integer => "an integer",
+            Self::Float => "a float",
+            Self::Number => "a number",
+            Self::String => "a string",
+            Self::Bytes => "bytes",
+            Self::Temporal => "a date, time or duration",
+            Self::Point => "a point",
+        }
+    }
+
+    /// What covers both.
+    pub fn join(&self, other: &Kind) -> Kind {
+        match (self, other) {
+            (a, b) if a == b => a.clone(),
+            (Self::Integer | Self::Float | Self::Number, Self::Integer | Self::Float | Self::Number) => Self::Number,
+            (Self::List(a), Self::List(b)) => Self::List(Box::new(a.join(b))),
+            _ => Self::Any,
+        }
+    }
+
+    /// What the elements of a list of this kind are.
+    pub fn element(&self) -> Kind {
+        match self {
+            Self::List(element) => (**element).clone(),
+            _ => Self::Any,
+        }
+    }
+
+    /// Whether a value of this kind may be a number.
+    pub fn maybe_number(&self) -> bool {
+        matches!(self, Self::Any | Self::Integer | Self::Float | Self::Number)
+    }
+}
+
+/// What covers all of them: `Any` of none.
+pub(super) fn join_all<'k>(kinds: impl IntoIterator<Item = &'k Kind>) -> Kind {
+    let mut joined: Option<Kind> = None;
+    for kind in kinds {
+        joined = Some(match joined {
+            None => kind.clone(),
+            Some(known) => known.join(kind),
+        });
+    }
+    joined.unwrap_or(Kind::Any)
+}
+
+/// An error found before running: an operation does not take this kind of value.
+pub(super) fn wrong_kind(what: &str, expected: &str, found: &Kind, span: Span) -> PlanError {
+    PlanError::syntax(
+        "InvalidArgumentType",
+        format!("{what} takes {expected}, and this is {}", found.describe()),
+        span,
+    )
+}
+
+/// Checks the operand of a boolean operator.
+pub(super) fn expect_boolean(what: &str, found: &Kind, span: Span) -> Result<()> {
+    match found {
+        Kind::Boolean | Kind::Any => Ok(()),
+        other => Err(wrong_kind(what, "a boolean", other, span)),
+    }
+}
+
+/// Checks what stands before `.name` or `[name]`.
+pub(super) fn expect_container(found: &Kind, span: Span) -> Result<()> {
+    match found {
+        Kind::Boolean | Kind::Integer | Kind::Float | Kind::Number | Kind::String | Kind::List(_) | Kind::Bytes | Kind::Path => {
+            Err(PlanError::new(
+                ErrorKind::TypeError,
+                "InvalidArgumentType",
+                format!("{} has no properties", found.describe()),
+                span,
+            ))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,142 @@
+//! `SET`, `REMOVE`, `DELETE`.
+
+use isomer_cypher::Span;
+use isomer_cypher::ast::{self, ExprKind};
+
+use super::pattern::conflict;
+use super::types::wrong_kind;
+use super::{Binder, Result, Typed};
+use crate::error::PlanError;
+use crate::expr::{Expr, Kind, PropRef};
+use crate::logical::Step;
+use crate::physical::SetItem;
+
+impl<'a> Binder<'a> {
+    pub(super) fn bind_set_items(&mut self, items: &'a [ast::SetItem]) -> Result<Vec<SetItem>> {
+        items.iter().map(|item| self.bind_set_item(item)).collect()
+    }
+
+    fn bind_set_item(&mut self, item: &'a ast::SetItem) -> Result<SetItem> {
+        match item {
+            ast::SetItem::Property { target, value } => {
+                let target = self.bind_target(target)?;
+                let value = self.bind_expr(value)?.expr;
+                Ok(match target {
+                    Target::Path(entity, mut path) if path.len() == 1 => {
+                        SetItem::Property { entity, name: path.remove(0), value }
+                    }
+                    Target::Path(entity, path) => SetItem::NestedProperty { entity, path, value },
+                    Target::Dynamic(entity, name) => SetItem::DynamicProperty { entity, name, value },
+                })
+            }
+            ast::SetItem::Replace { variable, value } => {
+                let entity = self.bind_entity(variable)?;
+                let value = self.bind_properties_value(value)?;
+                Ok(SetItem::Replace { entity, value })
+            }
+            ast::SetItem::Merge { variable, value } => {
+                let entity = self.bind_entity(variable)?;
+                let value = self.bind_properties_value(value)?;
+                Ok(SetItem::Merge { entity, value })
+            }
+            ast::SetItem::Labels { variable, labels } => {
+                let entity = self.bind_labelled(variable)?;
+                let labels = labels.iter().map(|label| self.label(label)).collect();
+                Ok(SetItem::AddLabels { entity, labels })
+            }
+        }
+    }
+
+    pub(super) fn bind_remove_items(&mut self, items: &'a [ast::RemoveItem]) -> Result<Vec<SetItem>> {
+        items.iter().map(|item| self.bind_remove_item(item)).collect()
+    }
+
+    fn bind_remove_item(&mut self, item: &'a ast::RemoveItem) -> Result<SetItem> {
+        match item {
+            ast::RemoveItem::Property(target) => Ok(match self.bind_target(target)? {
+                Target::Path(entity, path) => SetItem::RemoveProperty { entity, path },
+                Target::Dynamic(entity, name) => SetItem::DynamicProperty { entity, name, value: Expr::null() },
+            }),
+            ast::RemoveItem::Labels { variable, labels } => {
+                let entity = self.bind_labelled(variable)?;
+                let labels = labels.iter().map(|label| self.label(label)).collect();
+                Ok(SetItem::RemoveLabels { entity, labels })
+            }
+        }
+    }
+
+    /// What a property is set on: `n.a`, `n.a.b`, `(expression).a`, `n[expression]`.
+    fn bind_target(&mut self, target: &'a ast::Expr) -> Result<Target> {
+        match &target.kind {
+            ExprKind::Index { base, index } => {
+                let entity = self.bind_expr(base)?;
+                expect_entity(&entity, base.span)?;
+                let name = self.bind_expr(index)?.expr;
+                Ok(Target::Dynamic(entity.expr, name))
+            }
+            ExprKind::Property { .. } => {
+                let mut path = Vec::new();
+                let mut at = target;
+                while let ExprKind::Property { base, key } = &at.kind {
+                    path.push(self.arena.property(&key.name));
+                    at = base;
+                }
+                path.reverse();
+                let entity = self.bind_expr(at)?;
+                expect_entity(&entity, at.span)?;
+                Ok(Target::Path(entity.expr, path))
+            }
+            _ => Err(PlanError::syntax("UnexpectedSyntax", "only properties and labels can be set", target.span)),
+        }
+    }
+
+    fn bind_entity(&mut self, variable: &ast::Ident) -> Result<Expr> {
+        let known = self.lookup(&variable.name).ok_or_else(|| self.undefined(&variable.name, variable.span))?;
+        expect_entity(&known, variable.span)?;
+        Ok(known.expr)
+    }
+
+    fn bind_labelled(&mut self, variable: &ast::Ident) -> Result<Expr> {
+        let known = self.lookup(&variable.name).ok_or_else(|| self.undefined(&variable.name, variable.span))?;
+        match known.kind {
+            Kind::Node | Kind::Any => Ok(known.expr),
+            other => Err(conflict(&variable.name, &Kind::Node, &other, variable.span)),
+        }
+    }
+
+    fn bind_properties_value(&mut self, value: &'a ast::Expr) -> Result<Expr> {
+        let bound = self.bind_expr(value)?;
+        match bound.kind {
+            Kind::Map | Kind::Node | Kind::Relationship | Kind::Any => Ok(bound.expr),
+            other => Err(wrong_kind("setting all properties", "a map, node or relationship", &other, value.span)),
+        }
+    }
+
+    pub(super) fn bind_delete(&mut self, delete: &'a ast::Delete) -> Result<Step> {
+        let mut targets = Vec::with_capacity(delete.targets.len());
+        for target in &delete.targets {
+            if matches!(target.kind, ExprKind::HasLabels { .. }) {
+                return Err(PlanError::syntax("InvalidDelete", "DELETE takes nodes, relationships and paths", target.span)
+                    .with_hint("take a label off with REMOVE"));
+            }
+            let bound = self.bind_expr(target)?;
+            match bound.kind {
+                Kind::Node | Kind::Relationship | Kind::Path | Kind::Any => targets.push(bound.expr),
+                other => return Err(wrong_kind("DELETE", "nodes, relationships and paths", &other, target.span)),
+            }
+        }
+        Ok(Step::Delete { targets, detach: delete.detach })
+    }
+}
+
+enum Target {
+    Path(Expr, Vec<PropRef>),
+    Dynamic(Expr, Expr),
+}
+
+fn expect_entity(entity: &Typed, span: Span) -> Result<()> {
+    match &entity.kind {
+        Kind::Node | Kind::Relationship | Kind::Any | Kind::Map => Ok(()),
+        other => Err(wrong_kind("setting a property", "a node or a relationship", other, span)),
+    }
+}

@@ -1,0 +1,153 @@
+//! What can be wrong with a statement before it runs.
+
+use std::fmt;
+
+use isomer_cypher::Span;
+
+/// The classes of errors, as openCypher names them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorKind {
+    /// The statement says something that the language does not allow.
+    SyntaxError,
+    /// It is allowed but makes no sense.
+    SemanticError,
+    /// A value of a type that an operation does not take.
+    TypeError,
+    /// An argument out of bounds.
+    ArgumentError,
+    /// A procedure that does not exist.
+    ProcedureError,
+    /// A parameter that was not given.
+    ParameterMissing,
+    /// Allowed, but not built.
+    Unsupported,
+    /// Larger than a limit.
+    Limit,
+}
+
+impl ErrorKind {
+    /// As openCypher writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::SyntaxError => "SyntaxError",
+            Self::SemanticError => "SemanticError",
+            Self::TypeError => "TypeError",
+            Self::ArgumentError => "ArgumentError",
+            Self::ProcedureError => "ProcedureError",
+            Self::ParameterMissing => "ParameterMissing",
+            Self::Unsupported => "Unsupported",
+            Self::Limit => "Limit",
+        }
+    }
+}
+
+/// Why a statement cannot be prepared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlanError {
+    /// The class of error.
+    pub kind: ErrorKind,
+    /// openCypher's name of the detail, such as `UndefinedVariable`.
+    pub detail: &'static str,
+    /// What is wrong, with the names and values.
+    pub message: String,
+    /// Where in the text.
+    pub span: Option<Span>,
+    /// What to do about it.
+    pub hint: Option<String>,
+}
+
+impl PlanError {
+    /// A syntax error (in openCypher's sense: found before running) at a place.
+    pub fn syntax(detail: &'static str, message: impl Into<String>, span: Span) -> Self {
+        Self::new(ErrorKind::SyntaxError, detail, message, span)
+    }
+
+    /// An error of some kind at a place.
+    pub fn new(kind: ErrorKind, detail: &'static str, message: impl Into<String>, span: Span) -> Self {
+        Self { kind, detail, message: message.into(), span: Some(span), hint: None }
+    }
+
+    /// Something that the language has and this planner has not.
+    pub fn unsupported(what: impl fmt::Display, span: Span) -> Self {
+        Self::new(ErrorKind::Unsupported, "NotImplemented", format!("{what} is not supported yet"), span)
+    }
+
+    /// With advice.
+    pub fn with_hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// With "did you mean" if one of `candidates` is close to `name`.
+    pub fn with_near<'n>(self, name: &str, candidates: impl IntoIterator<Item = &'n str>) -> Self {
+        match nearest(name, candidates) {
+            Some(near) => self.with_hint(format!("did you mean `{near}`?")),
+            None => self,
+        }
+    }
+}
+
+impl fmt::Display for PlanError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)?;
+        if let Some(hint) = &self.hint {
+            write!(f, " ({hint})")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for PlanError {}
+
+/// The candidate nearest to `name`, if it is near enough to be a slip of the pen.
+pub(crate) fn nearest<'n>(name: &str, candidates: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    let lower = name.to_lowercase();
+    let allowed = match lower.chars().count() {
+        0..=2 => 0,
+        3..=5 => 1,
+        _ => 2,
+    };
+    candidates
+        .into_iter()
+        .filter(|candidate| *candidate != name)
+        .map(|candidate| (distance(&lower, &candidate.to_lowercase(), allowed), candidate))
+        .filter(|(distance, _)| *distance <= allowed)
+        .min()
+        .map(|(_, candidate)| candidate)
+}
+
+/// Edits (insert, delete, replace, swap of neighbours) between two words; more than `allowed` may come out as any larger number.
+fn distance(a: &str, b: &str, allowed: usize) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    if a.len().abs_diff(b.len()) > allowed || a.len() > 64 {
+        return usize::MAX;
+    }
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replace = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replace.min(above[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slips_of_the_pen_are_near_and_other_words_are_not() {
+        assert_eq!(nearest("persn", ["person", "city"]), Some("person"));
+        assert_eq!(nearest("toUpepr", ["toUpper", "toLower"]), Some("toUpper"));
+        assert_eq!(nearest("a", ["b"]), None);
+        assert_eq!(nearest("animal", ["person"]), None);
+    }
+}

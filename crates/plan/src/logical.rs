@@ -1,0 +1,137 @@
+//! The logical plan: what a query asks for, step by step, before anything is decided about how.
+//!
+//! A single query is a chain of [`Step`]s. A `MATCH` is a [`QueryGraph`]: nodes, relationships and predicates without an
+//! order; neighbouring `MATCH`es are one graph, in which each relationship knows its clause (for uniqueness). Slots are
+//! bound once and keep their number, so that a step needs no mapping to the one before.
+
+use std::sync::Arc;
+
+use crate::catalog::ProcedureSignature;
+use crate::expr::{AggregateCall, Expr, LabelRef, LocalId, SlotId, TypeRef};
+use crate::physical::{CreatePattern, Direction, SetItem, SortKey};
+use crate::schema::ShowKind;
+
+/// Branches of a union (or a single one).
+#[derive(Clone, Debug)]
+pub(crate) struct LogicalQuery {
+    /// Each ends with its outputs in the same slots.
+    pub branches: Vec<Vec<Step>>,
+    /// The slots of the columns, where it returns something.
+    pub outputs: Vec<SlotId>,
+    /// `UNION`: each row once.
+    pub distinct: bool,
+}
+
+/// One step.
+#[derive(Clone, Debug)]
+pub(crate) enum Step {
+    Match { graph: QueryGraph, optional: bool },
+    Filter(Vec<Expr>),
+    Project(Vec<(SlotId, Expr)>),
+    Aggregate { keys: Vec<(SlotId, Expr)>, aggregates: Vec<(SlotId, AggregateCall)> },
+    Distinct(Vec<SlotId>),
+    Sort(Vec<SortKey>),
+    Skip(Expr),
+    Limit(Expr),
+    Unwind { list: Expr, element: SlotId },
+    LoadCsv { url: Expr, headers: bool, field_terminator: Option<Expr>, row: SlotId },
+    Call { procedure: Arc<ProcedureSignature>, arguments: Vec<Expr>, yields: Vec<(usize, SlotId)> },
+    /// `CALL { … }`; without outputs it runs for its effects, once per row, and the row passes.
+    Apply { query: LogicalQuery },
+    Create(CreatePattern),
+    Merge(Box<MergeStep>),
+    Set(Vec<SetItem>),
+    Delete { targets: Vec<Expr>, detach: bool },
+    ForEach { list: Expr, element: SlotId, body: Vec<Step> },
+    Show { show: ShowKind, slots: Vec<SlotId> },
+}
+
+/// A `MERGE`.
+#[derive(Clone, Debug)]
+pub(crate) struct MergeStep {
+    pub graph: QueryGraph,
+    pub create: CreatePattern,
+    pub on_create: Vec<SetItem>,
+    pub on_match: Vec<SetItem>,
+}
+
+/// Nodes and relationships to be found together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct QueryGraph {
+    /// Nodes that are not bound before.
+    pub nodes: Vec<SlotId>,
+    /// Relationships of all lengths.
+    pub relationships: Vec<PatternRelationship>,
+    /// All must be true.
+    pub predicates: Vec<Expr>,
+    /// Named paths: built once their parts are bound.
+    pub paths: Vec<(SlotId, Expr)>,
+}
+
+/// One relationship pattern between two nodes.
+#[derive(Clone, Debug)]
+pub(crate) struct PatternRelationship {
+    /// The relationship, or the list of them.
+    pub slot: SlotId,
+    /// Bound by an earlier step.
+    pub bound: bool,
+    pub from: SlotId,
+    pub to: SlotId,
+    pub direction: Direction,
+    /// One of these; any if empty.
+    pub types: Vec<TypeRef>,
+    pub length: Length,
+    /// Which `MATCH` it belongs to.
+    pub clause: u32,
+    /// Must hold for each relationship of a walk.
+    pub step_predicate: Option<(LocalId, Expr)>,
+}
+
+/// How many relationships in a row.
+#[derive(Clone, Debug)]
+pub(crate) enum Length {
+    One,
+    Walk { min: u64, max: Option<u64> },
+    Shortest { min: u64, max: Option<u64>, all: bool, path: Option<SlotId>, predicate: Option<Expr> },
+}
+
+impl QueryGraph {
+    /// Takes another clause's graph in.
+    pub fn absorb(&mut self, other: QueryGraph) {
+        self.nodes.extend(other.nodes);
+        self.relationships.extend(other.relationships);
+        self.predicates.extend(other.predicates);
+        self.paths.extend(other.paths);
+    }
+
+    /// The slots that it binds.
+    pub fn bound_slots(&self) -> impl Iterator<Item = SlotId> + '_ {
+        let shortest = self.relationships.iter().filter_map(|one| match &one.length {
+            Length::Shortest { path, .. } => *path,
+            _ => None,
+        });
+        self.nodes
+            .iter()
+            .copied()
+            .chain(self.relationships.iter().filter(|one| !one.bound).map(|one| one.slot))
+            .chain(self.paths.iter().map(|(slot, _)| *slot))
+            .chain(shortest)
+    }
+}
+
+/// The labels that `predicates` demand of the node in `slot`, taken one by one.
+pub(crate) fn labels_of(predicates: &[Expr], slot: SlotId) -> impl Iterator<Item = LabelRef> + '_ {
+    predicates.iter().flat_map(move |predicate| match predicate {
+        Expr::HasLabels { entity, labels } if matches!(**entity, Expr::Slot(at) if at == slot) => labels.as_slice(),
+        _ => &[],
+    })
+    .copied()
+}
+
+/// Splits a conjunction into its terms; nested conjunctions too.
+pub(crate) fn conjuncts(predicate: Expr, into: &mut Vec<Expr>) {
+    match predicate {
+        Expr::And(terms) => terms.into_iter().for_each(|term| conjuncts(term, into)),
+        term => into.push(term),
+    }
+}

@@ -1,0 +1,444 @@
+//! The planner: from logical steps to operators.
+//!
+//! Steps are planned in order, each on top of the operators before it. A pattern is ordered by cost ([`pattern`]); writes
+//! are fenced off by what they could disturb ([`footprint`]); at the end the slots that nobody reads are dropped
+//! ([`live`]).
+
+mod cost;
+mod factor;
+mod footprint;
+mod live;
+mod pattern;
+mod rules;
+mod seek;
+
+use rustc_hash::FxHashSet;
+
+use crate::arena::Arena;
+use crate::catalog::Catalog;
+use crate::error::{ErrorKind, PlanError};
+use crate::expr::{AggregateCall, Arithmetic, Expr, SlotId};
+use crate::logical::{LogicalQuery, MergeStep, QueryGraph, Step};
+use crate::physical::{self, Merge, Op, OpId, ProcedureCall, SortKey, constant_count};
+
+use cost::Costs;
+use footprint::Footprint;
+
+pub(crate) use live::mark_live;
+
+/// More operators than this are no query that anybody means; executors may recurse over inputs.
+const MAX_OPERATORS: usize = 4_000;
+
+pub(crate) type Result<T> = std::result::Result<T, PlanError>;
+
+/// Rows as they flow out of an operator.
+#[derive(Clone, Debug)]
+pub(crate) struct Flow {
+    pub op: OpId,
+    /// Slots that are bound.
+    pub bound: FxHashSet<SlotId>,
+    /// What was read since all rows were last taken.
+    reads: Footprint,
+    /// What was written since all rows were last taken.
+    writes: Footprint,
+}
+
+/// Where a chain of steps starts.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Start<'s> {
+    /// One row without slots.
+    Statement,
+    /// A row handed over by an expression.
+    Subplan(&'s [SlotId]),
+    /// The rows of this operator, one at a time.
+    Outer(OpId, &'s FxHashSet<SlotId>),
+}
+
+/// Plans with an arena and a catalog at hand.
+pub(crate) struct Planner<'p> {
+    pub arena: &'p mut Arena,
+    pub costs: Costs<'p>,
+    /// The operator whose rows the leaves of the chain being planned repeat.
+    outer: Option<OpId>,
+    /// Slots of the row that the leaves repeat.
+    context: FxHashSet<SlotId>,
+}
+
+/// Plans the query that is the statement, up to the result.
+pub(crate) fn plan_statement(arena: &mut Arena, catalog: &dyn Catalog, query: LogicalQuery, returns: bool) -> Result<OpId> {
+    let columns = query.outputs.clone();
+    let mut planner = Planner::new(arena, catalog);
+    let mut flow = planner.query(query, Start::Statement)?;
+    if !returns {
+        return Ok(flow.op);
+    }
+    // All is written before the first row goes out: a reader that stops early changes nothing.
+    if !flow.writes.is_empty() {
+        planner.eager(&mut flow);
+    }
+    let rows = planner.rows(&flow);
+    Ok(planner.arena.push(Op::ProduceResult { input: flow.op, columns }, rows))
+}
+
+/// Plans a sub-plan of an expression.
+pub(crate) fn plan_subquery(
+    arena: &mut Arena,
+    catalog: &dyn Catalog,
+    query: LogicalQuery,
+    arguments: &[SlotId],
+    first_only: bool,
+) -> Result<OpId> {
+    let mut planner = Planner::new(arena, catalog);
+    let mut flow = planner.query(query, Start::Subplan(arguments))?;
+    if first_only && !matches!(planner.arena.operators[flow.op.index()].op, Op::Argument) {
+        planner.push(&mut flow, |input| Op::Limit { input, count: Expr::Const(isomer_value::Value::Int(1)) }, 1.0);
+    }
+    Ok(flow.op)
+}
+
+impl<'p> Planner<'p> {
+    fn new(arena: &'p mut Arena, catalog: &'p dyn Catalog) -> Self {
+        Self { arena, costs: Costs::new(catalog), outer: None, context: FxHashSet::default() }
+    }
+
+    fn rows(&self, flow: &Flow) -> f64 {
+        self.arena.rows(flow.op)
+    }
+
+    fn push(&mut self, flow: &mut Flow, op: impl FnOnce(OpId) -> Op, rows: f64) {
+        flow.op = self.arena.push(op(flow.op), rows);
+    }
+
+    /// A leaf in the current context.
+    fn argument(&mut self) -> OpId {
+        let leaf = self.arena.push(Op::Argument, 1.0);
+        if let Some(outer) = self.outer {
+            self.arena.outer_of.insert(leaf, outer);
+        }
+        leaf
+    }
+
+    fn query(&mut self, query: LogicalQuery, start: Start<'_>) -> Result<Flow> {
+        let mut flows = Vec::with_capacity(query.branches.len());
+        for branch in query.branches {
+            flows.push(self.chain(branch, start)?);
+        }
+        let mut flow = if flows.len() == 1 {
+            flows.remove(0)
+        } else {
+            let rows = flows.iter().map(|flow| self.rows(flow)).sum();
+            let inputs = flows.iter().map(|flow| flow.op).collect();
+            let op = self.arena.push(Op::Union { inputs }, rows);
+            let mut first = flows.remove(0);
+            for other in flows {
+                first.reads.absorb(&other.reads);
+                first.writes.absorb(&other.writes);
+                first.bound.retain(|slot| other.bound.contains(slot));
+            }
+            first.bound.extend(&query.outputs);
+            Flow { op, ..first }
+        };
+        if query.distinct {
+            let rows = self.rows(&flow);
+            let slots = query.outputs;
+            self.push(&mut flow, |input| Op::Distinct { input, slots }, rows);
+        }
+        Ok(flow)
+    }
+
+    /// Plans a chain of steps in a context of its own.
+    fn chain(&mut self, steps: Vec<Step>, start: Start<'_>) -> Result<Flow> {
+        let (outer, context) = match start {
+            Start::Statement => (None, FxHashSet::default()),
+            Start::Subplan(slots) => (None, slots.iter().copied().collect()),
+            Start::Outer(op, bound) => (Some(op), bound.clone()),
+        };
+        let before = (std::mem::replace(&mut self.outer, outer), std::mem::replace(&mut self.context, context));
+        let flow = self.chain_in_context(rules::rewrite(steps));
+        (self.outer, self.context) = before;
+        flow
+    }
+
+    fn chain_in_context(&mut self, steps: Vec<Step>) -> Result<Flow> {
+        // An aggregation forgets the row around the chain; where one follows, the chain up to it is the right side of an
+        // apply whose left side is that row again.
+        let mut kept = Vec::new();
+        let outside = self.outer;
+        if !self.context.is_empty() {
+            for _ in steps.iter().filter(|step| matches!(step, Step::Aggregate { .. })) {
+                let leaf = self.argument();
+                kept.push(leaf);
+                self.outer = Some(leaf);
+            }
+        }
+        let leaf = self.argument();
+        let mut flow = Flow {
+            op: leaf,
+            bound: self.context.clone(),
+            reads: Footprint::default(),
+            writes: Footprint::default(),
+        };
+        let mut steps = steps.into_iter().peekable();
+        while let Some(step) = steps.next() {
+            let step = match step {
+                Step::Sort(keys) => {
+                    self.sort(&mut flow, keys, steps.peek(), None);
+                    if let Some(Step::Skip(skip)) = steps.peek() {
+                        let skip = skip.clone();
+                        steps.next();
+                        // The sort may stop at skip + limit rows.
+                        if let Some(Step::Limit(limit)) = steps.peek() {
+                            self.top_of_sort(&mut flow, &skip, limit);
+                        }
+                        Step::Skip(skip)
+                    } else {
+                        continue;
+                    }
+                }
+                step => step,
+            };
+            let aggregates = matches!(step, Step::Aggregate { .. });
+            self.step(&mut flow, step)?;
+            if aggregates && let Some(left) = kept.pop() {
+                let rows = self.rows(&flow);
+                flow.op = self.arena.push(Op::Apply { input: left, right: flow.op }, rows);
+                flow.bound.extend(self.context.iter().copied());
+                self.outer = match kept.last() {
+                    Some(leaf) => Some(*leaf),
+                    None => outside,
+                };
+            }
+            if self.arena.operators.len() > MAX_OPERATORS {
+                return Err(PlanError {
+                    kind: ErrorKind::Limit,
+                    detail: "QueryTooLarge",
+                    message: format!("the statement needs more than {MAX_OPERATORS} operators"),
+                    span: None,
+                    hint: Some("split it, or pass the data as a list parameter and UNWIND it".to_owned()),
+                });
+            }
+        }
+        Ok(flow)
+    }
+
+    fn step(&mut self, flow: &mut Flow, step: Step) -> Result<()> {
+        self.fence(flow, &step);
+        match step {
+            Step::Match { graph, optional: false } => self.pattern(flow, graph),
+            Step::Match { graph, optional: true } => self.optional(flow, graph)?,
+            Step::Filter(predicates) => self.filter(flow, predicates),
+            Step::Project(columns) => {
+                let rows = self.rows(flow);
+                flow.bound.extend(columns.iter().map(|(slot, _)| *slot));
+                self.push(flow, |input| Op::Project { input, columns }, rows);
+            }
+            Step::Aggregate { keys, aggregates } => self.aggregate(flow, keys, aggregates),
+            Step::Distinct(slots) => {
+                let rows = self.rows(flow);
+                self.push(flow, |input| Op::Distinct { input, slots }, (rows * 0.9).max(rows.min(1.0)));
+            }
+            Step::Sort(keys) => self.sort(flow, keys, None, None),
+            Step::Skip(count) => {
+                let rows = (self.rows(flow) - constant_count(&count).unwrap_or(0.0)).max(0.0);
+                self.push(flow, |input| Op::Skip { input, count }, rows);
+            }
+            Step::Limit(count) => {
+                let rows = self.rows(flow).min(constant_count(&count).unwrap_or(100.0));
+                self.push(flow, |input| Op::Limit { input, count }, rows);
+            }
+            Step::Unwind { list, element } => {
+                let rows = self.rows(flow) * cost::list_length(&list);
+                flow.bound.insert(element);
+                self.push(flow, |input| Op::Unwind { input, list, element }, rows);
+            }
+            Step::LoadCsv { url, headers, field_terminator, row } => {
+                let rows = self.rows(flow) * 1_000.0;
+                flow.bound.insert(row);
+                self.push(flow, |input| Op::LoadCsv { input, url, headers, field_terminator, row }, rows);
+            }
+            Step::Call { procedure, arguments, yields } => {
+                let void = procedure.results.is_empty();
+                let rows = self.rows(flow) * if void { 1.0 } else { 10.0 };
+                flow.bound.extend(yields.iter().map(|(_, slot)| *slot));
+                let call = |input| Op::ProcedureCall(ProcedureCall { input, procedure, arguments, yields, void });
+                self.push(flow, call, rows);
+            }
+            Step::Apply { query } => self.apply(flow, query)?,
+            Step::Create(pattern) => {
+                let rows = self.rows(flow);
+                flow.bound.extend(created_slots(&pattern));
+                self.push(flow, |input| Op::Create { input, pattern }, rows);
+            }
+            Step::Merge(merge) => self.merge(flow, *merge)?,
+            Step::Set(items) => {
+                let rows = self.rows(flow);
+                self.push(flow, |input| Op::Set { input, items }, rows);
+            }
+            Step::Delete { targets, detach } => {
+                let rows = self.rows(flow);
+                self.push(flow, |input| Op::Delete { input, targets, detach }, rows);
+            }
+            Step::ForEach { list, element, body } => self.for_each(flow, list, element, body)?,
+            Step::Show { show, slots } => {
+                flow.bound.extend(&slots);
+                self.push(flow, |input| Op::Show { input, show, slots }, 10.0);
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a barrier where this step, or the ones before it, could otherwise see what they should not.
+    fn fence(&mut self, flow: &mut Flow, step: &Step) {
+        let (reads, writes) = footprint::of_step(step, self.arena);
+        let stops_early = matches!(step, Step::Limit(_)) && !flow.writes.is_empty();
+        if stops_early || flow.reads.disturbed_by(&writes) || reads.disturbed_by(&flow.writes) {
+            self.eager(flow);
+        }
+        if matches!(step, Step::Aggregate { .. } | Step::Sort(_)) {
+            flow.reads = Footprint::default();
+            flow.writes = Footprint::default();
+        } else {
+            flow.reads.absorb(&reads);
+            flow.writes.absorb(&writes);
+        }
+    }
+
+    fn eager(&mut self, flow: &mut Flow) {
+        let rows = self.rows(flow);
+        self.push(flow, |input| Op::Eager { input }, rows);
+        flow.reads = Footprint::default();
+        flow.writes = Footprint::default();
+    }
+
+    fn filter(&mut self, flow: &mut Flow, predicates: Vec<Expr>) {
+        if predicates.is_empty() {
+            return;
+        }
+        let selectivity: f64 = predicates.iter().map(|predicate| self.costs.selectivity(predicate, self.arena)).product();
+        let rows = self.rows(flow) * selectivity;
+        let predicates = cost::cheapest_first(predicates);
+        self.push(flow, |input| Op::Filter { input, predicates }, rows);
+    }
+
+    fn aggregate(&mut self, flow: &mut Flow, keys: Vec<(SlotId, Expr)>, aggregates: Vec<(SlotId, AggregateCall)>) {
+        let rows = self.rows(flow);
+        let groups = if keys.is_empty() { 1.0 } else { rows.sqrt().max(rows.min(1.0)) };
+        flow.bound = keys.iter().map(|(slot, _)| *slot).chain(aggregates.iter().map(|(slot, _)| *slot)).collect();
+        let mut aggregate = physical::Aggregate { input: flow.op, keys, aggregates, factors: Vec::new() };
+        factor::count_instead_of_expanding(self.arena, &mut aggregate);
+        flow.op = self.arena.push(Op::Aggregate(aggregate), groups);
+    }
+
+    /// A sort, or the top of one where a limit follows at once.
+    fn sort(&mut self, flow: &mut Flow, keys: Vec<SortKey>, next: Option<&Step>, limit: Option<Expr>) {
+        let limit = limit.or_else(|| match next {
+            Some(Step::Limit(limit)) => Some(limit.clone()),
+            _ => None,
+        });
+        let rows = self.rows(flow);
+        let step = Step::Sort(keys);
+        self.fence(flow, &step);
+        let Step::Sort(keys) = step else { unreachable!("made above") };
+        match limit {
+            None => self.push(flow, |input| Op::Sort { input, keys }, rows),
+            Some(limit) => {
+                let rows = rows.min(constant_count(&limit).unwrap_or(100.0));
+                self.push(flow, |input| Op::Top { input, keys, limit }, rows);
+            }
+        }
+    }
+
+    /// Turns the sort just pushed into the top `skip + limit` rows.
+    fn top_of_sort(&mut self, flow: &mut Flow, skip: &Expr, limit: &Expr) {
+        let operator = &mut self.arena.operators[flow.op.index()];
+        if let Op::Sort { input, keys } = &operator.op {
+            let (left, right) = (Box::new(skip.clone()), Box::new(limit.clone()));
+            let limit = match (constant_count(skip), constant_count(limit)) {
+                (Some(skip), Some(limit)) if skip + limit < 1e15 => {
+                    Expr::Const(isomer_value::Value::Int((skip + limit) as i64))
+                }
+                _ => Expr::Arith { op: Arithmetic::Add, left, right },
+            };
+            operator.op = Op::Top { input: *input, keys: keys.clone(), limit };
+        }
+    }
+
+    fn optional(&mut self, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
+        let nulls: Vec<SlotId> = graph.bound_slots().collect();
+        let right = self.chain(
+            vec![Step::Match { graph, optional: false }],
+            Start::Outer(flow.op, &flow.bound),
+        )?;
+        let row_wise = self.is_row_wise(right.op);
+        let rows = self.rows(flow) * self.rows(&right).max(1.0);
+        flow.bound.extend(&nulls);
+        self.push(flow, |input| Op::OptionalApply { input, right: right.op, nulls, row_wise }, rows);
+        Ok(())
+    }
+
+    /// Whether every operator from here to the leaf treats each row by itself.
+    fn is_row_wise(&self, from: OpId) -> bool {
+        let mut at = from;
+        loop {
+            at = match &self.arena.operators[at.index()].op {
+                Op::Argument => return true,
+                Op::Expand(expand) => expand.input,
+                Op::ExpandInto(expand) => expand.input,
+                Op::VarExpand(expand) => expand.input,
+                Op::RelationshipEnds(ends) => ends.input,
+                Op::NodeByKey { input, .. }
+                | Op::NodeById { input, .. }
+                | Op::Filter { input, .. }
+                | Op::Project { input, .. } => *input,
+                _ => return false,
+            };
+        }
+    }
+
+    fn apply(&mut self, flow: &mut Flow, query: LogicalQuery) -> Result<()> {
+        let outputs = query.outputs.clone();
+        let right = self.query(query, Start::Outer(flow.op, &flow.bound))?;
+        if outputs.is_empty() {
+            // A subquery without a result runs for what it does: the row passes once.
+            let element = self.arena.slot("", crate::expr::Kind::Any);
+            let list = Expr::Const(isomer_value::Value::List(std::sync::Arc::new(vec![isomer_value::Value::Null])));
+            let rows = self.rows(flow);
+            self.push(flow, |input| Op::ForEach { input, list, element, body: right.op }, rows);
+            return Ok(());
+        }
+        let rows = self.rows(flow) * self.rows(&right);
+        flow.bound.extend(outputs);
+        self.push(flow, |input| Op::Apply { input, right: right.op }, rows);
+        Ok(())
+    }
+
+    fn merge(&mut self, flow: &mut Flow, merge: MergeStep) -> Result<()> {
+        let MergeStep { graph, create, on_create, on_match } = merge;
+        let right = self.chain(
+            vec![Step::Match { graph, optional: false }],
+            Start::Outer(flow.op, &flow.bound),
+        )?;
+        let rows = self.rows(flow) * self.rows(&right).max(1.0);
+        flow.bound.extend(created_slots(&create));
+        let merge = |input| Op::Merge(Merge { input, matching: right.op, create, on_create, on_match });
+        self.push(flow, merge, rows);
+        Ok(())
+    }
+
+    fn for_each(&mut self, flow: &mut Flow, list: Expr, element: SlotId, body: Vec<Step>) -> Result<()> {
+        let mut inside = flow.bound.clone();
+        inside.insert(element);
+        let body = self.chain(body, Start::Outer(flow.op, &inside))?;
+        let rows = self.rows(flow);
+        self.push(flow, |input| Op::ForEach { input, list, element, body: body.op }, rows);
+        Ok(())
+    }
+}
+
+fn created_slots(pattern: &physical::CreatePattern) -> impl Iterator<Item = SlotId> + '_ {
+    let items = pattern.items.iter().map(|item| match item {
+        physical::CreateItem::Node(node) => node.node,
+        physical::CreateItem::Relationship(relationship) => relationship.relationship,
+    });
+    items.chain(pattern.paths.iter().map(|(slot, _)| *slot))
+}

@@ -1,0 +1,64 @@
+//! Rules on the logical steps: what can be said better before anything is ordered.
+
+use rustc_hash::FxHashSet;
+
+use crate::expr::{Expr, SlotId};
+use crate::logical::{Step, conjuncts};
+
+/// Rewrites a chain of steps:
+/// - neighbouring `MATCH`es are found together;
+/// - a filter joins the `MATCH` before it, also through projections that leave its variables alone.
+pub(crate) fn rewrite(steps: Vec<Step>) -> Vec<Step> {
+    let mut done: Vec<Step> = Vec::with_capacity(steps.len());
+    for step in steps {
+        match step {
+            Step::Filter(predicates) => push_filter(&mut done, predicates),
+            Step::Match { graph, optional: false } => match done.last_mut() {
+                Some(Step::Match { graph: before, optional: false }) => before.absorb(graph),
+                _ => done.push(Step::Match { graph, optional: false }),
+            },
+            step => done.push(step),
+        }
+    }
+    done
+}
+
+fn push_filter(done: &mut Vec<Step>, predicates: Vec<Expr>) {
+    let mut terms = Vec::new();
+    for predicate in predicates {
+        conjuncts(predicate, &mut terms);
+    }
+    let mut left = Vec::new();
+    for term in terms {
+        match place_for(done, &term) {
+            Some(at) => {
+                if let Step::Match { graph, .. } = &mut done[at] {
+                    graph.predicates.push(term);
+                }
+            }
+            None => left.push(term),
+        }
+    }
+    if !left.is_empty() {
+        done.push(Step::Filter(left));
+    }
+}
+
+/// The `MATCH` that a predicate may become part of: reached over steps that neither compute what it reads nor drop rows
+/// by their number.
+fn place_for(done: &[Step], term: &Expr) -> Option<usize> {
+    let mut reads: FxHashSet<SlotId> = FxHashSet::default();
+    term.for_each_slot(&mut |slot| {
+        reads.insert(slot);
+    });
+    for (at, step) in done.iter().enumerate().rev() {
+        match step {
+            Step::Match { optional: false, .. } => return Some(at),
+            Step::Project(columns) if columns.iter().all(|(slot, _)| !reads.contains(slot)) => {}
+            Step::Distinct(slots) if reads.iter().all(|slot| slots.contains(slot)) => {}
+            Step::Sort(_) | Step::Filter(_) => {}
+            _ => return None,
+        }
+    }
+    None
+}

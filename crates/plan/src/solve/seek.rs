@@ -1,0 +1,304 @@
+//! How to find a node that nothing leads to yet: by key, by id, through an index, by label, or among all.
+
+use isomer_value::{IndexId, Value};
+use rustc_hash::FxHashSet;
+
+use super::cost::{Costs, list_length};
+use crate::arena::Arena;
+use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest};
+use crate::function::Function;
+use crate::logical::labels_of;
+use crate::physical::{IndexRange, IndexSeek, Op, OpId, SeekBound, SeekKeys};
+
+/// One way to find a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
+    pub kind: AccessKind,
+    /// Rows out per row in.
+    pub rows: f64,
+    /// Predicates (by position) that it makes true by itself.
+    pub covers: Vec<usize>,
+}
+
+/// The ways.
+#[derive(Clone, Debug)]
+pub(crate) enum AccessKind {
+    Key { label: LabelRef, keys: SeekKeys },
+    Id { ids: SeekKeys },
+    Index { label: LabelRef, index: IndexId, prefix: Vec<Expr>, range: IndexRange },
+    Label { label: LabelRef },
+    All,
+}
+
+impl Access {
+    /// The operator.
+    pub fn operator(self, input: OpId, node: SlotId) -> Op {
+        match self.kind {
+            AccessKind::Key { label, keys } => Op::NodeByKey { input, node, label, keys },
+            AccessKind::Id { ids } => Op::NodeById { input, node, ids },
+            AccessKind::Index { label, index, prefix, range } => {
+                Op::IndexSeek(IndexSeek { input, node, label, index, prefix, range, descending: false })
+            }
+            AccessKind::Label { label } => Op::LabelScan { input, node, label },
+            AccessKind::All => Op::AllNodesScan { input, node },
+        }
+    }
+
+    /// Whether it finds a handful at once rather than scanning.
+    pub fn is_seek(&self) -> bool {
+        !matches!(self.kind, AccessKind::Label { .. } | AccessKind::All)
+    }
+}
+
+/// A predicate that says something about a property of the node (or its id).
+struct Sargable<'e> {
+    position: usize,
+    subject: Subject,
+    test: Test<'e>,
+}
+
+#[derive(PartialEq)]
+enum Subject {
+    Id,
+    Property(Vec<PropRef>),
+}
+
+enum Test<'e> {
+    Equal(&'e Expr),
+    In(&'e Expr),
+    Less(&'e Expr, bool),
+    Greater(&'e Expr, bool),
+    StartsWith(&'e Expr),
+}
+
+/// The best way to find the node in `node` when the slots in `bound` are known. `open` tells which predicates are still
+/// to be tested.
+pub(crate) fn best_access(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    predicates: &[Expr],
+    open: &[bool],
+    node: SlotId,
+    bound: &FxHashSet<SlotId>,
+) -> Access {
+    let labels: Vec<LabelRef> = labels_of(predicates, node).collect();
+    let tests = sargable(predicates, open, node, bound);
+    let mut best = Access { kind: AccessKind::All, rows: costs.nodes(None, arena), covers: Vec::new() };
+    let mut consider = |access: Access| {
+        if access.rows < best.rows || (access.rows == best.rows && access.covers.len() > best.covers.len()) {
+            best = access;
+        }
+    };
+    for test in tests.iter().filter(|test| test.subject == Subject::Id) {
+        if let Some((ids, rows)) = keys_of(&test.test) {
+            consider(Access { kind: AccessKind::Id { ids }, rows, covers: vec![test.position] });
+        }
+    }
+    for label in &labels {
+        let count = costs.nodes(Some(*label), arena);
+        let label_covers = label_predicates(predicates, open, node, *label);
+        consider(Access { kind: AccessKind::Label { label: *label }, rows: count, covers: label_covers.clone() });
+        for test in &tests {
+            if matches!(&test.subject, Subject::Property(path) if is_key(path, arena))
+                && let Some((keys, rows)) = keys_of(&test.test)
+            {
+                let mut covers = label_covers.clone();
+                covers.push(test.position);
+                consider(Access { kind: AccessKind::Key { label: *label, keys }, rows: rows * 0.9, covers });
+            }
+        }
+        for access in index_accesses(costs, arena, *label, count, &tests, predicates, &label_covers) {
+            consider(access);
+        }
+    }
+    best
+}
+
+fn is_key(path: &[PropRef], arena: &Arena) -> bool {
+    matches!(path, [name] if arena.property_name(*name) == "_key")
+}
+
+/// The predicates that say no more than that the node has this label.
+fn label_predicates(predicates: &[Expr], open: &[bool], node: SlotId, label: LabelRef) -> Vec<usize> {
+    let says = |predicate: &Expr| match predicate {
+        Expr::HasLabels { entity, labels } => {
+            matches!(**entity, Expr::Slot(slot) if slot == node) && labels.as_slice() == [label]
+        }
+        _ => false,
+    };
+    (0..predicates.len()).filter(|at| open[*at] && says(&predicates[*at])).collect()
+}
+
+fn keys_of(test: &Test<'_>) -> Option<(SeekKeys, f64)> {
+    match test {
+        Test::Equal(value) => Some((SeekKeys::One((*value).clone()), 1.0)),
+        Test::In(list) => Some((SeekKeys::Each((*list).clone()), list_length(list).max(1.0))),
+        _ => None,
+    }
+}
+
+fn index_accesses(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    label: LabelRef,
+    count: f64,
+    tests: &[Sargable<'_>],
+    predicates: &[Expr],
+    label_covers: &[usize],
+) -> Vec<Access> {
+    let Some(known) = costs.catalog.label(arena.label_name(label)) else {
+        return Vec::new();
+    };
+    let mut found = Vec::new();
+    for index in costs.catalog.indexes(known) {
+        if index.each_element {
+            continue;
+        }
+        let mut prefix = Vec::new();
+        let mut covers = label_covers.to_vec();
+        let mut range = IndexRange::All;
+        let mut share = 1.0;
+        let each = index.distinct_keys.map_or(0.05, |keys| 1.0 / (keys as f64).max(1.0));
+        for path in &index.paths {
+            let about = |test: &&Sargable<'_>| match &test.subject {
+                Subject::Property(names) => {
+                    names.len() == path.len()
+                        && names.iter().zip(path).all(|(name, part)| arena.property_name(*name) == &**part)
+                }
+                Subject::Id => false,
+            };
+            let here: Vec<&Sargable<'_>> = tests.iter().filter(about).collect();
+            if let Some((position, value)) = here.iter().find_map(|test| match test.test {
+                Test::Equal(value) => Some((test.position, value)),
+                _ => None,
+            }) {
+                prefix.push(value.clone());
+                share *= each;
+                if is_exact(value) {
+                    covers.push(position);
+                }
+                continue;
+            }
+            if let Some((next, part, covered)) = range_of(&here, each) {
+                range = next;
+                share *= part;
+                covers.extend(covered);
+            }
+            break;
+        }
+        let whole = prefix.len() == index.paths.len();
+        if prefix.is_empty() && matches!(range, IndexRange::All) {
+            continue;
+        }
+        let rows = if whole && index.unique { 1.0 } else { (count * share).max(1.0) };
+        debug_assert!(covers.iter().all(|at| *at < predicates.len()));
+        // A seek by fewer rows than the label has is worth it even where the guess is coarse.
+        let rows = rows.min(count * 0.95);
+        found.push(Access { kind: AccessKind::Index { label, index: index.id, prefix, range }, rows, covers });
+    }
+    found
+}
+
+/// A constant whose entry in an index is found by equality alone: no further test is needed.
+fn is_exact(value: &Expr) -> bool {
+    matches!(value, Expr::Const(Value::Int(_) | Value::Bool(_) | Value::String(_)))
+}
+
+fn range_of(tests: &[&Sargable<'_>], each: f64) -> Option<(IndexRange, f64, Vec<usize>)> {
+    for test in tests {
+        match test.test {
+            Test::In(list) => {
+                return Some((IndexRange::Keys(SeekKeys::Each(list.clone())), each * list_length(list), Vec::new()));
+            }
+            Test::StartsWith(prefix) => return Some((IndexRange::StartsWith(prefix.clone()), 0.05, vec![test.position])),
+            _ => {}
+        }
+    }
+    let (mut low, mut high) = (SeekBound::Unbounded, SeekBound::Unbounded);
+    let mut covers = Vec::new();
+    for test in tests {
+        let (side, value, included) = match test.test {
+            Test::Greater(value, included) => (&mut low, value, included),
+            Test::Less(value, included) => (&mut high, value, included),
+            _ => continue,
+        };
+        if matches!(side, SeekBound::Unbounded) {
+            *side = if included { SeekBound::Included(value.clone()) } else { SeekBound::Excluded(value.clone()) };
+            covers.push(test.position);
+        }
+    }
+    let share = match covers.len() {
+        0 => return None,
+        1 => 0.3,
+        _ => 0.1,
+    };
+    Some((IndexRange::Between(low, high), share, covers))
+}
+
+/// The open predicates of the form `node.path <test> value` where the value is known.
+fn sargable<'e>(
+    predicates: &'e [Expr],
+    open: &[bool],
+    node: SlotId,
+    bound: &FxHashSet<SlotId>,
+) -> Vec<Sargable<'e>> {
+    let known = |value: &Expr| {
+        let mut known = !matches!(value, Expr::Subquery(_));
+        value.for_each_slot(&mut |slot| known &= bound.contains(&slot) && slot != node);
+        known
+    };
+    let mut found = Vec::new();
+    for (position, predicate) in predicates.iter().enumerate().filter(|(at, _)| open[*at]) {
+        let mut add = |subject: &'e Expr, test: Test<'e>, value: &'e Expr| {
+            if let Some(subject) = subject_of(subject, node)
+                && known(value)
+            {
+                found.push(Sargable { position, subject, test });
+            }
+        };
+        match predicate {
+            Expr::Compare { op, left, right } => match op {
+                Comparison::Equal => {
+                    add(left, Test::Equal(right), right);
+                    add(right, Test::Equal(left), left);
+                }
+                Comparison::Less | Comparison::LessOrEqual => {
+                    let included = *op == Comparison::LessOrEqual;
+                    add(left, Test::Less(right, included), right);
+                    add(right, Test::Greater(left, included), left);
+                }
+                Comparison::Greater | Comparison::GreaterOrEqual => {
+                    let included = *op == Comparison::GreaterOrEqual;
+                    add(left, Test::Greater(right, included), right);
+                    add(right, Test::Less(left, included), left);
+                }
+                Comparison::NotEqual => {}
+            },
+            Expr::In { item, list } => add(item, Test::In(list), list),
+            Expr::StringTest { op: StringTest::StartsWith, left, right } => add(left, Test::StartsWith(right), right),
+            _ => {}
+        }
+    }
+    found
+}
+
+/// What a side of a comparison says about the node: its id, or one of its properties.
+fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
+    if let Expr::Call { function: Function::Id, arguments } = expr {
+        return match arguments.as_slice() {
+            [Expr::Slot(slot)] if *slot == node => Some(Subject::Id),
+            _ => None,
+        };
+    }
+    let mut path = Vec::new();
+    let mut at = expr;
+    while let Expr::Property { base, name } = at {
+        path.push(*name);
+        at = base;
+    }
+    path.reverse();
+    match at {
+        Expr::Slot(slot) if *slot == node && !path.is_empty() => Some(Subject::Property(path)),
+        _ => None,
+    }
+}
