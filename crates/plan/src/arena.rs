@@ -46,14 +46,22 @@ pub(crate) struct Arena {
 
 impl Arena {
     pub fn push(&mut self, op: Op, rows: f64) -> OpId {
-        let id = OpId(u32::try_from(self.operators.len()).expect("fewer operators than bytes of text"));
-        self.operators.push(Operator { op, live: Vec::new(), rows });
+        let id =
+            OpId(u32::try_from(self.operators.len()).expect("fewer operators than bytes of text"));
+        self.operators.push(Operator {
+            op,
+            live: Vec::new(),
+            rows,
+        });
         id
     }
 
     pub fn slot(&mut self, name: impl Into<Arc<str>>, kind: Kind) -> SlotId {
         let id = SlotId(u32::try_from(self.slots.len()).expect("fewer slots than bytes of text"));
-        self.slots.push(SlotInfo { name: name.into(), kind });
+        self.slots.push(SlotInfo {
+            name: name.into(),
+            kind,
+        });
         id
     }
 

@@ -63,13 +63,29 @@ impl PlanError {
     }
 
     /// An error of some kind at a place.
-    pub fn new(kind: ErrorKind, detail: &'static str, message: impl Into<String>, span: Span) -> Self {
-        Self { kind, detail, message: message.into(), span: Some(span), hint: None }
+    pub fn new(
+        kind: ErrorKind,
+        detail: &'static str,
+        message: impl Into<String>,
+        span: Span,
+    ) -> Self {
+        Self {
+            kind,
+            detail,
+            message: message.into(),
+            span: Some(span),
+            hint: None,
+        }
     }
 
     /// Something that the language has and this planner has not.
     pub fn unsupported(what: impl fmt::Display, span: Span) -> Self {
-        Self::new(ErrorKind::Unsupported, "NotImplemented", format!("{what} is not supported yet"), span)
+        Self::new(
+            ErrorKind::Unsupported,
+            "NotImplemented",
+            format!("{what} is not supported yet"),
+            span,
+        )
     }
 
     /// With advice.
@@ -100,7 +116,10 @@ impl fmt::Display for PlanError {
 impl std::error::Error for PlanError {}
 
 /// The candidate nearest to `name`, if it is near enough to be a slip of the pen.
-pub(crate) fn nearest<'n>(name: &str, candidates: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+pub(crate) fn nearest<'n>(
+    name: &str,
+    candidates: impl IntoIterator<Item = &'n str>,
+) -> Option<&'n str> {
     let lower = name.to_lowercase();
     let allowed = match lower.chars().count() {
         0..=2 => 0,
@@ -110,7 +129,12 @@ pub(crate) fn nearest<'n>(name: &str, candidates: impl IntoIterator<Item = &'n s
     candidates
         .into_iter()
         .filter(|candidate| *candidate != name)
-        .map(|candidate| (distance(&lower, &candidate.to_lowercase(), allowed), candidate))
+        .map(|candidate| {
+            (
+                distance(&lower, &candidate.to_lowercase(), allowed),
+                candidate,
+            )
+        })
         .filter(|(distance, _)| *distance <= allowed)
         .min()
         .map(|(_, candidate)| candidate)

@@ -542,7 +542,11 @@ impl Expr {
     /// Calls `visit` for every direct sub-expression (of a sub-plan: its arguments).
     pub(crate) fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
         match self {
-            Self::Const(_) | Self::Param(_) | Self::Slot(_) | Self::Local(_) | Self::BuildPath { .. } => {}
+            Self::Const(_)
+            | Self::Param(_)
+            | Self::Slot(_)
+            | Self::Local(_)
+            | Self::BuildPath { .. } => {}
             Self::Property { base, .. } => visit(base),
             Self::Index { base, index } => {
                 visit(base);
@@ -552,7 +556,9 @@ impl Expr {
                 visit(base);
                 from.iter_mut().chain(to).for_each(|bound| visit(bound));
             }
-            Self::List(items) | Self::And(items) | Self::Or(items) | Self::Xor(items) => items.iter_mut().for_each(visit),
+            Self::List(items) | Self::And(items) | Self::Or(items) | Self::Xor(items) => {
+                items.iter_mut().for_each(visit)
+            }
             Self::Map(entries) => entries.iter_mut().for_each(|(_, value)| visit(value)),
             Self::MapProjection { base, items } => {
                 visit(base);
@@ -562,17 +568,28 @@ impl Expr {
                     }
                 }
             }
-            Self::Not(x) | Self::Negate(x) | Self::Plus(x) | Self::IsNull(x) | Self::IsNotNull(x) => visit(x),
+            Self::Not(x)
+            | Self::Negate(x)
+            | Self::Plus(x)
+            | Self::IsNull(x)
+            | Self::IsNotNull(x) => visit(x),
             Self::IsTyped { operand, .. } | Self::Cast { operand, .. } => visit(operand),
             Self::Compare { left, right, .. }
             | Self::Arith { left, right, .. }
             | Self::StringTest { left, right, .. }
-            | Self::In { item: left, list: right } => {
+            | Self::In {
+                item: left,
+                list: right,
+            } => {
                 visit(left);
                 visit(right);
             }
             Self::HasLabels { entity, .. } | Self::HasType { entity, .. } => visit(entity),
-            Self::Case { subject, arms, otherwise } => {
+            Self::Case {
+                subject,
+                arms,
+                otherwise,
+            } => {
                 subject.iter_mut().for_each(|x| visit(x));
                 for (when, then) in arms {
                     visit(when);
@@ -580,21 +597,35 @@ impl Expr {
                 }
                 otherwise.iter_mut().for_each(|x| visit(x));
             }
-            Self::Call { arguments, .. } | Self::CallRegistered { arguments, .. } => arguments.iter_mut().for_each(visit),
-            Self::ListComprehension { list, predicate, result, .. } => {
+            Self::Call { arguments, .. } | Self::CallRegistered { arguments, .. } => {
+                arguments.iter_mut().for_each(visit)
+            }
+            Self::ListComprehension {
+                list,
+                predicate,
+                result,
+                ..
+            } => {
                 visit(list);
                 predicate.iter_mut().chain(result).for_each(|x| visit(x));
             }
-            Self::Quantifier { list, predicate, .. } => {
+            Self::Quantifier {
+                list, predicate, ..
+            } => {
                 visit(list);
                 visit(predicate);
             }
-            Self::Reduce { init, list, step, .. } => {
+            Self::Reduce {
+                init, list, step, ..
+            } => {
                 visit(init);
                 visit(list);
                 visit(step);
             }
-            Self::Subquery(subquery) => subquery.arguments.iter_mut().for_each(|(_, value)| visit(value)),
+            Self::Subquery(subquery) => subquery
+                .arguments
+                .iter_mut()
+                .for_each(|(_, value)| visit(value)),
         }
     }
 

@@ -1,13 +1,23 @@
 //! From a syntax tree to a physical plan: binder, logical plan, rules, costs.
 //!
 //! What this crate keeps true: it does no I/O and asks the database only through [`Catalog`]; a [`Plan`] is immutable,
-//! holds no name of a variable, and is the same for the same text and catalog.
+//! knows variables by slots alone, and is the same for the same text and catalog.
 
+mod arena;
+mod bind;
 pub mod catalog;
+pub mod error;
+pub mod explain;
 pub mod expr;
 pub mod function;
+mod logical;
 pub mod physical;
+mod point;
+mod prepare;
 pub mod schema;
+mod solve;
 
 pub use catalog::Catalog;
+pub use error::{ErrorKind, PlanError};
 pub use physical::Plan;
+pub use prepare::{Options, prepare, prepare_parsed};

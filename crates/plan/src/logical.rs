@@ -25,25 +25,55 @@ pub(crate) struct LogicalQuery {
 /// One step.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    Match { graph: QueryGraph, optional: bool },
+    Match {
+        graph: QueryGraph,
+        optional: bool,
+    },
     Filter(Vec<Expr>),
     Project(Vec<(SlotId, Expr)>),
-    Aggregate { keys: Vec<(SlotId, Expr)>, aggregates: Vec<(SlotId, AggregateCall)> },
+    Aggregate {
+        keys: Vec<(SlotId, Expr)>,
+        aggregates: Vec<(SlotId, AggregateCall)>,
+    },
     Distinct(Vec<SlotId>),
     Sort(Vec<SortKey>),
     Skip(Expr),
     Limit(Expr),
-    Unwind { list: Expr, element: SlotId },
-    LoadCsv { url: Expr, headers: bool, field_terminator: Option<Expr>, row: SlotId },
-    Call { procedure: Arc<ProcedureSignature>, arguments: Vec<Expr>, yields: Vec<(usize, SlotId)> },
+    Unwind {
+        list: Expr,
+        element: SlotId,
+    },
+    LoadCsv {
+        url: Expr,
+        headers: bool,
+        field_terminator: Option<Expr>,
+        row: SlotId,
+    },
+    Call {
+        procedure: Arc<ProcedureSignature>,
+        arguments: Vec<Expr>,
+        yields: Vec<(usize, SlotId)>,
+    },
     /// `CALL { … }`; without outputs it runs for its effects, once per row, and the row passes.
-    Apply { query: LogicalQuery },
+    Apply {
+        query: LogicalQuery,
+    },
     Create(CreatePattern),
     Merge(Box<MergeStep>),
     Set(Vec<SetItem>),
-    Delete { targets: Vec<Expr>, detach: bool },
-    ForEach { list: Expr, element: SlotId, body: Vec<Step> },
-    Show { show: ShowKind, slots: Vec<SlotId> },
+    Delete {
+        targets: Vec<Expr>,
+        detach: bool,
+    },
+    ForEach {
+        list: Expr,
+        element: SlotId,
+        body: Vec<Step>,
+    },
+    Show {
+        show: ShowKind,
+        slots: Vec<SlotId>,
+    },
 }
 
 /// A `MERGE`.
@@ -91,8 +121,17 @@ pub(crate) struct PatternRelationship {
 #[derive(Clone, Debug)]
 pub(crate) enum Length {
     One,
-    Walk { min: u64, max: Option<u64> },
-    Shortest { min: u64, max: Option<u64>, all: bool, path: Option<SlotId>, predicate: Option<Expr> },
+    Walk {
+        min: u64,
+        max: Option<u64>,
+    },
+    Shortest {
+        min: u64,
+        max: Option<u64>,
+        all: bool,
+        path: Option<SlotId>,
+        predicate: Option<Expr>,
+    },
 }
 
 impl QueryGraph {
@@ -106,14 +145,22 @@ impl QueryGraph {
 
     /// The slots that it binds.
     pub fn bound_slots(&self) -> impl Iterator<Item = SlotId> + '_ {
-        let shortest = self.relationships.iter().filter_map(|one| match &one.length {
-            Length::Shortest { path, .. } => *path,
-            _ => None,
-        });
+        let shortest = self
+            .relationships
+            .iter()
+            .filter_map(|one| match &one.length {
+                Length::Shortest { path, .. } => *path,
+                _ => None,
+            });
         self.nodes
             .iter()
             .copied()
-            .chain(self.relationships.iter().filter(|one| !one.bound).map(|one| one.slot))
+            .chain(
+                self.relationships
+                    .iter()
+                    .filter(|one| !one.bound)
+                    .map(|one| one.slot),
+            )
             .chain(self.paths.iter().map(|(slot, _)| *slot))
             .chain(shortest)
     }

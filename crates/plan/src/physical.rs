@@ -5,6 +5,9 @@
 //! all others. A slot has the same number everywhere in the plan, also on both sides of an apply or a join.
 //! The order of rows is kept by every operator except where its doc says otherwise; only `Sort` and `Top` give one.
 //!
+//! **Beside the input.** The rows of a right side (apply, join, product, the matching of a merge) carry only what the right
+//! side itself binds, as its root's `live` says; the other slots of a result row are those of the row of `input`.
+//!
 //! **Leaves.** [`Op::Argument`] is the only leaf. At the root of a statement it is one row without slots. On the right
 //! side of an apply, in the body of a `FOREACH`, or in an expression's [`Subquery`](crate::expr::Subquery), it is the
 //! outer row. Scans and seeks have an input and run once for each of its rows.
@@ -125,7 +128,7 @@ pub struct PointRead {
 }
 
 /// What a statement does, for access modes and authorisation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatementClass {
     /// Reads only.
     Read,

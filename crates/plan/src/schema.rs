@@ -17,7 +17,7 @@ pub struct IndexedPath {
 }
 
 /// A change of the schema.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum SchemaCommand {
     /// `CREATE INDEX`
     CreateIndex {
@@ -71,7 +71,7 @@ pub enum SchemaTarget {
 }
 
 /// What a constraint demands.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Requirement {
     /// No two records have equal values.
     Unique,

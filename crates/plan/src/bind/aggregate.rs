@@ -50,7 +50,9 @@ pub(crate) fn has_aggregate(expr: &ast::Expr) -> bool {
 pub(crate) fn is_aggregate(expr: &ast::Expr) -> Option<Aggregation> {
     match &expr.kind {
         ExprKind::CountStar => Some(Aggregation::CountRows),
-        ExprKind::Function { name, .. } if name.parts.len() == 1 => Aggregation::by_name(name.parts[0].as_str()),
+        ExprKind::Function { name, .. } if name.parts.len() == 1 => {
+            Aggregation::by_name(name.parts[0].as_str())
+        }
         _ => None,
     }
 }
@@ -77,7 +79,10 @@ pub(crate) fn walk<'e>(expr: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Expr)
         | ExprKind::PatternPredicate(_)
         | ExprKind::ShortestPath(_)
         | ExprKind::Subquery { .. } => {}
-        ExprKind::List(items) | ExprKind::And(items) | ExprKind::Or(items) | ExprKind::Xor(items) => {
+        ExprKind::List(items)
+        | ExprKind::And(items)
+        | ExprKind::Or(items)
+        | ExprKind::Xor(items) => {
             items.iter().for_each(|item| walk(item, visit));
         }
         ExprKind::Map(entries) => entries.iter().for_each(|entry| walk(&entry.value, visit)),
@@ -98,29 +103,58 @@ pub(crate) fn walk<'e>(expr: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Expr)
             walk(left, visit);
             walk(right, visit);
         }
-        ExprKind::ComparisonChain { operands, .. } => operands.iter().for_each(|operand| walk(operand, visit)),
-        ExprKind::Case { subject, branches, otherwise } => {
+        ExprKind::ComparisonChain { operands, .. } => {
+            operands.iter().for_each(|operand| walk(operand, visit))
+        }
+        ExprKind::Case {
+            subject,
+            branches,
+            otherwise,
+        } => {
             subject.iter().for_each(|subject| walk(subject, visit));
             for branch in branches {
                 walk(&branch.when, visit);
                 walk(&branch.then, visit);
             }
-            otherwise.iter().for_each(|otherwise| walk(otherwise, visit));
+            otherwise
+                .iter()
+                .for_each(|otherwise| walk(otherwise, visit));
         }
-        ExprKind::Function { arguments, .. } => arguments.iter().for_each(|argument| walk(argument, visit)),
-        ExprKind::ListComprehension { list, predicate, projection, .. } => {
+        ExprKind::Function { arguments, .. } => {
+            arguments.iter().for_each(|argument| walk(argument, visit))
+        }
+        ExprKind::ListComprehension {
+            list,
+            predicate,
+            projection,
+            ..
+        } => {
             walk(list, visit);
-            predicate.iter().chain(projection).for_each(|one| walk(one, visit));
+            predicate
+                .iter()
+                .chain(projection)
+                .for_each(|one| walk(one, visit));
         }
-        ExprKind::PatternComprehension { predicate, projection, .. } => {
+        ExprKind::PatternComprehension {
+            predicate,
+            projection,
+            ..
+        } => {
             predicate.iter().for_each(|one| walk(one, visit));
             walk(projection, visit);
         }
-        ExprKind::Quantifier { list, predicate, .. } => {
+        ExprKind::Quantifier {
+            list, predicate, ..
+        } => {
             walk(list, visit);
             predicate.iter().for_each(|one| walk(one, visit));
         }
-        ExprKind::Reduce { initial, list, step, .. } => {
+        ExprKind::Reduce {
+            initial,
+            list,
+            step,
+            ..
+        } => {
             walk(initial, visit);
             walk(list, visit);
             walk(step, visit);
@@ -137,22 +171,34 @@ pub(crate) fn walk<'e>(expr: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Expr)
 
 impl<'a> Binder<'a> {
     /// Binds an aggregate call: its value is in a slot once the rows are grouped.
-    pub(super) fn bind_aggregate(&mut self, expr: &'a ast::Expr, function: Aggregation) -> Result<Typed> {
+    pub(super) fn bind_aggregate(
+        &mut self,
+        expr: &'a ast::Expr,
+        function: Aggregation,
+    ) -> Result<Typed> {
         match &self.aggregating {
             Aggregating::Forbidden(place) => return Err(misplaced(function, place, expr.span)),
             Aggregating::Inside => {
                 return Err(PlanError::syntax(
                     "NestedAggregation",
-                    format!("`{}()` stands inside another aggregate function", function.name()),
+                    format!(
+                        "`{}()` stands inside another aggregate function",
+                        function.name()
+                    ),
                     expr.span,
                 )
                 .with_hint("aggregate first in a WITH"));
             }
             Aggregating::After(grouping) => {
                 if grouping.closed > 0 {
-                    return Err(misplaced(function, "in a comprehension or subquery", expr.span));
+                    return Err(misplaced(
+                        function,
+                        "in a comprehension or subquery",
+                        expr.span,
+                    ));
                 }
-                if let Some((_, slot, _)) = grouping.calls.iter().find(|(known, ..)| *known == expr) {
+                if let Some((_, slot, _)) = grouping.calls.iter().find(|(known, ..)| *known == expr)
+                {
                     let slot = *slot;
                     let kind = self.arena.kind(slot).clone();
                     return Ok(Typed::new(Expr::Slot(slot), kind));
@@ -171,14 +217,28 @@ impl<'a> Binder<'a> {
         Ok(Typed::new(Expr::Slot(slot), kind))
     }
 
-    fn bind_aggregate_arguments(&mut self, expr: &'a ast::Expr, function: Aggregation) -> Result<(AggregateCall, Kind)> {
+    fn bind_aggregate_arguments(
+        &mut self,
+        expr: &'a ast::Expr,
+        function: Aggregation,
+    ) -> Result<(AggregateCall, Kind)> {
         let (arguments, distinct): (&'a [ast::Expr], bool) = match &expr.kind {
-            ExprKind::Function { arguments, distinct, .. } => (arguments, *distinct),
+            ExprKind::Function {
+                arguments,
+                distinct,
+                ..
+            } => (arguments, *distinct),
             _ => (&[], false),
         };
         let (fewest, most) = function.arity();
         if arguments.len() < fewest || arguments.len() > most {
-            return Err(super::function::wrong_count(function.name(), fewest, most, arguments.len(), expr.span));
+            return Err(super::function::wrong_count(
+                function.name(),
+                fewest,
+                most,
+                arguments.len(),
+                expr.span,
+            ));
         }
         let mut bound = Vec::with_capacity(arguments.len());
         for argument in arguments {
@@ -191,7 +251,11 @@ impl<'a> Binder<'a> {
                 true
             });
             if variable {
-                return Err(PlanError::syntax("NonConstantExpression", "the percentile must be a constant", second.span));
+                return Err(PlanError::syntax(
+                    "NonConstantExpression",
+                    "the percentile must be a constant",
+                    second.span,
+                ));
             }
         }
         let kind = match (function, bound.first()) {
@@ -200,7 +264,14 @@ impl<'a> Binder<'a> {
             _ => function.kind(),
         };
         let arguments = bound.into_iter().map(|one| one.expr).collect();
-        Ok((AggregateCall { function, distinct, arguments }, kind))
+        Ok((
+            AggregateCall {
+                function,
+                distinct,
+                arguments,
+            },
+            kind,
+        ))
     }
 
     /// In an item computed after grouping: the value of a grouping key or column, if `expr` is one.
@@ -212,10 +283,16 @@ impl<'a> Binder<'a> {
             return Ok(None);
         }
         if let ExprKind::Variable(name) = &expr.kind {
-            if self.frames.last().is_some_and(|frame| frame.locals.iter().any(|(local, ..)| local == name)) {
+            if self
+                .frames
+                .last()
+                .is_some_and(|frame| frame.locals.iter().any(|(local, ..)| local == name))
+            {
                 return Ok(None);
             }
-            if let Some((_, slot, kind)) = grouping.columns.iter().find(|(column, ..)| column == name) {
+            if let Some((_, slot, kind)) =
+                grouping.columns.iter().find(|(column, ..)| column == name)
+            {
                 return Ok(Some(Typed::new(Expr::Slot(*slot), kind.clone())));
             }
         }
@@ -234,7 +311,10 @@ impl<'a> Binder<'a> {
                     format!("`{name}` is neither aggregated nor a grouping key"),
                     expr.span,
                 )
-                .with_hint(format!("project `{}` by itself, or in a WITH before", expr.span.slice(self.text))))
+                .with_hint(format!(
+                    "project `{}` by itself, or in a WITH before",
+                    expr.span.slice(self.text)
+                )))
             }
             _ => Ok(None),
         }
@@ -243,6 +323,10 @@ impl<'a> Binder<'a> {
 
 fn misplaced(function: Aggregation, place: &str, span: Span) -> PlanError {
     let name = function.name().trim_end_matches("(*)");
-    PlanError::syntax("InvalidAggregation", format!("the aggregate function `{name}()` may not stand {place}"), span)
-        .with_hint("aggregate in a WITH before it")
+    PlanError::syntax(
+        "InvalidAggregation",
+        format!("the aggregate function `{name}()` may not stand {place}"),
+        span,
+    )
+    .with_hint("aggregate in a WITH before it")
 }

@@ -15,12 +15,19 @@ use crate::logical::{Step, conjuncts};
 
 impl<'a> Binder<'a> {
     /// A call among other clauses.
-    pub(super) fn bind_call(&mut self, call: &'a ast::ProcedureCall, steps: &mut Vec<Step>) -> Result<()> {
+    pub(super) fn bind_call(
+        &mut self,
+        call: &'a ast::ProcedureCall,
+        steps: &mut Vec<Step>,
+    ) -> Result<()> {
         let procedure = self.find_procedure(call)?;
         let Some(arguments) = &call.arguments else {
             return Err(PlanError::syntax(
                 "InvalidArgumentPassingMode",
-                format!("`{}` is called without arguments inside a query", procedure.name),
+                format!(
+                    "`{}` is called without arguments inside a query",
+                    procedure.name
+                ),
                 call.span,
             )
             .with_hint("only a call that stands alone takes its arguments from the parameters"));
@@ -30,8 +37,12 @@ impl<'a> Binder<'a> {
         if let Some(given) = &call.yields {
             match &given.items {
                 YieldItems::Star => {
-                    return Err(PlanError::syntax("UnexpectedSyntax", "YIELD * stands in a call that is alone", given.span)
-                        .with_hint("name the columns"));
+                    return Err(PlanError::syntax(
+                        "UnexpectedSyntax",
+                        "YIELD * stands in a call that is alone",
+                        given.span,
+                    )
+                    .with_hint("name the columns"));
                 }
                 YieldItems::Nothing => {}
                 YieldItems::Named(items) => {
@@ -42,8 +53,16 @@ impl<'a> Binder<'a> {
                 }
             }
         }
-        steps.push(Step::Call { procedure, arguments, yields });
-        if let Some(predicate) = call.yields.as_ref().and_then(|given| given.predicate.as_ref()) {
+        steps.push(Step::Call {
+            procedure,
+            arguments,
+            yields,
+        });
+        if let Some(predicate) = call
+            .yields
+            .as_ref()
+            .and_then(|given| given.predicate.as_ref())
+        {
             let bound = self.bind_condition(predicate)?;
             let mut terms = Vec::new();
             conjuncts(bound, &mut terms);
@@ -61,7 +80,11 @@ impl<'a> Binder<'a> {
         let procedure = self.find_procedure(call)?;
         let arguments = match &call.arguments {
             Some(arguments) => self.bind_arguments(&procedure, arguments, call.span)?,
-            None => procedure.parameters.iter().map(|one| Expr::Param(self.arena.parameter(&one.name))).collect(),
+            None => procedure
+                .parameters
+                .iter()
+                .map(|one| Expr::Param(self.arena.parameter(&one.name)))
+                .collect(),
         };
         let mut yields = Vec::new();
         let mut columns = Vec::new();
@@ -70,7 +93,11 @@ impl<'a> Binder<'a> {
                 for (position, result) in procedure.results.iter().enumerate() {
                     let slot = self.declare(&result.name, result.kind.clone());
                     yields.push((position, slot));
-                    columns.push(Column { name: result.name.clone(), slot, kind: result.kind.clone() });
+                    columns.push(Column {
+                        name: result.name.clone(),
+                        slot,
+                        kind: result.kind.clone(),
+                    });
                 }
             }
             Some(YieldItems::Nothing) => {}
@@ -79,12 +106,24 @@ impl<'a> Binder<'a> {
                     let (position, kind) = find_result(&procedure, &item.column)?;
                     let slot = self.declare_new(item.variable(), kind.clone())?;
                     yields.push((position, slot));
-                    columns.push(Column { name: item.variable().name.clone(), slot, kind });
+                    columns.push(Column {
+                        name: item.variable().name.clone(),
+                        slot,
+                        kind,
+                    });
                 }
             }
         }
-        steps.push(Step::Call { procedure, arguments, yields });
-        if let Some(predicate) = call.yields.as_ref().and_then(|given| given.predicate.as_ref()) {
+        steps.push(Step::Call {
+            procedure,
+            arguments,
+            yields,
+        });
+        if let Some(predicate) = call
+            .yields
+            .as_ref()
+            .and_then(|given| given.predicate.as_ref())
+        {
             let bound = self.bind_condition(predicate)?;
             steps.push(Step::Filter(vec![bound]));
         }
@@ -111,17 +150,32 @@ impl<'a> Binder<'a> {
         arguments: &'a [ast::Expr],
         span: Span,
     ) -> Result<Vec<Expr>> {
-        let fewest = procedure.parameters.iter().filter(|one| one.default.is_none()).count();
+        let fewest = procedure
+            .parameters
+            .iter()
+            .filter(|one| one.default.is_none())
+            .count();
         let most = procedure.parameters.len();
         if arguments.len() < fewest || arguments.len() > most {
-            return Err(super::function::wrong_count(&procedure.name, fewest, most, arguments.len(), span));
+            return Err(super::function::wrong_count(
+                &procedure.name,
+                fewest,
+                most,
+                arguments.len(),
+                span,
+            ));
         }
         let mut bound = Vec::with_capacity(most);
         for (argument, parameter) in arguments.iter().zip(&procedure.parameters) {
             let typed = self.bind_expr(argument)?;
             if !accepts(parameter, &typed.kind) {
                 let what = format!("parameter `{}` of `{}`", parameter.name, procedure.name);
-                return Err(wrong_kind(&what, parameter.kind.describe(), &typed.kind, argument.span));
+                return Err(wrong_kind(
+                    &what,
+                    parameter.kind.describe(),
+                    &typed.kind,
+                    argument.span,
+                ));
             }
             bound.push(typed.expr);
         }
@@ -155,6 +209,9 @@ fn find_result(procedure: &ProcedureSignature, column: &ast::Ident) -> Result<(u
                 format!("`{}` has no column `{}`", procedure.name, column.name),
                 column.span,
             )
-            .with_near(&column.name, procedure.results.iter().map(|result| &*result.name))
+            .with_near(
+                &column.name,
+                procedure.results.iter().map(|result| &*result.name),
+            )
         })
 }

@@ -45,11 +45,18 @@ impl<'a> Binder<'a> {
     }
 
     fn bind_match(&mut self, clause: &'a ast::Match, steps: &mut Vec<Step>) -> Result<()> {
-        let pattern = self.bind_pattern(clause.pattern.paths.iter(), clause.predicate.as_ref(), NewNames::Allowed)?;
+        let pattern = self.bind_pattern(
+            clause.pattern.paths.iter(),
+            clause.predicate.as_ref(),
+            NewNames::Allowed,
+        )?;
         if !pattern.casts.is_empty() {
             steps.push(Step::Project(pattern.casts));
         }
-        steps.push(Step::Match { graph: pattern.graph, optional: clause.optional });
+        steps.push(Step::Match {
+            graph: pattern.graph,
+            optional: clause.optional,
+        });
         Ok(())
     }
 
@@ -61,12 +68,19 @@ impl<'a> Binder<'a> {
             other => other.clone(),
         };
         let element = self.declare_new(&clause.variable, element)?;
-        steps.push(Step::Unwind { list: list.expr, element });
+        steps.push(Step::Unwind {
+            list: list.expr,
+            element,
+        });
         Ok(())
     }
 
     fn bind_with(&mut self, clause: &'a ast::With, steps: &mut Vec<Step>) -> Result<()> {
-        let columns = self.bind_projection(&clause.projection, super::projection::Projecting::With, steps)?;
+        let columns = self.bind_projection(
+            &clause.projection,
+            super::projection::Projecting::With,
+            steps,
+        )?;
         self.enter(columns);
         if let Some(predicate) = &clause.predicate {
             let bound = self.bind_condition(predicate)?;
@@ -103,13 +117,28 @@ impl<'a> Binder<'a> {
                 ast::MergeEvent::Match => on_match.extend(items),
             }
         }
-        if made.create.items.iter().all(|item| matches!(item, CreateItem::Node(_))) && made.create.items.is_empty() {
-            return Err(PlanError::syntax("VariableAlreadyBound", "there is nothing to MERGE", clause.span));
+        if made
+            .create
+            .items
+            .iter()
+            .all(|item| matches!(item, CreateItem::Node(_)))
+            && made.create.items.is_empty()
+        {
+            return Err(PlanError::syntax(
+                "VariableAlreadyBound",
+                "there is nothing to MERGE",
+                clause.span,
+            ));
         }
         if !made.casts.is_empty() {
             steps.push(Step::Project(made.casts));
         }
-        steps.push(Step::Merge(Box::new(MergeStep { graph, create: made.create, on_create, on_match })));
+        steps.push(Step::Merge(Box::new(MergeStep {
+            graph,
+            create: made.create,
+            on_create,
+            on_match,
+        })));
         Ok(())
     }
 
@@ -135,7 +164,11 @@ impl<'a> Binder<'a> {
             self.bind_clause(inner, &mut body)?;
         }
         self.frame().scope = outside;
-        steps.push(Step::ForEach { list: list.expr, element, body });
+        steps.push(Step::ForEach {
+            list: list.expr,
+            element,
+            body,
+        });
         Ok(())
     }
 
@@ -145,9 +178,18 @@ impl<'a> Binder<'a> {
             Some(terminator) => Some(self.bind_expr(terminator)?.expr),
             None => None,
         };
-        let kind = if clause.with_headers { Kind::Map } else { Kind::List(Box::new(Kind::String)) };
+        let kind = if clause.with_headers {
+            Kind::Map
+        } else {
+            Kind::List(Box::new(Kind::String))
+        };
         let row = self.declare_new(&clause.variable, kind)?;
-        steps.push(Step::LoadCsv { url, headers: clause.with_headers, field_terminator, row });
+        steps.push(Step::LoadCsv {
+            url,
+            headers: clause.with_headers,
+            field_terminator,
+            row,
+        });
         Ok(())
     }
 }

@@ -7,7 +7,9 @@ use super::{Binder, Result, already_bound};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, LabelRef, PathStep, SlotId};
 use crate::logical::{Length, PatternRelationship, QueryGraph};
-use crate::physical::{CreateItem, CreateNode, CreatePattern, CreateRelationship, Direction, Properties};
+use crate::physical::{
+    CreateItem, CreateNode, CreatePattern, CreateRelationship, Direction, Properties,
+};
 
 /// Which clause a pattern is made by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,19 +38,35 @@ pub(super) struct MadePattern {
 
 impl<'a> Binder<'a> {
     /// Binds the paths of a `CREATE` or `MERGE`.
-    pub(super) fn bind_made_pattern(&mut self, paths: &'a [ast::PathPattern], making: Making) -> Result<MadePattern> {
-        let mut made = MadePattern { create: CreatePattern::default(), undirected: Vec::new(), casts: Vec::new() };
+    pub(super) fn bind_made_pattern(
+        &mut self,
+        paths: &'a [ast::PathPattern],
+        making: Making,
+    ) -> Result<MadePattern> {
+        let mut made = MadePattern {
+            create: CreatePattern::default(),
+            undirected: Vec::new(),
+            casts: Vec::new(),
+        };
         for path in paths {
             self.bind_made_path(path, making, &mut made)?;
         }
         Ok(made)
     }
 
-    fn bind_made_path(&mut self, path: &'a ast::PathPattern, making: Making, made: &mut MadePattern) -> Result<()> {
+    fn bind_made_path(
+        &mut self,
+        path: &'a ast::PathPattern,
+        making: Making,
+        made: &mut MadePattern,
+    ) -> Result<()> {
         if path.selector.is_some() || path.predicate.is_some() {
             return Err(PlanError::syntax(
                 "UnexpectedSyntax",
-                format!("{} makes plain paths: no selector, no condition", making.keyword()),
+                format!(
+                    "{} makes plain paths: no selector, no condition",
+                    making.keyword()
+                ),
                 path.span,
             ));
         }
@@ -64,19 +82,27 @@ impl<'a> Binder<'a> {
                 _ => {
                     return Err(PlanError::syntax(
                         "CreatingVarLength",
-                        format!("{} makes single relationships, not paths of varying length", making.keyword()),
+                        format!(
+                            "{} makes single relationships, not paths of varying length",
+                            making.keyword()
+                        ),
                         path.span,
                     ));
                 }
             };
             let to = self.bind_made_node(&step.node, false, making, made)?;
             let slot = self.bind_made_relationship(relationship, (from, to), making, made)?;
-            steps.push(PathStep { relationship: slot, node: to });
+            steps.push(PathStep {
+                relationship: slot,
+                node: to,
+            });
             from = to;
         }
         if let Some(variable) = &path.variable {
             let slot = self.declare_new(variable, Kind::Path)?;
-            made.create.paths.push((slot, Expr::BuildPath { start, steps }));
+            made.create
+                .paths
+                .push((slot, Expr::BuildPath { start, steps }));
         }
         Ok(())
     }
@@ -96,7 +122,10 @@ impl<'a> Binder<'a> {
             ));
         }
         if let Some(variable) = &node.variable {
-            let mut casts = BoundPattern { graph: QueryGraph::default(), casts: Vec::new() };
+            let mut casts = BoundPattern {
+                graph: QueryGraph::default(),
+                casts: Vec::new(),
+            };
             let bound = self.bound_entity(variable, Kind::Node, &mut casts)?;
             made.casts.append(&mut casts.casts);
             if let Some(slot) = bound {
@@ -116,7 +145,11 @@ impl<'a> Binder<'a> {
             Some(variable) => self.declare_new(variable, Kind::Node)?,
             None => self.arena.slot("", Kind::Node),
         };
-        made.create.items.push(CreateItem::Node(CreateNode { node: slot, labels, properties }));
+        made.create.items.push(CreateItem::Node(CreateNode {
+            node: slot,
+            labels,
+            properties,
+        }));
         Ok(slot)
     }
 
@@ -124,7 +157,10 @@ impl<'a> Binder<'a> {
         let Some(names) = labels.as_conjunction() else {
             return Err(PlanError::syntax(
                 "UnexpectedSyntax",
-                format!("a node to {} has plain labels: no `|`, `!` or `%`", making.keyword()),
+                format!(
+                    "a node to {} has plain labels: no `|`, `!` or `%`",
+                    making.keyword()
+                ),
                 labels.span,
             ));
         };
@@ -138,7 +174,11 @@ impl<'a> Binder<'a> {
         Ok(found)
     }
 
-    fn bind_made_properties(&mut self, properties: Option<&'a ast::Expr>, making: Making) -> Result<Properties> {
+    fn bind_made_properties(
+        &mut self,
+        properties: Option<&'a ast::Expr>,
+        making: Making,
+    ) -> Result<Properties> {
         let Some(properties) = properties else {
             return Ok(Properties::Entries(Vec::new()));
         };
@@ -170,12 +210,19 @@ impl<'a> Binder<'a> {
                 relationship.span,
             ));
         }
-        let rel_type = match relationship.types.as_ref().and_then(|types| types.as_name()) {
+        let rel_type = match relationship
+            .types
+            .as_ref()
+            .and_then(|types| types.as_name())
+        {
             Some(name) => self.rel_type(name),
             None => {
                 return Err(PlanError::syntax(
                     "NoSingleRelationshipType",
-                    format!("a relationship to {} has exactly one type", making.keyword()),
+                    format!(
+                        "a relationship to {} has exactly one type",
+                        making.keyword()
+                    ),
                     relationship.span,
                 )
                 .with_hint("write -[:TYPE]->"));
@@ -198,17 +245,23 @@ impl<'a> Binder<'a> {
             Some(variable) => self.declare_new(variable, Kind::Relationship)?,
             None => self.arena.slot("", Kind::Relationship),
         };
-        let (source, target) = if direction == Direction::Incoming { (to, from) } else { (from, to) };
+        let (source, target) = if direction == Direction::Incoming {
+            (to, from)
+        } else {
+            (from, to)
+        };
         if direction == Direction::Both {
             made.undirected.push(slot);
         }
-        made.create.items.push(CreateItem::Relationship(CreateRelationship {
-            relationship: slot,
-            rel_type,
-            source,
-            target,
-            properties,
-        }));
+        made.create
+            .items
+            .push(CreateItem::Relationship(CreateRelationship {
+                relationship: slot,
+                rel_type,
+                source,
+                target,
+                properties,
+            }));
         Ok(slot)
     }
 
@@ -221,10 +274,12 @@ impl<'a> Binder<'a> {
                 CreateItem::Node(node) => {
                     graph.nodes.push(node.node);
                     let entity = Expr::Slot(node.node);
-                    graph.predicates.extend(node.labels.iter().map(|label| Expr::HasLabels {
-                        entity: Box::new(entity.clone()),
-                        labels: vec![*label],
-                    }));
+                    graph
+                        .predicates
+                        .extend(node.labels.iter().map(|label| Expr::HasLabels {
+                            entity: Box::new(entity.clone()),
+                            labels: vec![*label],
+                        }));
                     require(&mut graph, entity, &node.properties);
                 }
                 CreateItem::Relationship(made_relationship) => {
@@ -235,7 +290,11 @@ impl<'a> Binder<'a> {
                         bound: false,
                         from: made_relationship.source,
                         to: made_relationship.target,
-                        direction: if undirected { Direction::Both } else { Direction::Outgoing },
+                        direction: if undirected {
+                            Direction::Both
+                        } else {
+                            Direction::Outgoing
+                        },
                         types: vec![made_relationship.rel_type],
                         length: Length::One,
                         clause: self.clause_count,
@@ -252,7 +311,9 @@ impl<'a> Binder<'a> {
 
 fn require(graph: &mut QueryGraph, entity: Expr, properties: &Properties) {
     if let Properties::Entries(entries) = properties {
-        let equalities = entries.iter().map(|(name, value)| Expr::equal(Expr::property(entity.clone(), *name), value.clone()));
+        let equalities = entries
+            .iter()
+            .map(|(name, value)| Expr::equal(Expr::property(entity.clone(), *name), value.clone()));
         graph.predicates.extend(equalities);
     }
 }

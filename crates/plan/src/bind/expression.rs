@@ -23,47 +23,97 @@ impl<'a> Binder<'a> {
         }
         match &expr.kind {
             ExprKind::Literal(literal) => Ok(bind_literal(literal)),
-            ExprKind::Parameter(name) => Ok(Typed::new(Expr::Param(self.arena.parameter(name)), Kind::Any)),
-            ExprKind::Variable(name) => self.lookup(name).ok_or_else(|| self.undefined(name, expr.span)),
+            ExprKind::Parameter(name) => Ok(Typed::new(
+                Expr::Param(self.arena.parameter(name)),
+                Kind::Any,
+            )),
+            ExprKind::Variable(name) => self
+                .lookup(name)
+                .ok_or_else(|| self.undefined(name, expr.span)),
             ExprKind::List(items) => self.bind_list(items),
             ExprKind::Map(entries) => self.bind_map(entries),
             ExprKind::Property { base, key } => self.bind_property(base, key),
             ExprKind::Index { base, index } => self.bind_index(base, index),
-            ExprKind::Slice { base, from, to } => self.bind_slice(base, from.as_deref(), to.as_deref()),
+            ExprKind::Slice { base, from, to } => {
+                self.bind_slice(base, from.as_deref(), to.as_deref())
+            }
             ExprKind::Unary { op, operand } => self.bind_unary(*op, operand),
             ExprKind::Binary { op, left, right } => self.bind_binary(*op, left, right),
-            ExprKind::ComparisonChain { operands, operators } => self.bind_chain(operands, operators),
+            ExprKind::ComparisonChain {
+                operands,
+                operators,
+            } => self.bind_chain(operands, operators),
             ExprKind::And(terms) => Ok(boolean(Expr::And(self.bind_terms("AND", terms)?))),
             ExprKind::Or(terms) => Ok(boolean(Expr::Or(self.bind_terms("OR", terms)?))),
             ExprKind::Xor(terms) => Ok(boolean(Expr::Xor(self.bind_terms("XOR", terms)?))),
             ExprKind::IsNull { operand, negated } => {
                 let operand = Box::new(self.bind_expr(operand)?.expr);
-                Ok(boolean(if *negated { Expr::IsNotNull(operand) } else { Expr::IsNull(operand) }))
+                Ok(boolean(if *negated {
+                    Expr::IsNotNull(operand)
+                } else {
+                    Expr::IsNull(operand)
+                }))
             }
-            ExprKind::IsTyped { operand, value_type, negated } => {
+            ExprKind::IsTyped {
+                operand,
+                value_type,
+                negated,
+            } => {
                 let operand = Box::new(self.bind_expr(operand)?.expr);
-                let test = Expr::IsTyped { operand, value_type: value_type.clone() };
-                Ok(boolean(if *negated { Expr::Not(Box::new(test)) } else { test }))
+                let test = Expr::IsTyped {
+                    operand,
+                    value_type: value_type.clone(),
+                };
+                Ok(boolean(if *negated {
+                    Expr::Not(Box::new(test))
+                } else {
+                    test
+                }))
             }
             ExprKind::HasLabels { operand, labels } => self.bind_has_labels(operand, labels),
-            ExprKind::Case { subject, branches, otherwise } => {
-                self.bind_case(subject.as_deref(), branches, otherwise.as_deref())
-            }
+            ExprKind::Case {
+                subject,
+                branches,
+                otherwise,
+            } => self.bind_case(subject.as_deref(), branches, otherwise.as_deref()),
             ExprKind::CountStar => unreachable!("handled as an aggregate"),
-            ExprKind::Function { name, distinct, arguments } => self.bind_function(name, *distinct, arguments, expr.span),
-            ExprKind::ListComprehension { variable, list, predicate, projection } => {
-                self.bind_list_comprehension(variable, list, predicate.as_deref(), projection.as_deref())
+            ExprKind::Function {
+                name,
+                distinct,
+                arguments,
+            } => self.bind_function(name, *distinct, arguments, expr.span),
+            ExprKind::ListComprehension {
+                variable,
+                list,
+                predicate,
+                projection,
+            } => self.bind_list_comprehension(
+                variable,
+                list,
+                predicate.as_deref(),
+                projection.as_deref(),
+            ),
+            ExprKind::PatternComprehension {
+                path,
+                predicate,
+                projection,
+            } => self.bind_pattern_comprehension(path, predicate.as_deref(), projection, expr.span),
+            ExprKind::Quantifier {
+                kind,
+                variable,
+                list,
+                predicate,
+            } => self.bind_quantifier(*kind, variable, list, predicate.as_deref()),
+            ExprKind::Reduce {
+                accumulator,
+                initial,
+                variable,
+                list,
+                step,
+            } => self.bind_reduce(accumulator, initial, variable, list, step),
+            ExprKind::MapProjection { variable, items } => {
+                self.bind_map_projection(variable, items)
             }
-            ExprKind::PatternComprehension { path, predicate, projection } => {
-                self.bind_pattern_comprehension(path, predicate.as_deref(), projection, expr.span)
-            }
-            ExprKind::Quantifier { kind, variable, list, predicate } => {
-                self.bind_quantifier(*kind, variable, list, predicate.as_deref())
-            }
-            ExprKind::Reduce { accumulator, initial, variable, list, step } => {
-                self.bind_reduce(accumulator, initial, variable, list, step)
-            }
-            ExprKind::MapProjection { variable, items } => self.bind_map_projection(variable, items),
             ExprKind::PatternPredicate(_) => Err(PlanError::syntax(
                 "UnexpectedSyntax",
                 "a pattern is a condition, not a value",
@@ -96,7 +146,10 @@ impl<'a> Binder<'a> {
     }
 
     fn bind_terms(&mut self, operator: &str, terms: &'a [ast::Expr]) -> Result<Vec<Expr>> {
-        terms.iter().map(|term| self.bind_operand(operator, term)).collect()
+        terms
+            .iter()
+            .map(|term| self.bind_operand(operator, term))
+            .collect()
     }
 
     fn bind_list(&mut self, items: &'a [ast::Expr]) -> Result<Typed> {
@@ -133,7 +186,13 @@ impl<'a> Binder<'a> {
         }
         let position = self.bind_expr(index)?;
         let kind = list.kind.element();
-        Ok(Typed::new(Expr::Index { base: Box::new(list.expr), index: Box::new(position.expr) }, kind))
+        Ok(Typed::new(
+            Expr::Index {
+                base: Box::new(list.expr),
+                index: Box::new(position.expr),
+            },
+            kind,
+        ))
     }
 
     fn bind_slice(
@@ -146,10 +205,23 @@ impl<'a> Binder<'a> {
         if !matches!(list.kind, Kind::List(_) | Kind::Any) {
             return Err(wrong_kind("a slice", "a list", &list.kind, base.span));
         }
-        let from = from.map(|bound| self.bind_expr(bound)).transpose()?.map(|bound| Box::new(bound.expr));
-        let to = to.map(|bound| self.bind_expr(bound)).transpose()?.map(|bound| Box::new(bound.expr));
+        let from = from
+            .map(|bound| self.bind_expr(bound))
+            .transpose()?
+            .map(|bound| Box::new(bound.expr));
+        let to = to
+            .map(|bound| self.bind_expr(bound))
+            .transpose()?
+            .map(|bound| Box::new(bound.expr));
         let kind = list.kind;
-        Ok(Typed::new(Expr::Slice { base: Box::new(list.expr), from, to }, kind))
+        Ok(Typed::new(
+            Expr::Slice {
+                base: Box::new(list.expr),
+                from,
+                to,
+            },
+            kind,
+        ))
     }
 
     fn bind_unary(&mut self, op: UnaryOp, operand: &'a ast::Expr) -> Result<Typed> {
@@ -162,10 +234,22 @@ impl<'a> Binder<'a> {
             return Err(wrong_kind("a sign", "a number", &bound.kind, operand.span));
         }
         let inner = Box::new(bound.expr);
-        Ok(Typed::new(if op == UnaryOp::Minus { Expr::Negate(inner) } else { Expr::Plus(inner) }, bound.kind))
+        Ok(Typed::new(
+            if op == UnaryOp::Minus {
+                Expr::Negate(inner)
+            } else {
+                Expr::Plus(inner)
+            },
+            bound.kind,
+        ))
     }
 
-    fn bind_binary(&mut self, op: BinaryOp, left: &'a ast::Expr, right: &'a ast::Expr) -> Result<Typed> {
+    fn bind_binary(
+        &mut self,
+        op: BinaryOp,
+        left: &'a ast::Expr,
+        right: &'a ast::Expr,
+    ) -> Result<Typed> {
         let (left_span, right_span) = (left.span, right.span);
         let left = self.bind_expr(left)?;
         let right = self.bind_expr(right)?;
@@ -173,15 +257,31 @@ impl<'a> Binder<'a> {
             return bind_arithmetic(op, left, right, left_span, right_span);
         }
         if let Some(op) = comparison(op) {
-            return Ok(boolean(Expr::Compare { op, left: Box::new(left.expr), right: Box::new(right.expr) }));
+            return Ok(boolean(Expr::Compare {
+                op,
+                left: Box::new(left.expr),
+                right: Box::new(right.expr),
+            }));
         }
         if let Some(op) = string_test(op) {
-            return Ok(boolean(Expr::StringTest { op, left: Box::new(left.expr), right: Box::new(right.expr) }));
+            return Ok(boolean(Expr::StringTest {
+                op,
+                left: Box::new(left.expr),
+                right: Box::new(right.expr),
+            }));
         }
         if !matches!(right.kind, Kind::List(_) | Kind::Any) {
-            return Err(wrong_kind("IN", "a list on its right", &right.kind, right_span));
+            return Err(wrong_kind(
+                "IN",
+                "a list on its right",
+                &right.kind,
+                right_span,
+            ));
         }
-        Ok(boolean(Expr::In { item: Box::new(left.expr), list: Box::new(right.expr) }))
+        Ok(boolean(Expr::In {
+            item: Box::new(left.expr),
+            list: Box::new(right.expr),
+        }))
     }
 
     fn bind_chain(&mut self, operands: &'a [ast::Expr], operators: &[BinaryOp]) -> Result<Typed> {
@@ -189,26 +289,41 @@ impl<'a> Binder<'a> {
         for operand in operands {
             bound.push(self.bind_expr(operand)?.expr);
         }
-        let pairs = bound.windows(2).zip(operators).map(|(pair, operator)| Expr::Compare {
-            op: comparison(*operator).expect("a chain holds comparisons"),
-            left: Box::new(pair[0].clone()),
-            right: Box::new(pair[1].clone()),
-        });
+        let pairs = bound
+            .windows(2)
+            .zip(operators)
+            .map(|(pair, operator)| Expr::Compare {
+                op: comparison(*operator).expect("a chain holds comparisons"),
+                left: Box::new(pair[0].clone()),
+                right: Box::new(pair[1].clone()),
+            });
         Ok(boolean(Expr::all_of(pairs.collect())))
     }
 
-    fn bind_has_labels(&mut self, operand: &'a ast::Expr, labels: &'a ast::LabelExpr) -> Result<Typed> {
+    fn bind_has_labels(
+        &mut self,
+        operand: &'a ast::Expr,
+        labels: &'a ast::LabelExpr,
+    ) -> Result<Typed> {
         let bound = self.bind_expr(operand)?;
         match bound.kind {
             Kind::Node | Kind::Any => Ok(boolean(self.label_predicate(&bound.expr, labels))),
             Kind::Relationship => Ok(boolean(self.type_predicate(&bound.expr, labels))),
-            other => Err(wrong_kind("a label test", "a node or a relationship", &other, operand.span)),
+            other => Err(wrong_kind(
+                "a label test",
+                "a node or a relationship",
+                &other,
+                operand.span,
+            )),
         }
     }
 
     /// `entity:labels` for a node.
     pub(super) fn label_predicate(&mut self, entity: &Expr, labels: &ast::LabelExpr) -> Expr {
-        let has = |labels| Expr::HasLabels { entity: Box::new(entity.clone()), labels };
+        let has = |labels| Expr::HasLabels {
+            entity: Box::new(entity.clone()),
+            labels,
+        };
         match &labels.kind {
             LabelExprKind::Name(name) => has(vec![self.label(name)]),
             LabelExprKind::Any => has(Vec::new()),
@@ -216,8 +331,18 @@ impl<'a> Binder<'a> {
                 LabelExprKind::Any => Expr::Not(Box::new(has(Vec::new()))),
                 _ => Expr::Not(Box::new(self.label_predicate(entity, inner))),
             },
-            LabelExprKind::And(parts) => Expr::all_of(parts.iter().map(|part| self.label_predicate(entity, part)).collect()),
-            LabelExprKind::Or(parts) => Expr::Or(parts.iter().map(|part| self.label_predicate(entity, part)).collect()),
+            LabelExprKind::And(parts) => Expr::all_of(
+                parts
+                    .iter()
+                    .map(|part| self.label_predicate(entity, part))
+                    .collect(),
+            ),
+            LabelExprKind::Or(parts) => Expr::Or(
+                parts
+                    .iter()
+                    .map(|part| self.label_predicate(entity, part))
+                    .collect(),
+            ),
         }
     }
 
@@ -225,17 +350,33 @@ impl<'a> Binder<'a> {
     pub(super) fn type_predicate(&mut self, entity: &Expr, types: &ast::LabelExpr) -> Expr {
         if let Some(names) = types.as_disjunction() {
             let types = names.into_iter().map(|name| self.rel_type(name)).collect();
-            return Expr::HasType { entity: Box::new(entity.clone()), types };
+            return Expr::HasType {
+                entity: Box::new(entity.clone()),
+                types,
+            };
         }
         match &types.kind {
             LabelExprKind::Name(name) => {
                 let types = vec![self.rel_type(name)];
-                Expr::HasType { entity: Box::new(entity.clone()), types }
+                Expr::HasType {
+                    entity: Box::new(entity.clone()),
+                    types,
+                }
             }
             LabelExprKind::Any => Expr::IsNotNull(Box::new(entity.clone())),
             LabelExprKind::Not(inner) => Expr::Not(Box::new(self.type_predicate(entity, inner))),
-            LabelExprKind::And(parts) => Expr::all_of(parts.iter().map(|part| self.type_predicate(entity, part)).collect()),
-            LabelExprKind::Or(parts) => Expr::Or(parts.iter().map(|part| self.type_predicate(entity, part)).collect()),
+            LabelExprKind::And(parts) => Expr::all_of(
+                parts
+                    .iter()
+                    .map(|part| self.type_predicate(entity, part))
+                    .collect(),
+            ),
+            LabelExprKind::Or(parts) => Expr::Or(
+                parts
+                    .iter()
+                    .map(|part| self.type_predicate(entity, part))
+                    .collect(),
+            ),
         }
     }
 
@@ -246,11 +387,18 @@ impl<'a> Binder<'a> {
         otherwise: Option<&'a ast::Expr>,
     ) -> Result<Typed> {
         let tested = subject.is_some();
-        let subject = subject.map(|subject| self.bind_expr(subject)).transpose()?.map(|bound| Box::new(bound.expr));
+        let subject = subject
+            .map(|subject| self.bind_expr(subject))
+            .transpose()?
+            .map(|bound| Box::new(bound.expr));
         let mut arms = Vec::with_capacity(branches.len());
         let mut kinds = Vec::new();
         for branch in branches {
-            let when = if tested { self.bind_expr(&branch.when)?.expr } else { self.bind_condition(&branch.when)? };
+            let when = if tested {
+                self.bind_expr(&branch.when)?.expr
+            } else {
+                self.bind_condition(&branch.when)?
+            };
             let then = self.bind_expr(&branch.then)?;
             arms.push((when, then.expr));
             kinds.push(then.kind);
@@ -263,11 +411,21 @@ impl<'a> Binder<'a> {
                 Some(Box::new(bound.expr))
             }
         };
-        Ok(Typed::new(Expr::Case { subject, arms, otherwise }, join_all(&kinds)))
+        Ok(Typed::new(
+            Expr::Case {
+                subject,
+                arms,
+                otherwise,
+            },
+            join_all(&kinds),
+        ))
     }
 
     /// Runs `body` where no aggregate may stand.
-    pub(super) fn without_aggregates<T>(&mut self, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(super) fn without_aggregates<T>(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
         if let Aggregating::After(grouping) = &mut self.aggregating {
             grouping.closed += 1;
         }
@@ -295,16 +453,34 @@ impl<'a> Binder<'a> {
         projection: Option<&'a ast::Expr>,
     ) -> Result<Typed> {
         let (list, element) = self.bind_source_list("a list comprehension", list)?;
-        let (local, (predicate, result)) = self.with_local(&variable.name, element.clone(), |binder| {
-            binder.without_aggregates(|binder| {
-                let predicate = predicate.map(|one| binder.bind_condition(one)).transpose()?;
-                let result = projection.map(|one| binder.bind_expr(one)).transpose()?;
-                Ok((predicate, result))
-            })
-        })?;
-        let kind = Kind::List(Box::new(result.as_ref().map_or(element, |result| result.kind.clone())));
-        let (predicate, result) = (predicate.map(Box::new), result.map(|one| Box::new(one.expr)));
-        Ok(Typed::new(Expr::ListComprehension { list, local, predicate, result }, kind))
+        let (local, (predicate, result)) =
+            self.with_local(&variable.name, element.clone(), |binder| {
+                binder.without_aggregates(|binder| {
+                    let predicate = predicate
+                        .map(|one| binder.bind_condition(one))
+                        .transpose()?;
+                    let result = projection.map(|one| binder.bind_expr(one)).transpose()?;
+                    Ok((predicate, result))
+                })
+            })?;
+        let kind = Kind::List(Box::new(
+            result
+                .as_ref()
+                .map_or(element, |result| result.kind.clone()),
+        ));
+        let (predicate, result) = (
+            predicate.map(Box::new),
+            result.map(|one| Box::new(one.expr)),
+        );
+        Ok(Typed::new(
+            Expr::ListComprehension {
+                list,
+                local,
+                predicate,
+                result,
+            },
+            kind,
+        ))
     }
 
     fn bind_quantifier(
@@ -316,7 +492,9 @@ impl<'a> Binder<'a> {
     ) -> Result<Typed> {
         let (list, element) = self.bind_source_list("a quantifier", list)?;
         let (local, predicate) = self.with_local(&variable.name, element, |binder| {
-            binder.without_aggregates(|binder| predicate.map(|one| binder.bind_condition(one)).transpose())
+            binder.without_aggregates(|binder| {
+                predicate.map(|one| binder.bind_condition(one)).transpose()
+            })
         })?;
         let predicate = Box::new(predicate.unwrap_or(Expr::Local(local)));
         let kind = match kind {
@@ -325,7 +503,12 @@ impl<'a> Binder<'a> {
             ast::QuantifierKind::None => QuantifierKind::None,
             ast::QuantifierKind::Single => QuantifierKind::Single,
         };
-        Ok(boolean(Expr::Quantifier { kind, list, local, predicate }))
+        Ok(boolean(Expr::Quantifier {
+            kind,
+            list,
+            local,
+            predicate,
+        }))
     }
 
     fn bind_reduce(
@@ -338,15 +521,29 @@ impl<'a> Binder<'a> {
     ) -> Result<Typed> {
         let init = Box::new(self.bind_expr(initial)?.expr);
         let (list, element_kind) = self.bind_source_list("reduce()", list)?;
-        let (accumulator, (element, step)) = self.with_local(&accumulator.name, Kind::Any, |binder| {
-            binder.with_local(&variable.name, element_kind, |binder| {
-                binder.without_aggregates(|binder| Ok(binder.bind_expr(step)?.expr))
-            })
-        })?;
-        Ok(Typed::new(Expr::Reduce { accumulator, init, element, list, step: Box::new(step) }, Kind::Any))
+        let (accumulator, (element, step)) =
+            self.with_local(&accumulator.name, Kind::Any, |binder| {
+                binder.with_local(&variable.name, element_kind, |binder| {
+                    binder.without_aggregates(|binder| Ok(binder.bind_expr(step)?.expr))
+                })
+            })?;
+        Ok(Typed::new(
+            Expr::Reduce {
+                accumulator,
+                init,
+                element,
+                list,
+                step: Box::new(step),
+            },
+            Kind::Any,
+        ))
     }
 
-    fn bind_map_projection(&mut self, variable: &'a ast::Ident, items: &'a [ast::MapProjectionItem]) -> Result<Typed> {
+    fn bind_map_projection(
+        &mut self,
+        variable: &'a ast::Ident,
+        items: &'a [ast::MapProjectionItem],
+    ) -> Result<Typed> {
         let base = self.bind_name(variable)?;
         expect_container(&base.kind, variable.span)?;
         let mut bound = Vec::with_capacity(items.len());
@@ -360,21 +557,33 @@ impl<'a> Binder<'a> {
                 ast::MapProjectionItem::Entry(entry) => {
                     MapItem::Entry(entry.key.name.clone(), self.bind_expr(&entry.value)?.expr)
                 }
-                ast::MapProjectionItem::Variable(name) => MapItem::Entry(name.name.clone(), self.bind_name(name)?.expr),
+                ast::MapProjectionItem::Variable(name) => {
+                    MapItem::Entry(name.name.clone(), self.bind_name(name)?.expr)
+                }
             });
         }
-        Ok(Typed::new(Expr::MapProjection { base: Box::new(base.expr), items: bound }, Kind::Map))
+        Ok(Typed::new(
+            Expr::MapProjection {
+                base: Box::new(base.expr),
+                items: bound,
+            },
+            Kind::Map,
+        ))
     }
 
     /// Binds a variable that stands as a name alone, not as an expression.
     fn bind_name(&mut self, name: &ast::Ident) -> Result<Typed> {
         if let Aggregating::After(grouping) = &self.aggregating {
-            let key = grouping.keys.iter().find(|(key, ..)| key.as_variable() == Some(&name.name));
+            let key = grouping
+                .keys
+                .iter()
+                .find(|(key, ..)| key.as_variable() == Some(&name.name));
             if let Some((_, slot, kind)) = key {
                 return Ok(Typed::new(Expr::Slot(*slot), kind.clone()));
             }
         }
-        self.lookup(&name.name).ok_or_else(|| self.undefined(&name.name, name.span))
+        self.lookup(&name.name)
+            .ok_or_else(|| self.undefined(&name.name, name.span))
     }
 
     pub(super) fn label(&mut self, name: &ast::Ident) -> crate::expr::LabelRef {
@@ -413,7 +622,13 @@ fn fold_list(items: Vec<Expr>) -> Expr {
     Expr::Const(Value::List(std::sync::Arc::new(values.collect())))
 }
 
-fn bind_arithmetic(op: Arithmetic, left: Typed, right: Typed, left_span: Span, right_span: Span) -> Result<Typed> {
+fn bind_arithmetic(
+    op: Arithmetic,
+    left: Typed,
+    right: Typed,
+    left_span: Span,
+    right_span: Span,
+) -> Result<Typed> {
     let joins = matches!(op, Arithmetic::Add | Arithmetic::Concat);
     for (side, span) in [(&left, left_span), (&right, right_span)] {
         let wrong = match side.kind {
@@ -428,8 +643,12 @@ fn bind_arithmetic(op: Arithmetic, left: Typed, right: Typed, left_span: Span, r
     }
     let kind = match (op, &left.kind, &right.kind) {
         (Arithmetic::Power, a, b) if a.maybe_number() && b.maybe_number() => Kind::Float,
-        (Arithmetic::Add | Arithmetic::Concat, Kind::List(a), Kind::List(b)) => Kind::List(Box::new(a.join(b))),
-        (Arithmetic::Add, Kind::List(_), _) | (Arithmetic::Add, _, Kind::List(_)) => Kind::List(Box::new(Kind::Any)),
+        (Arithmetic::Add | Arithmetic::Concat, Kind::List(a), Kind::List(b)) => {
+            Kind::List(Box::new(a.join(b)))
+        }
+        (Arithmetic::Add, Kind::List(_), _) | (Arithmetic::Add, _, Kind::List(_)) => {
+            Kind::List(Box::new(Kind::Any))
+        }
         (Arithmetic::Add | Arithmetic::Concat, Kind::String, Kind::String) => Kind::String,
         (_, Kind::Integer, Kind::Integer) => Kind::Integer,
         (_, Kind::Float, Kind::Integer | Kind::Float | Kind::Number)
@@ -437,7 +656,14 @@ fn bind_arithmetic(op: Arithmetic, left: Typed, right: Typed, left_span: Span, r
         (_, Kind::Integer | Kind::Number, Kind::Integer | Kind::Number) => Kind::Number,
         _ => Kind::Any,
     };
-    Ok(Typed::new(Expr::Arith { op, left: Box::new(left.expr), right: Box::new(right.expr) }, kind))
+    Ok(Typed::new(
+        Expr::Arith {
+            op,
+            left: Box::new(left.expr),
+            right: Box::new(right.expr),
+        },
+        kind,
+    ))
 }
 
 fn arithmetic(op: BinaryOp) -> Option<Arithmetic> {

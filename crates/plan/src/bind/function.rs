@@ -40,13 +40,26 @@ impl<'a> Binder<'a> {
         if let ExprKind::PatternPredicate(path) = &argument.kind {
             return self.bind_pattern_predicate(path, argument.span);
         }
-        Ok(boolean(Expr::IsNotNull(Box::new(self.bind_expr(argument)?.expr))))
+        Ok(boolean(Expr::IsNotNull(Box::new(
+            self.bind_expr(argument)?.expr,
+        ))))
     }
 
-    fn bind_builtin(&mut self, function: Function, arguments: &'a [ast::Expr], span: Span) -> Result<Typed> {
+    fn bind_builtin(
+        &mut self,
+        function: Function,
+        arguments: &'a [ast::Expr],
+        span: Span,
+    ) -> Result<Typed> {
         let (fewest, most) = function.arity();
         if arguments.len() < fewest || arguments.len() > most {
-            return Err(wrong_count(function.name(), fewest, most, arguments.len(), span));
+            return Err(wrong_count(
+                function.name(),
+                fewest,
+                most,
+                arguments.len(),
+                span,
+            ));
         }
         let mut bound = Vec::with_capacity(arguments.len());
         let mut kinds = Vec::with_capacity(arguments.len());
@@ -57,19 +70,48 @@ impl<'a> Binder<'a> {
             kinds.push(typed.kind);
         }
         let kind = result_kind(function, &kinds);
-        Ok(Typed::new(Expr::Call { function, arguments: bound }, kind))
+        Ok(Typed::new(
+            Expr::Call {
+                function,
+                arguments: bound,
+            },
+            kind,
+        ))
     }
 
-    fn bind_registered(&mut self, name: &str, arguments: &'a [ast::Expr], name_span: Span, span: Span) -> Result<Typed> {
+    fn bind_registered(
+        &mut self,
+        name: &str,
+        arguments: &'a [ast::Expr],
+        name_span: Span,
+        span: Span,
+    ) -> Result<Typed> {
         let Some(signature) = self.catalog.function(name) else {
-            let known = Function::ALL.iter().map(|one| one.name()).chain(Aggregation::ALL.iter().map(|one| one.name()));
-            return Err(PlanError::syntax("UnknownFunction", format!("there is no function `{name}()`"), name_span)
-                .with_near(name, known));
+            let known = Function::ALL
+                .iter()
+                .map(|one| one.name())
+                .chain(Aggregation::ALL.iter().map(|one| one.name()));
+            return Err(PlanError::syntax(
+                "UnknownFunction",
+                format!("there is no function `{name}()`"),
+                name_span,
+            )
+            .with_near(name, known));
         };
-        let fewest = signature.parameters.iter().filter(|one| one.default.is_none()).count();
+        let fewest = signature
+            .parameters
+            .iter()
+            .filter(|one| one.default.is_none())
+            .count();
         let most = signature.parameters.len();
         if arguments.len() < fewest || arguments.len() > most {
-            return Err(wrong_count(&signature.name, fewest, most, arguments.len(), span));
+            return Err(wrong_count(
+                &signature.name,
+                fewest,
+                most,
+                arguments.len(),
+                span,
+            ));
         }
         let mut bound = Vec::with_capacity(most);
         for argument in arguments {
@@ -78,11 +120,23 @@ impl<'a> Binder<'a> {
         let left_out = signature.parameters.iter().skip(arguments.len());
         bound.extend(left_out.map(|one| Expr::Const(one.default.clone().unwrap_or_default())));
         let function = self.arena.registered(&signature.name);
-        Ok(Typed::new(Expr::CallRegistered { function, arguments: bound }, signature.result.clone()))
+        Ok(Typed::new(
+            Expr::CallRegistered {
+                function,
+                arguments: bound,
+            },
+            signature.result.clone(),
+        ))
     }
 }
 
-pub(super) fn wrong_count(name: &str, fewest: usize, most: usize, found: usize, span: Span) -> PlanError {
+pub(super) fn wrong_count(
+    name: &str,
+    fewest: usize,
+    most: usize,
+    found: usize,
+    span: Span,
+) -> PlanError {
     let name = name.trim_end_matches("(*)");
     let expected = match (fewest, most) {
         (0, 0) => "no arguments".to_owned(),
@@ -91,7 +145,11 @@ pub(super) fn wrong_count(name: &str, fewest: usize, most: usize, found: usize, 
         (fewest, usize::MAX) => format!("{fewest} or more arguments"),
         (fewest, most) => format!("{fewest} to {most} arguments"),
     };
-    PlanError::syntax("InvalidNumberOfArguments", format!("`{name}()` takes {expected}, not {found}"), span)
+    PlanError::syntax(
+        "InvalidNumberOfArguments",
+        format!("`{name}()` takes {expected}, not {found}"),
+        span,
+    )
 }
 
 /// Rejects what the function cannot take whatever the value is.
@@ -101,22 +159,34 @@ fn check_argument(function: Function, position: usize, kind: &Kind, span: Span) 
     }
     let (fits, expected) = match function {
         Function::Labels => (*kind == Kind::Node, "a node"),
-        Function::Type | Function::StartNode | Function::EndNode => (*kind == Kind::Relationship, "a relationship"),
+        Function::Type | Function::StartNode | Function::EndNode => {
+            (*kind == Kind::Relationship, "a relationship")
+        }
         Function::Nodes | Function::Relationships => (*kind == Kind::Path, "a path"),
         Function::Length => (*kind == Kind::Path, "a path"),
-        Function::Size => (matches!(kind, Kind::String | Kind::List(_) | Kind::Map | Kind::Bytes), "a string or a list"),
-        Function::Properties | Function::Keys => {
-            (matches!(kind, Kind::Node | Kind::Relationship | Kind::Map), "a node, relationship or map")
-        }
-        Function::Id | Function::ElementId => {
-            (matches!(kind, Kind::Node | Kind::Relationship), "a node or a relationship")
-        }
+        Function::Size => (
+            matches!(kind, Kind::String | Kind::List(_) | Kind::Map | Kind::Bytes),
+            "a string or a list",
+        ),
+        Function::Properties | Function::Keys => (
+            matches!(kind, Kind::Node | Kind::Relationship | Kind::Map),
+            "a node, relationship or map",
+        ),
+        Function::Id | Function::ElementId => (
+            matches!(kind, Kind::Node | Kind::Relationship),
+            "a node or a relationship",
+        ),
         _ => return Ok(()),
     };
     if fits {
         Ok(())
     } else {
-        Err(wrong_kind(&format!("`{}()`", function.name()), expected, kind, span))
+        Err(wrong_kind(
+            &format!("`{}()`", function.name()),
+            expected,
+            kind,
+            span,
+        ))
     }
 }
 

@@ -29,7 +29,8 @@ use crate::physical::Notice;
 use aggregate::Aggregating;
 use scope::{Frame, Sight, Variable};
 
-pub(crate) use query::BoundQuery;
+pub(crate) use query::Standing;
+pub(crate) use schema::{drop_constraint, drop_index, show_kind};
 
 pub(crate) type Result<T> = std::result::Result<T, PlanError>;
 
@@ -44,6 +45,11 @@ impl Typed {
     fn new(expr: Expr, kind: Kind) -> Self {
         Self { expr, kind }
     }
+}
+
+/// The frame of a statement's query.
+pub(crate) fn statement_frame() -> Frame {
+    Frame::new(Sight::Closed)
 }
 
 /// Where a name leads.
@@ -78,8 +84,15 @@ impl<'a> Binder<'a> {
         }
     }
 
+    /// Binds an expression that depends on no row.
+    pub(crate) fn bind_constant(&mut self, expr: &'a ast::Expr) -> Result<Expr> {
+        Ok(self.bind_expr(expr)?.expr)
+    }
+
     fn frame(&mut self) -> &mut Frame {
-        self.frames.last_mut().expect("a statement is bound in a frame")
+        self.frames
+            .last_mut()
+            .expect("a statement is bound in a frame")
     }
 
     /// The variable of this name that the clauses of this query, or those around it, bound.
@@ -96,7 +109,12 @@ impl<'a> Binder<'a> {
     /// Finds a name in the frame at `depth`, importing it from the frames around where they are in sight.
     fn resolve(&mut self, depth: usize, name: &str) -> Option<(Place, Kind)> {
         let frame = &self.frames[depth];
-        if let Some((_, local, kind)) = frame.locals.iter().rev().find(|(known, ..)| &**known == name) {
+        if let Some((_, local, kind)) = frame
+            .locals
+            .iter()
+            .rev()
+            .find(|(known, ..)| &**known == name)
+        {
             return Some((Place::Local(*local), kind.clone()));
         }
         if let Some(variable) = frame.scope.get(name).or_else(|| frame.imports.get(name)) {
@@ -112,7 +130,13 @@ impl<'a> Binder<'a> {
         };
         let frame = &mut self.frames[depth];
         frame.arguments.push((slot, outside));
-        frame.imports.set(name.into(), Variable { slot, kind: kind.clone() });
+        frame.imports.set(
+            name.into(),
+            Variable {
+                slot,
+                kind: kind.clone(),
+            },
+        );
         Some((Place::Slot(slot), kind))
     }
 
@@ -121,7 +145,13 @@ impl<'a> Binder<'a> {
         let mut names = Vec::new();
         for frame in self.frames.iter().rev() {
             names.extend(frame.locals.iter().map(|(name, ..)| name.to_string()));
-            names.extend(frame.scope.names().chain(frame.imports.names()).map(str::to_owned));
+            names.extend(
+                frame
+                    .scope
+                    .names()
+                    .chain(frame.imports.names())
+                    .map(str::to_owned),
+            );
             if frame.sight == Sight::Closed {
                 break;
             }
@@ -131,14 +161,20 @@ impl<'a> Binder<'a> {
 
     fn undefined(&self, name: &str, span: Span) -> PlanError {
         let names = self.names_in_sight();
-        PlanError::syntax("UndefinedVariable", format!("variable `{name}` is not defined"), span)
-            .with_near(name, names.iter().map(String::as_str))
+        PlanError::syntax(
+            "UndefinedVariable",
+            format!("variable `{name}` is not defined"),
+            span,
+        )
+        .with_near(name, names.iter().map(String::as_str))
     }
 
     /// Binds a new variable of the current query and gives it a slot.
     fn declare(&mut self, name: &Arc<str>, kind: Kind) -> SlotId {
         let slot = self.arena.slot(name.clone(), kind.clone());
-        self.frame().scope.set(name.clone(), Variable { slot, kind });
+        self.frame()
+            .scope
+            .set(name.clone(), Variable { slot, kind });
         slot
     }
 
@@ -172,12 +208,20 @@ impl<'a> Binder<'a> {
     fn notice(&mut self, code: &'static str, message: String, span: Span) {
         if !self.notices.iter().any(|known| known.message == message) {
             let span = Some((span.start as usize, span.end as usize));
-            self.notices.push(Notice { code, message, span });
+            self.notices.push(Notice {
+                code,
+                message,
+                span,
+            });
         }
     }
 }
 
 fn already_bound(name: &str, span: Span) -> PlanError {
-    PlanError::syntax("VariableAlreadyBound", format!("variable `{name}` is already bound"), span)
-        .with_hint("choose another name")
+    PlanError::syntax(
+        "VariableAlreadyBound",
+        format!("variable `{name}` is already bound"),
+        span,
+    )
+    .with_hint("choose another name")
 }

@@ -48,11 +48,20 @@ impl<'a> Binder<'a> {
         new_names: NewNames,
     ) -> Result<BoundPattern> {
         self.clause_count += 1;
-        let mut pattern = BoundPattern { graph: QueryGraph::default(), casts: Vec::new() };
+        let mut pattern = BoundPattern {
+            graph: QueryGraph::default(),
+            casts: Vec::new(),
+        };
         let mut nodes: Vec<(&'a ast::NodePattern, SlotId)> = Vec::new();
         let mut relationships = Vec::new();
         for path in paths.clone() {
-            self.declare_path(path, new_names, &mut pattern, &mut nodes, &mut relationships)?;
+            self.declare_path(
+                path,
+                new_names,
+                &mut pattern,
+                &mut nodes,
+                &mut relationships,
+            )?;
         }
         for (node, slot) in nodes {
             self.bind_node_conditions(node, slot, &mut pattern.graph)?;
@@ -89,30 +98,54 @@ impl<'a> Binder<'a> {
         let mut steps = Vec::with_capacity(path.steps.len());
         for step in &path.steps {
             let Link::Relationship(relationship) = &step.link else {
-                return Err(PlanError::unsupported("a quantified path pattern of more than one relationship", path.span));
+                return Err(PlanError::unsupported(
+                    "a quantified path pattern of more than one relationship",
+                    path.span,
+                ));
             };
             let to = self.declare_node(&step.node, new_names, pattern)?;
             nodes.push((&step.node, to));
             let index = self.declare_relationship(relationship, (from, to), new_names, pattern)?;
-            steps.push(PathStep { relationship: pattern.graph.relationships[index].slot, node: to });
-            relationships.push(Declared { pattern: relationship, index });
+            steps.push(PathStep {
+                relationship: pattern.graph.relationships[index].slot,
+                node: to,
+            });
+            relationships.push(Declared {
+                pattern: relationship,
+                index,
+            });
             from = to;
         }
         if let Some(variable) = &path.variable {
             self.must_be_new(variable)?;
             let slot = self.declare(&variable.name, Kind::Path);
             if shortest.is_none() {
-                pattern.graph.paths.push((slot, Expr::BuildPath { start, steps }));
+                pattern
+                    .graph
+                    .paths
+                    .push((slot, Expr::BuildPath { start, steps }));
             } else if let Some(last) = relationships.last() {
                 let relationship = &mut pattern.graph.relationships[last.index];
                 let (min, max) = length_bounds(&relationship.length);
                 let all = shortest == Some(true);
-                relationship.length = Length::Shortest { min, max, all, path: Some(slot), predicate: None };
+                relationship.length = Length::Shortest {
+                    min,
+                    max,
+                    all,
+                    path: Some(slot),
+                    predicate: None,
+                };
             }
         } else if let (Some(all), Some(last)) = (shortest, relationships.last()) {
             let relationship = &mut pattern.graph.relationships[last.index];
             let (min, max) = length_bounds(&relationship.length);
-            relationship.length = Length::Shortest { min, max, all, path: None, predicate: None };
+            relationship.length = Length::Shortest {
+                min,
+                max,
+                all,
+                path: None,
+                predicate: None,
+            };
         }
         Ok(())
     }
@@ -123,10 +156,17 @@ impl<'a> Binder<'a> {
             None => return Ok(None),
             Some(PathSelector::ShortestPathFunction | PathSelector::Shortest(1)) => false,
             Some(
-                PathSelector::AllShortestPathsFunction | PathSelector::AllShortest | PathSelector::ShortestGroups(1),
+                PathSelector::AllShortestPathsFunction
+                | PathSelector::AllShortest
+                | PathSelector::ShortestGroups(1),
             ) => true,
             Some(PathSelector::Any(1)) => false,
-            Some(_) => return Err(PlanError::unsupported("a path selector with a count above 1", path.span)),
+            Some(_) => {
+                return Err(PlanError::unsupported(
+                    "a path selector with a count above 1",
+                    path.span,
+                ));
+            }
         };
         let [step] = path.steps.as_slice() else {
             return Err(PlanError::syntax(
@@ -141,7 +181,10 @@ impl<'a> Binder<'a> {
         {
             return Err(PlanError::syntax(
                 "UnexpectedSyntax",
-                format!("a shortest path starts at length 0 or 1, not {}", length.min),
+                format!(
+                    "a shortest path starts at length 0 or 1, not {}",
+                    length.min
+                ),
                 length.span,
             ));
         }
@@ -187,7 +230,13 @@ impl<'a> Binder<'a> {
             Expr::Slot(slot) if known.kind == kind => Ok(Some(slot)),
             expr => {
                 let slot = self.arena.slot(variable.name.clone(), kind.clone());
-                pattern.casts.push((slot, Expr::Cast { operand: Box::new(expr), kind: kind.clone() }));
+                pattern.casts.push((
+                    slot,
+                    Expr::Cast {
+                        operand: Box::new(expr),
+                        kind: kind.clone(),
+                    },
+                ));
                 self.rebind(&variable.name, Variable { slot, kind });
                 Ok(Some(slot))
             }
@@ -213,7 +262,10 @@ impl<'a> Binder<'a> {
     ) -> Result<usize> {
         let length = match relationship.length {
             None => Length::One,
-            Some(length) => Length::Walk { min: length.min, max: length.max },
+            Some(length) => Length::Walk {
+                min: length.min,
+                max: length.max,
+            },
         };
         let (slot, bound) = self.relationship_slot(relationship, new_names, pattern)?;
         let types = match &relationship.types {
@@ -241,7 +293,11 @@ impl<'a> Binder<'a> {
         pattern: &mut BoundPattern,
     ) -> Result<(SlotId, bool)> {
         let walk = relationship.length.is_some();
-        let kind = if walk { Kind::List(Box::new(Kind::Relationship)) } else { Kind::Relationship };
+        let kind = if walk {
+            Kind::List(Box::new(Kind::Relationship))
+        } else {
+            Kind::Relationship
+        };
         let Some(variable) = &relationship.variable else {
             return Ok((self.arena.slot("", kind), false));
         };
@@ -253,12 +309,19 @@ impl<'a> Binder<'a> {
         };
         let clause = self.clause_count;
         let in_clause = |slot: SlotId| {
-            pattern.graph.relationships.iter().any(|one| one.clause == clause && one.slot == slot)
+            pattern
+                .graph
+                .relationships
+                .iter()
+                .any(|one| one.clause == clause && one.slot == slot)
         };
         if matches!(known.expr, Expr::Slot(slot) if in_clause(slot)) {
             return Err(PlanError::syntax(
                 "RelationshipUniquenessViolation",
-                format!("relationship `{}` stands twice in one pattern", variable.name),
+                format!(
+                    "relationship `{}` stands twice in one pattern",
+                    variable.name
+                ),
                 variable.span,
             )
             .with_hint("one MATCH uses no relationship twice: give the second one another name"));
@@ -272,7 +335,10 @@ impl<'a> Binder<'a> {
         }
         // A list bound before: the walk must be the same list.
         let slot = self.arena.slot("", kind);
-        pattern.graph.predicates.push(Expr::equal(Expr::Slot(slot), known.expr));
+        pattern
+            .graph
+            .predicates
+            .push(Expr::equal(Expr::Slot(slot), known.expr));
         Ok((slot, false))
     }
 
@@ -296,7 +362,10 @@ impl<'a> Binder<'a> {
                 Some(names) => {
                     for name in names {
                         let labels = vec![self.label(name)];
-                        graph.predicates.push(Expr::HasLabels { entity: Box::new(Expr::Slot(slot)), labels });
+                        graph.predicates.push(Expr::HasLabels {
+                            entity: Box::new(Expr::Slot(slot)),
+                            labels,
+                        });
                     }
                 }
                 None => {
@@ -305,7 +374,11 @@ impl<'a> Binder<'a> {
                 }
             }
         }
-        self.bind_property_map(node.properties.as_ref(), &Expr::Slot(slot), &mut graph.predicates)?;
+        self.bind_property_map(
+            node.properties.as_ref(),
+            &Expr::Slot(slot),
+            &mut graph.predicates,
+        )?;
         if let Some(condition) = &node.predicate {
             let bound = self.bind_condition(condition)?;
             conjuncts(bound, &mut graph.predicates);
@@ -318,8 +391,14 @@ impl<'a> Binder<'a> {
         if self.catalog.label(&name.name).is_none() {
             let known = self.catalog.label_names();
             let near = crate::error::nearest(&name.name, known.iter().map(|known| &**known));
-            let hint = near.map(|near| format!(", did you mean `{near}`?")).unwrap_or_default();
-            self.notice("UnknownLabel", format!("no node has the label `{}`{hint}", name.name), name.span);
+            let hint = near
+                .map(|near| format!(", did you mean `{near}`?"))
+                .unwrap_or_default();
+            self.notice(
+                "UnknownLabel",
+                format!("no node has the label `{}`{hint}", name.name),
+                name.span,
+            );
         }
     }
 
@@ -330,7 +409,9 @@ impl<'a> Binder<'a> {
         entity: &Expr,
         predicates: &mut Vec<Expr>,
     ) -> Result<()> {
-        let Some(properties) = properties else { return Ok(()) };
+        let Some(properties) = properties else {
+            return Ok(());
+        };
         let ExprKind::Map(entries) = &properties.kind else {
             return Err(parameter_map(properties.span));
         };
@@ -342,10 +423,17 @@ impl<'a> Binder<'a> {
         Ok(())
     }
 
-    fn bind_relationship_conditions(&mut self, declared: &Declared<'a>, graph: &mut QueryGraph) -> Result<()> {
+    fn bind_relationship_conditions(
+        &mut self,
+        declared: &Declared<'a>,
+        graph: &mut QueryGraph,
+    ) -> Result<()> {
         let Declared { pattern, index } = declared;
         let slot = graph.relationships[*index].slot;
-        let types = pattern.types.as_ref().filter(|types| types.as_disjunction().is_none());
+        let types = pattern
+            .types
+            .as_ref()
+            .filter(|types| types.as_disjunction().is_none());
         let types = types.filter(|types| !matches!(types.kind, LabelExprKind::Any));
         if matches!(graph.relationships[*index].length, Length::One) {
             let entity = Expr::Slot(slot);
@@ -363,7 +451,10 @@ impl<'a> Binder<'a> {
         if types.is_none() && pattern.properties.is_none() && pattern.predicate.is_none() {
             return Ok(());
         }
-        let name: Arc<str> = pattern.variable.as_ref().map_or_else(|| "".into(), |variable| variable.name.clone());
+        let name: Arc<str> = pattern
+            .variable
+            .as_ref()
+            .map_or_else(|| "".into(), |variable| variable.name.clone());
         let mut terms = Vec::new();
         let (local, ()) = self.with_local(&name, Kind::Relationship, |binder| {
             let local = LocalId(binder.arena.local_count - 1);
@@ -388,12 +479,16 @@ impl<'a> Binder<'a> {
             let path = match (&relationship.length, graph.paths.as_slice()) {
                 (Length::One, _) => continue,
                 (Length::Shortest { path, .. }, _) => *path,
-                (Length::Walk { .. }, paths) => paths.iter().find_map(|(slot, built)| match built {
-                    Expr::BuildPath { steps, .. } if steps.len() == 1 && steps[0].relationship == relationship.slot => {
-                        Some(*slot)
-                    }
-                    _ => None,
-                }),
+                (Length::Walk { .. }, paths) => {
+                    paths.iter().find_map(|(slot, built)| match built {
+                        Expr::BuildPath { steps, .. }
+                            if steps.len() == 1 && steps[0].relationship == relationship.slot =>
+                        {
+                            Some(*slot)
+                        }
+                        _ => None,
+                    })
+                }
             };
             let predicates = std::mem::take(&mut graph.predicates);
             for predicate in predicates {
@@ -404,11 +499,14 @@ impl<'a> Binder<'a> {
             }
             let slot = relationship.slot;
             if let Length::Shortest { predicate, .. } = &mut relationship.length {
-                let (about, others) = std::mem::take(&mut graph.predicates).into_iter().partition(|predicate: &Expr| {
-                    let mut found = false;
-                    predicate.for_each_slot(&mut |read| found |= read == slot || Some(read) == path);
-                    found
-                });
+                let (about, others) = std::mem::take(&mut graph.predicates).into_iter().partition(
+                    |predicate: &Expr| {
+                        let mut found = false;
+                        predicate
+                            .for_each_slot(&mut |read| found |= read == slot || Some(read) == path);
+                        found
+                    },
+                );
                 graph.predicates = others;
                 let about: Vec<Expr> = about;
                 if !about.is_empty() {
@@ -448,26 +546,43 @@ pub(super) fn direction(direction: ast::Direction) -> Direction {
 pub(super) fn conflict(name: &str, expected: &Kind, found: &Kind, span: Span) -> PlanError {
     PlanError::syntax(
         "VariableTypeConflict",
-        format!("variable `{name}` is {} and stands here for {}", found.describe(), expected.describe()),
+        format!(
+            "variable `{name}` is {} and stands here for {}",
+            found.describe(),
+            expected.describe()
+        ),
         span,
     )
 }
 
 /// A parameter may not be the whole property map where properties are looked for.
 pub(super) fn parameter_map(span: Span) -> PlanError {
-    PlanError::syntax("InvalidParameterUse", "a parameter cannot be the property map of a pattern to match", span)
-        .with_hint("write the properties out: {name: $map.name}")
+    PlanError::syntax(
+        "InvalidParameterUse",
+        "a parameter cannot be the property map of a pattern to match",
+        span,
+    )
+    .with_hint("write the properties out: {name: $map.name}")
 }
 
 /// The condition on single relationships that `all(r IN relationships(p) WHERE …)` and `none(…)` amount to, of the walk
 /// in `slot` or its path.
 fn step_condition(predicate: &Expr, slot: SlotId, path: Option<SlotId>) -> Option<(LocalId, Expr)> {
-    let Expr::Quantifier { kind, list, local, predicate } = predicate else {
+    let Expr::Quantifier {
+        kind,
+        list,
+        local,
+        predicate,
+    } = predicate
+    else {
         return None;
     };
     let over_walk = match &**list {
         Expr::Slot(read) => *read == slot,
-        Expr::Call { function: Function::Relationships, arguments } => {
+        Expr::Call {
+            function: Function::Relationships,
+            arguments,
+        } => {
             matches!(arguments.as_slice(), [Expr::Slot(read)] if Some(*read) == path)
         }
         _ => false,

@@ -39,18 +39,27 @@ impl<'a> Binder<'a> {
     ) -> Result<Vec<Column>> {
         let mut projected = self.star_columns(projection, projecting)?;
         check_names(projection, projecting, &projected.columns)?;
-        let aggregates = projection.items.iter().any(|item| has_aggregate(&item.expr));
-        let in_order = projection.order_by.iter().any(|item| has_aggregate(&item.expr));
+        let aggregates = projection
+            .items
+            .iter()
+            .any(|item| has_aggregate(&item.expr));
+        let in_order = projection
+            .order_by
+            .iter()
+            .any(|item| has_aggregate(&item.expr));
         if aggregates {
             self.bind_grouped(projection, &mut projected, steps)?;
         } else {
             self.bind_plain(projection, &mut projected, steps)?;
             if in_order {
                 // Sorting by an aggregate that no column computes has no group to be about.
-                self.aggregating = Aggregating::Forbidden("in ORDER BY after columns without aggregates");
+                self.aggregating =
+                    Aggregating::Forbidden("in ORDER BY after columns without aggregates");
             }
             if projection.distinct {
-                steps.push(Step::Distinct(projected.columns.iter().map(|column| column.slot).collect()));
+                steps.push(Step::Distinct(
+                    projected.columns.iter().map(|column| column.slot).collect(),
+                ));
             }
             let keys = self.bind_order(projection, &projected, projection.distinct)?;
             self.aggregating = Aggregating::Forbidden("here");
@@ -72,17 +81,34 @@ impl<'a> Binder<'a> {
     pub(super) fn enter(&mut self, columns: Vec<Column>) {
         let mut scope = Scope::default();
         for column in columns {
-            scope.set(column.name, Variable { slot: column.slot, kind: column.kind });
+            scope.set(
+                column.name,
+                Variable {
+                    slot: column.slot,
+                    kind: column.kind,
+                },
+            );
         }
         self.frame().scope = scope;
     }
 
-    fn star_columns(&mut self, projection: &ast::Projection, projecting: Projecting) -> Result<Projected<'a>> {
-        let mut projected = Projected { columns: Vec::new(), written: Vec::new() };
+    fn star_columns(
+        &mut self,
+        projection: &ast::Projection,
+        projecting: Projecting,
+    ) -> Result<Projected<'a>> {
+        let mut projected = Projected {
+            columns: Vec::new(),
+            written: Vec::new(),
+        };
         if projection.star {
             if projecting == Projecting::Return && self.frame().scope.is_empty() {
-                return Err(PlanError::syntax("NoVariablesInScope", "there are no variables for `*`", projection.span)
-                    .with_hint("give the parts of the pattern names"));
+                return Err(PlanError::syntax(
+                    "NoVariablesInScope",
+                    "there are no variables for `*`",
+                    projection.span,
+                )
+                .with_hint("give the parts of the pattern names"));
             }
             for (name, Variable { slot, kind }) in self.frame().scope.sorted() {
                 projected.columns.push(Column { name, slot, kind });
@@ -102,7 +128,11 @@ impl<'a> Binder<'a> {
         for item in &projection.items {
             let bound = self.bind_expr(&item.expr)?;
             let slot = self.column_slot(item, bound.expr, &bound.kind, &mut computed);
-            projected.columns.push(Column { name: item.column().clone(), slot, kind: bound.kind });
+            projected.columns.push(Column {
+                name: item.column().clone(),
+                slot,
+                kind: bound.kind,
+            });
             projected.written.push(Some(&item.expr));
         }
         if !computed.is_empty() {
@@ -139,7 +169,9 @@ impl<'a> Binder<'a> {
         let mut grouping = Grouping::default();
         for column in &projected.columns {
             keys.push((column.slot, Expr::Slot(column.slot)));
-            grouping.columns.push((column.name.clone(), column.slot, column.kind.clone()));
+            grouping
+                .columns
+                .push((column.name.clone(), column.slot, column.kind.clone()));
         }
         // First the keys, wherever they stand, then what is computed from them and from aggregates.
         let mut key_columns: Vec<Option<Column>> = Vec::with_capacity(projection.items.len());
@@ -159,7 +191,11 @@ impl<'a> Binder<'a> {
             if is_simple_key(&item.expr) {
                 grouping.keys.push((&item.expr, slot, bound.kind.clone()));
             }
-            key_columns.push(Some(Column { name: item.column().clone(), slot, kind: bound.kind }));
+            key_columns.push(Some(Column {
+                name: item.column().clone(),
+                slot,
+                kind: bound.kind,
+            }));
         }
         self.aggregating = Aggregating::After(grouping);
         let mut computed = Vec::new();
@@ -169,7 +205,11 @@ impl<'a> Binder<'a> {
                 None => {
                     let bound = self.bind_expr(&item.expr)?;
                     let slot = self.column_slot(item, bound.expr, &bound.kind, &mut computed);
-                    Column { name: item.column().clone(), slot, kind: bound.kind }
+                    Column {
+                        name: item.column().clone(),
+                        slot,
+                        kind: bound.kind,
+                    }
                 }
             };
             projected.columns.push(column);
@@ -177,14 +217,22 @@ impl<'a> Binder<'a> {
         }
         let sort = self.bind_order_after(projection, projected)?;
         let after = std::mem::replace(&mut self.aggregating, Aggregating::Forbidden("here"));
-        let Aggregating::After(grouping) = after else { unreachable!("set above") };
-        let aggregates = grouping.calls.into_iter().map(|(_, slot, call)| (slot, call)).collect();
+        let Aggregating::After(grouping) = after else {
+            unreachable!("set above")
+        };
+        let aggregates = grouping
+            .calls
+            .into_iter()
+            .map(|(_, slot, call)| (slot, call))
+            .collect();
         steps.push(Step::Aggregate { keys, aggregates });
         if !computed.is_empty() {
             steps.push(Step::Project(computed));
         }
         if projection.distinct {
-            steps.push(Step::Distinct(projected.columns.iter().map(|column| column.slot).collect()));
+            steps.push(Step::Distinct(
+                projected.columns.iter().map(|column| column.slot).collect(),
+            ));
         }
         push_sort(sort, steps);
         Ok(())
@@ -199,10 +247,15 @@ impl<'a> Binder<'a> {
         distinct: bool,
     ) -> Result<Vec<SortKey>> {
         if distinct {
-            let mut grouping = Grouping { closed: 1, ..Grouping::default() };
+            let mut grouping = Grouping {
+                closed: 1,
+                ..Grouping::default()
+            };
             for (column, written) in projected.columns.iter().zip(&projected.written) {
                 if let Some(written) = written.filter(|written| is_simple_key(written)) {
-                    grouping.keys.push((written, column.slot, column.kind.clone()));
+                    grouping
+                        .keys
+                        .push((written, column.slot, column.kind.clone()));
                 }
             }
             self.aggregating = Aggregating::After(grouping);
@@ -210,26 +263,42 @@ impl<'a> Binder<'a> {
         }
         let before = self.frame().scope.clone();
         for column in &projected.columns {
-            let variable = Variable { slot: column.slot, kind: column.kind.clone() };
+            let variable = Variable {
+                slot: column.slot,
+                kind: column.kind.clone(),
+            };
             self.frame().scope.set(column.name.clone(), variable);
         }
-        let keys = projection.order_by.iter().map(|item| self.bind_sort_item(item, projected)).collect();
+        let keys = projection
+            .order_by
+            .iter()
+            .map(|item| self.bind_sort_item(item, projected))
+            .collect();
         self.frame().scope = before;
         keys
     }
 
     /// `ORDER BY` where only columns, grouping keys and aggregates are left.
-    fn bind_order_after(&mut self, projection: &'a ast::Projection, projected: &Projected<'a>) -> Result<Vec<SortKey>> {
+    fn bind_order_after(
+        &mut self,
+        projection: &'a ast::Projection,
+        projected: &Projected<'a>,
+    ) -> Result<Vec<SortKey>> {
         if let Aggregating::After(grouping) = &mut self.aggregating {
             for column in &projected.columns {
-                grouping.columns.push((column.name.clone(), column.slot, column.kind.clone()));
+                grouping
+                    .columns
+                    .push((column.name.clone(), column.slot, column.kind.clone()));
             }
         }
         // Aliases are not in the scope before the projection: make them known, `grouped` finds their slots.
         let before = self.frame().scope.clone();
         for column in &projected.columns {
             if before.get(&column.name).is_none() {
-                let variable = Variable { slot: column.slot, kind: column.kind.clone() };
+                let variable = Variable {
+                    slot: column.slot,
+                    kind: column.kind.clone(),
+                };
                 self.frame().scope.set(column.name.clone(), variable);
             }
         }
@@ -238,7 +307,10 @@ impl<'a> Binder<'a> {
             let key = self.bind_sort_item(item, projected).map_err(|error| {
                 // Without an aggregate the variable is simply not there any more.
                 if error.detail == "AmbiguousAggregationExpression" && !has_aggregate(&item.expr) {
-                    PlanError { detail: "UndefinedVariable", ..error }
+                    PlanError {
+                        detail: "UndefinedVariable",
+                        ..error
+                    }
                 } else {
                     error
                 }
@@ -256,17 +328,28 @@ impl<'a> Binder<'a> {
         keys
     }
 
-    fn bind_sort_item(&mut self, item: &'a ast::SortItem, projected: &Projected<'a>) -> Result<SortKey> {
-        let same = projected.written.iter().position(|written| written.is_some_and(|written| *written == item.expr));
+    fn bind_sort_item(
+        &mut self,
+        item: &'a ast::SortItem,
+        projected: &Projected<'a>,
+    ) -> Result<SortKey> {
+        let same = projected
+            .written
+            .iter()
+            .position(|written| written.is_some_and(|written| *written == item.expr));
         // A column of this name shadows what the expression meant before.
-        let shadowed = item.expr.as_variable().is_some_and(|name| {
-            projected.columns.iter().any(|column| column.name == *name)
-        });
+        let shadowed = item
+            .expr
+            .as_variable()
+            .is_some_and(|name| projected.columns.iter().any(|column| column.name == *name));
         let expr = match same {
             Some(position) if !shadowed => Expr::Slot(projected.columns[position].slot),
             _ => self.bind_expr(&item.expr)?.expr,
         };
-        Ok(SortKey { expr, descending: item.descending })
+        Ok(SortKey {
+            expr,
+            descending: item.descending,
+        })
     }
 
     /// The number of a `SKIP` or `LIMIT`.
@@ -279,8 +362,12 @@ impl<'a> Binder<'a> {
             true
         });
         if let Some(span) = variable {
-            return Err(PlanError::syntax("NonConstantExpression", "a number of rows cannot depend on a row", span)
-                .with_hint("use a literal or a parameter"));
+            return Err(PlanError::syntax(
+                "NonConstantExpression",
+                "a number of rows cannot depend on a row",
+                span,
+            )
+            .with_hint("use a literal or a parameter"));
         }
         if let ExprKind::Literal(Literal::Int(rows)) = count.kind
             && rows < 0
@@ -294,7 +381,12 @@ impl<'a> Binder<'a> {
         let bound = self.bind_expr(count)?;
         match bound.kind {
             Kind::Integer | Kind::Number | Kind::Any => Ok(bound.expr),
-            other => Err(wrong_kind("a number of rows", "an integer", &other, count.span)),
+            other => Err(wrong_kind(
+                "a number of rows",
+                "an integer",
+                &other,
+                count.span,
+            )),
         }
     }
 }
@@ -306,12 +398,23 @@ fn push_sort(keys: Vec<SortKey>, steps: &mut Vec<Step>) {
 }
 
 /// Each column has a name of its own; a `WITH` gives one to every expression.
-fn check_names(projection: &ast::Projection, projecting: Projecting, star: &[Column]) -> Result<()> {
+fn check_names(
+    projection: &ast::Projection,
+    projecting: Projecting,
+    star: &[Column],
+) -> Result<()> {
     let mut names: FxHashSet<&Arc<str>> = star.iter().map(|column| &column.name).collect();
     for item in &projection.items {
-        if projecting == Projecting::With && item.alias.is_none() && item.expr.as_variable().is_none() {
-            return Err(PlanError::syntax("NoExpressionAlias", "an expression in WITH needs a name", item.span)
-                .with_hint("write: expression AS name"));
+        if projecting == Projecting::With
+            && item.alias.is_none()
+            && item.expr.as_variable().is_none()
+        {
+            return Err(PlanError::syntax(
+                "NoExpressionAlias",
+                "an expression in WITH needs a name",
+                item.span,
+            )
+            .with_hint("write: expression AS name"));
         }
         if !names.insert(item.column()) {
             return Err(PlanError::syntax(

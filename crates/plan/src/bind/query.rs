@@ -41,13 +41,17 @@ pub(crate) enum Standing {
     Collect,
 }
 
+/// Prepares the frame of a branch, and says how many of its clauses that took.
+pub(crate) type MakeFrame<'m, 'a> =
+    &'m mut dyn FnMut(&mut Binder<'a>, &'a ast::SingleQuery) -> Result<(Frame, usize)>;
+
 impl<'a> Binder<'a> {
     /// Binds a query in a frame per branch, which `make_frame` prepares.
     pub(crate) fn bind_query(
         &mut self,
         query: &'a ast::Query,
         standing: Standing,
-        make_frame: &mut dyn FnMut(&mut Self, &'a ast::SingleQuery) -> Result<(Frame, usize)>,
+        make_frame: MakeFrame<'_, 'a>,
     ) -> Result<(BoundQuery, Vec<(SlotId, Expr)>)> {
         let mut branches = Vec::with_capacity(query.branches.len());
         let mut columns: Option<Option<Vec<Column>>> = None;
@@ -74,11 +78,25 @@ impl<'a> Binder<'a> {
         let columns = columns.flatten();
         let outputs = columns.iter().flatten().map(|column| column.slot).collect();
         let distinct = union && query.union == ast::UnionKind::Distinct;
-        Ok((BoundQuery { logical: LogicalQuery { branches, outputs, distinct }, columns }, arguments))
+        Ok((
+            BoundQuery {
+                logical: LogicalQuery {
+                    branches,
+                    outputs,
+                    distinct,
+                },
+                columns,
+            },
+            arguments,
+        ))
     }
 
     /// The columns of a union's first branch, in slots that all branches write.
-    fn union_columns(&mut self, found: Option<Vec<Column>>, steps: &mut Vec<Step>) -> Option<Vec<Column>> {
+    fn union_columns(
+        &mut self,
+        found: Option<Vec<Column>>,
+        steps: &mut Vec<Step>,
+    ) -> Option<Vec<Column>> {
         let found = found?;
         let mut outputs = Vec::with_capacity(found.len());
         let mut copies = Vec::with_capacity(found.len());
@@ -86,7 +104,11 @@ impl<'a> Binder<'a> {
             // Other branches may return anything.
             let slot = self.arena.slot(column.name.clone(), Kind::Any);
             copies.push((slot, Expr::Slot(column.slot)));
-            outputs.push(Column { name: column.name, slot, kind: Kind::Any });
+            outputs.push(Column {
+                name: column.name,
+                slot,
+                kind: Kind::Any,
+            });
         }
         steps.push(Step::Project(copies));
         Some(outputs)
@@ -133,7 +155,8 @@ impl<'a> Binder<'a> {
         }
         match last {
             Clause::Return(clause) => {
-                let columns = self.bind_projection(&clause.projection, Projecting::Return, &mut steps)?;
+                let columns =
+                    self.bind_projection(&clause.projection, Projecting::Return, &mut steps)?;
                 Ok((steps, Some(columns)))
             }
             Clause::Call(call) if before.is_empty() && standing == Standing::Statement => {
@@ -151,7 +174,11 @@ impl<'a> Binder<'a> {
 }
 
 fn different_columns(span: Span) -> PlanError {
-    PlanError::syntax("DifferentColumnsInUnion", "all parts of a UNION return columns of the same names", span)
+    PlanError::syntax(
+        "DifferentColumnsInUnion",
+        "all parts of a UNION return columns of the same names",
+        span,
+    )
 }
 
 /// Which clauses may follow one another, and which may end a query.
@@ -161,16 +188,25 @@ fn check_composition(branch: &ast::SingleQuery, standing: Standing) -> Result<()
         let last = position + 1 == branch.clauses.len();
         match clause {
             Clause::Return(clause) if !last => {
-                return Err(composition("RETURN is the last clause of a query", clause.span));
+                return Err(composition(
+                    "RETURN is the last clause of a query",
+                    clause.span,
+                ));
             }
             Clause::With(_) => wrote = false,
             Clause::Match(_) | Clause::Unwind(_) | Clause::LoadCsv(_) if wrote => {
-                return Err(composition("a clause that reads cannot follow one that writes", clause.span())
-                    .with_hint("put a WITH between them"));
+                return Err(composition(
+                    "a clause that reads cannot follow one that writes",
+                    clause.span(),
+                )
+                .with_hint("put a WITH between them"));
             }
             clause if clause.is_update() => {
                 if matches!(standing, Standing::Test | Standing::Collect) {
-                    return Err(composition("a subquery in an expression cannot write", clause.span()));
+                    return Err(composition(
+                        "a subquery in an expression cannot write",
+                        clause.span(),
+                    ));
                 }
                 wrote = true;
             }
@@ -187,8 +223,11 @@ fn check_composition(branch: &ast::SingleQuery, standing: Standing) -> Result<()
         _ => standing == Standing::Test,
     };
     if !ends {
-        return Err(composition("a query ends with RETURN or with a clause that writes", last.span())
-            .with_hint("add a RETURN"));
+        return Err(composition(
+            "a query ends with RETURN or with a clause that writes",
+            last.span(),
+        )
+        .with_hint("add a RETURN"));
     }
     Ok(())
 }

@@ -4,32 +4,44 @@ use isomer_cypher::ast::{self, ConstraintKind, FieldPath, FieldStep};
 
 use super::{Binder, Result};
 use crate::error::PlanError;
-use crate::schema::{IndexedPath, PropertyPath, Requirement, SchemaCommand, SchemaTarget, ShowKind};
+use crate::schema::{
+    IndexedPath, PropertyPath, Requirement, SchemaCommand, SchemaTarget, ShowKind,
+};
 
 impl Binder<'_> {
-    pub(crate) fn bind_create_index(&mut self, command: &ast::CreateIndex) -> Result<SchemaCommand> {
+    pub(crate) fn bind_create_index(
+        &mut self,
+        command: &ast::CreateIndex,
+    ) -> Result<SchemaCommand> {
         Ok(SchemaCommand::CreateIndex {
             name: command.name.as_ref().map(|name| name.name.clone()),
             target: target(&command.target),
             unique: command.unique,
-            paths: command.fields.iter().map(indexed_path).collect::<Result<_>>()?,
+            paths: command
+                .fields
+                .iter()
+                .map(indexed_path)
+                .collect::<Result<_>>()?,
             if_not_exists: command.if_not_exists,
         })
     }
 
-    pub(crate) fn bind_create_constraint(&mut self, command: &ast::CreateConstraint) -> Result<SchemaCommand> {
+    pub(crate) fn bind_create_constraint(
+        &mut self,
+        command: &ast::CreateConstraint,
+    ) -> Result<SchemaCommand> {
         let (requirement, fields) = match &command.kind {
             ConstraintKind::Unique(fields) => (Requirement::Unique, fields.as_slice()),
             ConstraintKind::Key(fields) => (Requirement::Key, fields.as_slice()),
             ConstraintKind::NotNull(field) => (Requirement::NotNull, std::slice::from_ref(field)),
-            ConstraintKind::Typed(field, value_type) => {
-                (Requirement::Type(value_type.clone()), std::slice::from_ref(field))
-            }
+            ConstraintKind::Typed(field, value_type) => (
+                Requirement::Type(value_type.clone()),
+                std::slice::from_ref(field),
+            ),
             ConstraintKind::Check(condition) => {
                 let variable = match &command.target {
-                    ast::SchemaTarget::Node { variable, .. } | ast::SchemaTarget::Relationship { variable, .. } => {
-                        variable.name.clone()
-                    }
+                    ast::SchemaTarget::Node { variable, .. }
+                    | ast::SchemaTarget::Relationship { variable, .. } => variable.name.clone(),
                 };
                 let text = condition.span.slice(self.text).into();
                 (Requirement::Check { variable, text }, &[][..])
@@ -61,7 +73,9 @@ pub(crate) fn show_kind(kind: ast::ShowKind) -> ShowKind {
 fn target(target: &ast::SchemaTarget) -> SchemaTarget {
     match target {
         ast::SchemaTarget::Node { label, .. } => SchemaTarget::Label(label.name.clone()),
-        ast::SchemaTarget::Relationship { rel_type, .. } => SchemaTarget::Type(rel_type.name.clone()),
+        ast::SchemaTarget::Relationship { rel_type, .. } => {
+            SchemaTarget::Type(rel_type.name.clone())
+        }
     }
 }
 
@@ -73,17 +87,40 @@ fn indexed_path(field: &FieldPath) -> Result<IndexedPath> {
             FieldStep::Name(name) => names.push(name.name.clone()),
             FieldStep::Elements if elements_after.is_none() => elements_after = Some(names.len()),
             FieldStep::Elements => {
-                return Err(PlanError::unsupported("an index through lists of lists", field.span));
+                return Err(PlanError::unsupported(
+                    "an index through lists of lists",
+                    field.span,
+                ));
             }
         }
     }
-    Ok(IndexedPath { names, elements_after })
+    Ok(IndexedPath {
+        names,
+        elements_after,
+    })
 }
 
 fn plain_path(field: &FieldPath) -> Result<PropertyPath> {
     let path = indexed_path(field)?;
     match path.elements_after {
         None => Ok(path.names),
-        Some(_) => Err(PlanError::unsupported("a constraint on the elements of a list", field.span)),
+        Some(_) => Err(PlanError::unsupported(
+            "a constraint on the elements of a list",
+            field.span,
+        )),
+    }
+}
+
+pub(crate) fn drop_index(command: &ast::DropSchema) -> SchemaCommand {
+    SchemaCommand::DropIndex {
+        name: command.name.name.clone(),
+        if_exists: command.if_exists,
+    }
+}
+
+pub(crate) fn drop_constraint(command: &ast::DropSchema) -> SchemaCommand {
+    SchemaCommand::DropConstraint {
+        name: command.name.name.clone(),
+        if_exists: command.if_exists,
     }
 }

@@ -42,7 +42,11 @@ impl Scope {
 
     /// Names sorted, as `*` lists them.
     pub fn sorted(&self) -> Vec<(Arc<str>, Variable)> {
-        let mut all: Vec<_> = self.names.iter().map(|name| (name.clone(), self.variables[name].clone())).collect();
+        let mut all: Vec<_> = self
+            .names
+            .iter()
+            .map(|name| (name.clone(), self.variables[name].clone()))
+            .collect();
         all.sort_by(|a, b| a.0.cmp(&b.0));
         all
     }
@@ -77,6 +81,12 @@ pub(crate) struct Frame {
 
 impl Frame {
     pub fn new(sight: Sight) -> Self {
-        Self { sight, scope: Scope::default(), imports: Scope::default(), arguments: Vec::new(), locals: Vec::new() }
+        Self {
+            sight,
+            scope: Scope::default(),
+            imports: Scope::default(),
+            arguments: Vec::new(),
+            locals: Vec::new(),
+        }
     }
 }

@@ -19,8 +19,14 @@ use crate::solve::plan_subquery;
 
 impl<'a> Binder<'a> {
     /// Runs `body` in the frame of an expression's sub-plan.
-    fn in_open_frame<T>(&mut self, body: impl FnOnce(&mut Self) -> Result<T>) -> Result<(T, Vec<(SlotId, Expr)>)> {
-        let aggregating = std::mem::replace(&mut self.aggregating, Aggregating::Forbidden("in a subquery"));
+    fn in_open_frame<T>(
+        &mut self,
+        body: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<(T, Vec<(SlotId, Expr)>)> {
+        let aggregating = std::mem::replace(
+            &mut self.aggregating,
+            Aggregating::Forbidden("in a subquery"),
+        );
         self.frames.push(Frame::new(Sight::Open));
         let result = body(self);
         let frame = self.frames.pop().expect("pushed above");
@@ -28,24 +34,47 @@ impl<'a> Binder<'a> {
         Ok((result?, frame.arguments))
     }
 
-    fn subquery(&mut self, kind: SubqueryKind, logical: LogicalQuery, arguments: Vec<(SlotId, Expr)>) -> Result<Expr> {
+    fn subquery(
+        &mut self,
+        kind: SubqueryKind,
+        logical: LogicalQuery,
+        arguments: Vec<(SlotId, Expr)>,
+    ) -> Result<Expr> {
         let wanted = match kind {
             SubqueryKind::Collect(slot) => vec![slot],
             _ => Vec::new(),
         };
         let bound: Vec<SlotId> = arguments.iter().map(|(slot, _)| *slot).collect();
-        let root = plan_subquery(&mut self.arena, self.catalog, logical, &bound, kind == SubqueryKind::Exists)?;
+        let root = plan_subquery(
+            &mut self.arena,
+            self.catalog,
+            logical,
+            &bound,
+            kind == SubqueryKind::Exists,
+        )?;
         self.arena.subplans.push((root, wanted));
-        Ok(Expr::Subquery(Box::new(Subquery { kind, root, arguments })))
+        Ok(Expr::Subquery(Box::new(Subquery {
+            kind,
+            root,
+            arguments,
+        })))
     }
 
     /// `(a)-->(b)` as a condition.
-    pub(super) fn bind_pattern_predicate(&mut self, path: &'a ast::PathPattern, _span: Span) -> Result<Typed> {
+    pub(super) fn bind_pattern_predicate(
+        &mut self,
+        path: &'a ast::PathPattern,
+        _span: Span,
+    ) -> Result<Typed> {
         let (pattern, arguments) = self.in_open_frame(|binder| {
             binder.bind_pattern(std::iter::once(path), None, NewNames::Refused)
         })?;
         let logical = single(pattern_steps(pattern), Vec::new());
-        Ok(boolean(self.subquery(SubqueryKind::Exists, logical, arguments)?))
+        Ok(boolean(self.subquery(
+            SubqueryKind::Exists,
+            logical,
+            arguments,
+        )?))
     }
 
     /// `[(a)-->(b) WHERE predicate | projection]`
@@ -57,27 +86,46 @@ impl<'a> Binder<'a> {
         _span: Span,
     ) -> Result<Typed> {
         let ((mut steps, value), arguments) = self.in_open_frame(|binder| {
-            let pattern = binder.bind_pattern(std::iter::once(path), predicate, NewNames::Allowed)?;
+            let pattern =
+                binder.bind_pattern(std::iter::once(path), predicate, NewNames::Allowed)?;
             let value = binder.bind_expr(projection)?;
             Ok((pattern_steps(pattern), value))
         })?;
         let slot = self.arena.slot("", value.kind.clone());
         steps.push(Step::Project(vec![(slot, value.expr)]));
-        let expr = self.subquery(SubqueryKind::Collect(slot), single(steps, vec![slot]), arguments)?;
+        let expr = self.subquery(
+            SubqueryKind::Collect(slot),
+            single(steps, vec![slot]),
+            arguments,
+        )?;
         Ok(Typed::new(expr, Kind::List(Box::new(value.kind))))
     }
 
     /// `shortestPath(…)` as a value: the path, or null; of `allShortestPaths` the list of them.
-    pub(super) fn bind_shortest_path_value(&mut self, path: &'a ast::PathPattern, span: Span) -> Result<Typed> {
-        let all = matches!(path.selector, Some(ast::PathSelector::AllShortestPathsFunction));
+    pub(super) fn bind_shortest_path_value(
+        &mut self,
+        path: &'a ast::PathPattern,
+        span: Span,
+    ) -> Result<Typed> {
+        let all = matches!(
+            path.selector,
+            Some(ast::PathSelector::AllShortestPathsFunction)
+        );
         let (mut pattern, arguments) = self.in_open_frame(|binder| {
             binder.bind_pattern(std::iter::once(path), None, NewNames::Refused)
         })?;
         let slot = self.arena.slot("", Kind::Path);
-        let Some(crate::logical::Length::Shortest { path, .. }) =
-            pattern.graph.relationships.first_mut().map(|relationship| &mut relationship.length)
+        let Some(crate::logical::Length::Shortest { path, .. }) = pattern
+            .graph
+            .relationships
+            .first_mut()
+            .map(|relationship| &mut relationship.length)
         else {
-            return Err(PlanError::syntax("UnexpectedSyntax", "a shortest path has one relationship pattern", span));
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                "a shortest path has one relationship pattern",
+                span,
+            ));
         };
         *path = Some(slot);
         let logical = single(pattern_steps(pattern), vec![slot]);
@@ -85,32 +133,53 @@ impl<'a> Binder<'a> {
         if all {
             return Ok(Typed::new(list, Kind::List(Box::new(Kind::Path))));
         }
-        let head = Expr::Call { function: crate::function::Function::Head, arguments: vec![list] };
+        let head = Expr::Call {
+            function: crate::function::Function::Head,
+            arguments: vec![list],
+        };
         Ok(Typed::new(head, Kind::Path))
     }
 
     /// `EXISTS { … }`, `COUNT { … }`, `COLLECT { … }`
-    pub(super) fn bind_subquery(&mut self, kind: ast::SubqueryKind, query: &'a ast::Query, span: Span) -> Result<Typed> {
+    pub(super) fn bind_subquery(
+        &mut self,
+        kind: ast::SubqueryKind,
+        query: &'a ast::Query,
+        span: Span,
+    ) -> Result<Typed> {
         let standing = match kind {
             ast::SubqueryKind::Exists | ast::SubqueryKind::Count => Standing::Test,
             ast::SubqueryKind::Collect => Standing::Collect,
         };
-        let aggregating = std::mem::replace(&mut self.aggregating, Aggregating::Forbidden("in a subquery"));
-        let bound = self.bind_query(query, standing, &mut |_, _| Ok((Frame::new(Sight::Open), 0)));
+        let aggregating = std::mem::replace(
+            &mut self.aggregating,
+            Aggregating::Forbidden("in a subquery"),
+        );
+        let bound = self.bind_query(query, standing, &mut |_, _| {
+            Ok((Frame::new(Sight::Open), 0))
+        });
         self.aggregating = aggregating;
         let (bound, arguments) = bound?;
         let BoundQuery { logical, columns } = bound;
         match kind {
-            ast::SubqueryKind::Exists => Ok(boolean(self.subquery(SubqueryKind::Exists, logical, arguments)?)),
-            ast::SubqueryKind::Count => {
-                Ok(Typed::new(self.subquery(SubqueryKind::Count, logical, arguments)?, Kind::Integer))
-            }
+            ast::SubqueryKind::Exists => Ok(boolean(self.subquery(
+                SubqueryKind::Exists,
+                logical,
+                arguments,
+            )?)),
+            ast::SubqueryKind::Count => Ok(Typed::new(
+                self.subquery(SubqueryKind::Count, logical, arguments)?,
+                Kind::Integer,
+            )),
             ast::SubqueryKind::Collect => {
                 let columns = columns.unwrap_or_default();
                 let [column] = columns.as_slice() else {
                     return Err(PlanError::syntax(
                         "InvalidClauseComposition",
-                        format!("COLLECT takes a query with one column, not {}", columns.len()),
+                        format!(
+                            "COLLECT takes a query with one column, not {}",
+                            columns.len()
+                        ),
                         span,
                     ));
                 };
@@ -122,56 +191,72 @@ impl<'a> Binder<'a> {
     }
 
     /// `CALL { … }`
-    pub(super) fn bind_call_subquery(&mut self, clause: &'a ast::CallSubquery, steps: &mut Vec<Step>) -> Result<()> {
+    pub(super) fn bind_call_subquery(
+        &mut self,
+        clause: &'a ast::CallSubquery,
+        steps: &mut Vec<Step>,
+    ) -> Result<()> {
         let outside = self.frame().scope.clone();
         let outer_imports = self.frame().imports.clone();
-        let (bound, _) = self.bind_query(&clause.query, Standing::Call, &mut |binder, branch| {
-            let mut frame = Frame::new(Sight::Closed);
-            let mut skipped = 0;
-            let find = |name: &str| outside.get(name).or_else(|| outer_imports.get(name)).cloned();
-            match &clause.imports {
-                SubqueryImports::Star => {
-                    for (name, variable) in outside.sorted() {
-                        frame.imports.set(name, variable);
+        let (bound, _) =
+            self.bind_query(&clause.query, Standing::Call, &mut |binder, branch| {
+                let mut frame = Frame::new(Sight::Closed);
+                let mut skipped = 0;
+                let find = |name: &str| {
+                    outside
+                        .get(name)
+                        .or_else(|| outer_imports.get(name))
+                        .cloned()
+                };
+                match &clause.imports {
+                    SubqueryImports::Star => {
+                        for (name, variable) in outside.sorted() {
+                            frame.imports.set(name, variable);
+                        }
                     }
-                }
-                SubqueryImports::Named(names) => {
-                    for name in names {
-                        let Some(variable) = find(&name.name) else {
-                            return Err(binder.undefined(&name.name, name.span));
-                        };
-                        frame.imports.set(name.name.clone(), variable);
+                    SubqueryImports::Named(names) => {
+                        for name in names {
+                            let Some(variable) = find(&name.name) else {
+                                return Err(binder.undefined(&name.name, name.span));
+                            };
+                            frame.imports.set(name.name.clone(), variable);
+                        }
                     }
-                }
-                SubqueryImports::ByWith => {
-                    if let Some(Clause::With(with)) = branch.clauses.first()
-                        && let Some(names) = importing_with(with)
-                    {
-                        skipped = 1;
-                        if with.projection.star {
-                            for (name, variable) in outside.sorted() {
-                                frame.scope.set(name, variable);
+                    SubqueryImports::ByWith => {
+                        if let Some(Clause::With(with)) = branch.clauses.first()
+                            && let Some(names) = importing_with(with)
+                        {
+                            skipped = 1;
+                            if with.projection.star {
+                                for (name, variable) in outside.sorted() {
+                                    frame.scope.set(name, variable);
+                                }
+                            }
+                            for (name, span) in names {
+                                let Some(variable) = find(name) else {
+                                    return Err(binder.undefined(name, span));
+                                };
+                                frame.scope.set(name.into(), variable);
                             }
                         }
-                        for (name, span) in names {
-                            let Some(variable) = find(name) else {
-                                return Err(binder.undefined(name, span));
-                            };
-                            frame.scope.set(name.into(), variable);
-                        }
                     }
                 }
-            }
-            Ok((frame, skipped))
-        })?;
+                Ok((frame, skipped))
+            })?;
         for column in bound.columns.iter().flatten() {
             if outside.get(&column.name).is_some() {
-                return Err(already_bound(&column.name, clause.span).with_hint("rename the subquery's column with AS"));
+                return Err(already_bound(&column.name, clause.span)
+                    .with_hint("rename the subquery's column with AS"));
             }
-            let variable = Variable { slot: column.slot, kind: column.kind.clone() };
+            let variable = Variable {
+                slot: column.slot,
+                kind: column.kind.clone(),
+            };
             self.frame().scope.set(column.name.clone(), variable);
         }
-        steps.push(Step::Apply { query: bound.logical });
+        steps.push(Step::Apply {
+            query: bound.logical,
+        });
         Ok(())
     }
 }
@@ -195,7 +280,9 @@ fn importing_with(with: &ast::With) -> Option<Vec<(&str, Span)>> {
     projection
         .items
         .iter()
-        .map(|item| name(item).map(|span| (&**item.expr.as_variable().expect("checked above"), span)))
+        .map(|item| {
+            name(item).map(|span| (&**item.expr.as_variable().expect("checked above"), span))
+        })
         .collect()
 }
 
@@ -204,10 +291,17 @@ fn pattern_steps(pattern: BoundPattern) -> Vec<Step> {
     if !pattern.casts.is_empty() {
         steps.push(Step::Project(pattern.casts));
     }
-    steps.push(Step::Match { graph: pattern.graph, optional: false });
+    steps.push(Step::Match {
+        graph: pattern.graph,
+        optional: false,
+    });
     steps
 }
 
 fn single(steps: Vec<Step>, outputs: Vec<SlotId>) -> LogicalQuery {
-    LogicalQuery { branches: vec![steps], outputs, distinct: false }
+    LogicalQuery {
+        branches: vec![steps],
+        outputs,
+        distinct: false,
+    }
 }

@@ -31,7 +31,10 @@ impl Kind {
     pub fn join(&self, other: &Kind) -> Kind {
         match (self, other) {
             (a, b) if a == b => a.clone(),
-            (Self::Integer | Self::Float | Self::Number, Self::Integer | Self::Float | Self::Number) => Self::Number,
+            (
+                Self::Integer | Self::Float | Self::Number,
+                Self::Integer | Self::Float | Self::Number,
+            ) => Self::Number,
             (Self::List(a), Self::List(b)) => Self::List(Box::new(a.join(b))),
             _ => Self::Any,
         }
@@ -83,14 +86,19 @@ pub(super) fn expect_boolean(what: &str, found: &Kind, span: Span) -> Result<()>
 /// Checks what stands before `.name` or `[name]`.
 pub(super) fn expect_container(found: &Kind, span: Span) -> Result<()> {
     match found {
-        Kind::Boolean | Kind::Integer | Kind::Float | Kind::Number | Kind::String | Kind::List(_) | Kind::Bytes | Kind::Path => {
-            Err(PlanError::new(
-                ErrorKind::TypeError,
-                "InvalidArgumentType",
-                format!("{} has no properties", found.describe()),
-                span,
-            ))
-        }
+        Kind::Boolean
+        | Kind::Integer
+        | Kind::Float
+        | Kind::Number
+        | Kind::String
+        | Kind::List(_)
+        | Kind::Bytes
+        | Kind::Path => Err(PlanError::new(
+            ErrorKind::TypeError,
+            "InvalidArgumentType",
+            format!("{} has no properties", found.describe()),
+            span,
+        )),
         _ => Ok(()),
     }
 }

@@ -22,11 +22,21 @@ impl<'a> Binder<'a> {
                 let target = self.bind_target(target)?;
                 let value = self.bind_expr(value)?.expr;
                 Ok(match target {
-                    Target::Path(entity, mut path) if path.len() == 1 => {
-                        SetItem::Property { entity, name: path.remove(0), value }
-                    }
-                    Target::Path(entity, path) => SetItem::NestedProperty { entity, path, value },
-                    Target::Dynamic(entity, name) => SetItem::DynamicProperty { entity, name, value },
+                    Target::Path(entity, mut path) if path.len() == 1 => SetItem::Property {
+                        entity,
+                        name: path.remove(0),
+                        value,
+                    },
+                    Target::Path(entity, path) => SetItem::NestedProperty {
+                        entity,
+                        path,
+                        value,
+                    },
+                    Target::Dynamic(entity, name) => SetItem::DynamicProperty {
+                        entity,
+                        name,
+                        value,
+                    },
                 })
             }
             ast::SetItem::Replace { variable, value } => {
@@ -47,15 +57,25 @@ impl<'a> Binder<'a> {
         }
     }
 
-    pub(super) fn bind_remove_items(&mut self, items: &'a [ast::RemoveItem]) -> Result<Vec<SetItem>> {
-        items.iter().map(|item| self.bind_remove_item(item)).collect()
+    pub(super) fn bind_remove_items(
+        &mut self,
+        items: &'a [ast::RemoveItem],
+    ) -> Result<Vec<SetItem>> {
+        items
+            .iter()
+            .map(|item| self.bind_remove_item(item))
+            .collect()
     }
 
     fn bind_remove_item(&mut self, item: &'a ast::RemoveItem) -> Result<SetItem> {
         match item {
             ast::RemoveItem::Property(target) => Ok(match self.bind_target(target)? {
                 Target::Path(entity, path) => SetItem::RemoveProperty { entity, path },
-                Target::Dynamic(entity, name) => SetItem::DynamicProperty { entity, name, value: Expr::null() },
+                Target::Dynamic(entity, name) => SetItem::DynamicProperty {
+                    entity,
+                    name,
+                    value: Expr::null(),
+                },
             }),
             ast::RemoveItem::Labels { variable, labels } => {
                 let entity = self.bind_labelled(variable)?;
@@ -86,18 +106,26 @@ impl<'a> Binder<'a> {
                 expect_entity(&entity, at.span)?;
                 Ok(Target::Path(entity.expr, path))
             }
-            _ => Err(PlanError::syntax("UnexpectedSyntax", "only properties and labels can be set", target.span)),
+            _ => Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                "only properties and labels can be set",
+                target.span,
+            )),
         }
     }
 
     fn bind_entity(&mut self, variable: &ast::Ident) -> Result<Expr> {
-        let known = self.lookup(&variable.name).ok_or_else(|| self.undefined(&variable.name, variable.span))?;
+        let known = self
+            .lookup(&variable.name)
+            .ok_or_else(|| self.undefined(&variable.name, variable.span))?;
         expect_entity(&known, variable.span)?;
         Ok(known.expr)
     }
 
     fn bind_labelled(&mut self, variable: &ast::Ident) -> Result<Expr> {
-        let known = self.lookup(&variable.name).ok_or_else(|| self.undefined(&variable.name, variable.span))?;
+        let known = self
+            .lookup(&variable.name)
+            .ok_or_else(|| self.undefined(&variable.name, variable.span))?;
         match known.kind {
             Kind::Node | Kind::Any => Ok(known.expr),
             other => Err(conflict(&variable.name, &Kind::Node, &other, variable.span)),
@@ -108,7 +136,12 @@ impl<'a> Binder<'a> {
         let bound = self.bind_expr(value)?;
         match bound.kind {
             Kind::Map | Kind::Node | Kind::Relationship | Kind::Any => Ok(bound.expr),
-            other => Err(wrong_kind("setting all properties", "a map, node or relationship", &other, value.span)),
+            other => Err(wrong_kind(
+                "setting all properties",
+                "a map, node or relationship",
+                &other,
+                value.span,
+            )),
         }
     }
 
@@ -116,16 +149,32 @@ impl<'a> Binder<'a> {
         let mut targets = Vec::with_capacity(delete.targets.len());
         for target in &delete.targets {
             if matches!(target.kind, ExprKind::HasLabels { .. }) {
-                return Err(PlanError::syntax("InvalidDelete", "DELETE takes nodes, relationships and paths", target.span)
-                    .with_hint("take a label off with REMOVE"));
+                return Err(PlanError::syntax(
+                    "InvalidDelete",
+                    "DELETE takes nodes, relationships and paths",
+                    target.span,
+                )
+                .with_hint("take a label off with REMOVE"));
             }
             let bound = self.bind_expr(target)?;
             match bound.kind {
-                Kind::Node | Kind::Relationship | Kind::Path | Kind::Any => targets.push(bound.expr),
-                other => return Err(wrong_kind("DELETE", "nodes, relationships and paths", &other, target.span)),
+                Kind::Node | Kind::Relationship | Kind::Path | Kind::Any => {
+                    targets.push(bound.expr)
+                }
+                other => {
+                    return Err(wrong_kind(
+                        "DELETE",
+                        "nodes, relationships and paths",
+                        &other,
+                        target.span,
+                    ));
+                }
             }
         }
-        Ok(Step::Delete { targets, detach: delete.detach })
+        Ok(Step::Delete {
+            targets,
+            detach: delete.detach,
+        })
     }
 }
 
@@ -137,6 +186,11 @@ enum Target {
 fn expect_entity(entity: &Typed, span: Span) -> Result<()> {
     match &entity.kind {
         Kind::Node | Kind::Relationship | Kind::Any | Kind::Map => Ok(()),
-        other => Err(wrong_kind("setting a property", "a node or a relationship", other, span)),
+        other => Err(wrong_kind(
+            "setting a property",
+            "a node or a relationship",
+            other,
+            span,
+        )),
     }
 }

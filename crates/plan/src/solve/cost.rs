@@ -44,20 +44,41 @@ impl<'c> Costs<'c> {
     }
 
     /// Relationships at a node that has one of these labels (none known: any node).
-    pub fn degree(&self, labels: &[LabelRef], types: &[TypeRef], direction: Direction, arena: &Arena) -> f64 {
-        let nodes = labels.iter().map(|label| self.nodes(Some(*label), arena)).fold(self.nodes(None, arena), f64::min);
+    pub fn degree(
+        &self,
+        labels: &[LabelRef],
+        types: &[TypeRef],
+        direction: Direction,
+        arena: &Arena,
+    ) -> f64 {
+        let nodes = labels
+            .iter()
+            .map(|label| self.nodes(Some(*label), arena))
+            .fold(self.nodes(None, arena), f64::min);
         let each_way = self.relationships(types, arena) / nodes;
-        if direction == Direction::Both { 2.0 * each_way } else { each_way }
+        if direction == Direction::Both {
+            2.0 * each_way
+        } else {
+            each_way
+        }
     }
 
     /// Rows out per row in of following a relationship pattern.
-    pub fn fan_out(&self, relationship: &PatternRelationship, labels: &[LabelRef], arena: &Arena) -> f64 {
+    pub fn fan_out(
+        &self,
+        relationship: &PatternRelationship,
+        labels: &[LabelRef],
+        arena: &Arena,
+    ) -> f64 {
         let degree = self.degree(labels, &relationship.types, relationship.direction, arena);
         match &relationship.length {
             Length::One => degree,
             Length::Shortest { .. } => 1.0,
             Length::Walk { min, max } => {
-                let steps = max.unwrap_or(min.saturating_add(4)).min(min.saturating_add(4)).min(8);
+                let steps = max
+                    .unwrap_or(min.saturating_add(4))
+                    .min(min.saturating_add(4))
+                    .min(8);
                 let mut total = if *min == 0 { 1.0 } else { 0.0 };
                 let mut walks = 1.0;
                 for step in 1..=steps {
@@ -78,15 +99,32 @@ impl<'c> Costs<'c> {
             Expr::Const(_) => 0.0,
             Expr::HasLabels { labels, .. } => {
                 let all = self.nodes(None, arena);
-                labels.iter().map(|label| (self.nodes(Some(*label), arena) / all).clamp(0.01, 1.0)).product()
+                labels
+                    .iter()
+                    .map(|label| (self.nodes(Some(*label), arena) / all).clamp(0.01, 1.0))
+                    .product()
             }
-            Expr::Compare { op: Comparison::Equal, .. } => 0.1,
-            Expr::Compare { op: Comparison::NotEqual, .. } => 0.9,
+            Expr::Compare {
+                op: Comparison::Equal,
+                ..
+            } => 0.1,
+            Expr::Compare {
+                op: Comparison::NotEqual,
+                ..
+            } => 0.9,
             Expr::Compare { .. } | Expr::StringTest { .. } => 0.3,
             Expr::In { .. } => 0.2,
             Expr::Not(inner) => (1.0 - self.selectivity(inner, arena)).max(0.05),
-            Expr::And(terms) => terms.iter().map(|term| self.selectivity(term, arena)).product::<f64>().max(1e-6),
-            Expr::Or(terms) => terms.iter().map(|term| self.selectivity(term, arena)).sum::<f64>().min(1.0),
+            Expr::And(terms) => terms
+                .iter()
+                .map(|term| self.selectivity(term, arena))
+                .product::<f64>()
+                .max(1e-6),
+            Expr::Or(terms) => terms
+                .iter()
+                .map(|term| self.selectivity(term, arena))
+                .sum::<f64>()
+                .min(1.0),
             Expr::IsNull(_) => 0.1,
             Expr::IsNotNull(_) => 0.9,
             _ => 0.5,

@@ -24,7 +24,7 @@ use crate::physical::{self, Merge, Op, OpId, ProcedureCall, SortKey, constant_co
 use cost::Costs;
 use footprint::Footprint;
 
-pub(crate) use live::mark_live;
+pub(crate) use live::{for_each_expr, mark_live};
 
 /// More operators than this are no query that anybody means; executors may recurse over inputs.
 const MAX_OPERATORS: usize = 4_000;
@@ -65,7 +65,12 @@ pub(crate) struct Planner<'p> {
 }
 
 /// Plans the query that is the statement, up to the result.
-pub(crate) fn plan_statement(arena: &mut Arena, catalog: &dyn Catalog, query: LogicalQuery, returns: bool) -> Result<OpId> {
+pub(crate) fn plan_statement(
+    arena: &mut Arena,
+    catalog: &dyn Catalog,
+    query: LogicalQuery,
+    returns: bool,
+) -> Result<OpId> {
     let columns = query.outputs.clone();
     let mut planner = Planner::new(arena, catalog);
     let mut flow = planner.query(query, Start::Statement)?;
@@ -77,7 +82,13 @@ pub(crate) fn plan_statement(arena: &mut Arena, catalog: &dyn Catalog, query: Lo
         planner.eager(&mut flow);
     }
     let rows = planner.rows(&flow);
-    Ok(planner.arena.push(Op::ProduceResult { input: flow.op, columns }, rows))
+    Ok(planner.arena.push(
+        Op::ProduceResult {
+            input: flow.op,
+            columns,
+        },
+        rows,
+    ))
 }
 
 /// Plans a sub-plan of an expression.
@@ -91,14 +102,26 @@ pub(crate) fn plan_subquery(
     let mut planner = Planner::new(arena, catalog);
     let mut flow = planner.query(query, Start::Subplan(arguments))?;
     if first_only && !matches!(planner.arena.operators[flow.op.index()].op, Op::Argument) {
-        planner.push(&mut flow, |input| Op::Limit { input, count: Expr::Const(isomer_value::Value::Int(1)) }, 1.0);
+        planner.push(
+            &mut flow,
+            |input| Op::Limit {
+                input,
+                count: Expr::Const(isomer_value::Value::Int(1)),
+            },
+            1.0,
+        );
     }
     Ok(flow.op)
 }
 
 impl<'p> Planner<'p> {
     fn new(arena: &'p mut Arena, catalog: &'p dyn Catalog) -> Self {
-        Self { arena, costs: Costs::new(catalog), outer: None, context: FxHashSet::default() }
+        Self {
+            arena,
+            costs: Costs::new(catalog),
+            outer: None,
+            context: FxHashSet::default(),
+        }
     }
 
     fn rows(&self, flow: &Flow) -> f64 {
@@ -153,7 +176,10 @@ impl<'p> Planner<'p> {
             Start::Subplan(slots) => (None, slots.iter().copied().collect()),
             Start::Outer(op, bound) => (Some(op), bound.clone()),
         };
-        let before = (std::mem::replace(&mut self.outer, outer), std::mem::replace(&mut self.context, context));
+        let before = (
+            std::mem::replace(&mut self.outer, outer),
+            std::mem::replace(&mut self.context, context),
+        );
         let flow = self.chain_in_context(rules::rewrite(steps));
         (self.outer, self.context) = before;
         flow
@@ -165,7 +191,10 @@ impl<'p> Planner<'p> {
         let mut kept = Vec::new();
         let outside = self.outer;
         if !self.context.is_empty() {
-            for _ in steps.iter().filter(|step| matches!(step, Step::Aggregate { .. })) {
+            for _ in steps
+                .iter()
+                .filter(|step| matches!(step, Step::Aggregate { .. }))
+            {
                 let leaf = self.argument();
                 kept.push(leaf);
                 self.outer = Some(leaf);
@@ -201,7 +230,13 @@ impl<'p> Planner<'p> {
             self.step(&mut flow, step)?;
             if aggregates && let Some(left) = kept.pop() {
                 let rows = self.rows(&flow);
-                flow.op = self.arena.push(Op::Apply { input: left, right: flow.op }, rows);
+                flow.op = self.arena.push(
+                    Op::Apply {
+                        input: left,
+                        right: flow.op,
+                    },
+                    rows,
+                );
                 flow.bound.extend(self.context.iter().copied());
                 self.outer = match kept.last() {
                     Some(leaf) => Some(*leaf),
@@ -214,7 +249,9 @@ impl<'p> Planner<'p> {
                     detail: "QueryTooLarge",
                     message: format!("the statement needs more than {MAX_OPERATORS} operators"),
                     span: None,
-                    hint: Some("split it, or pass the data as a list parameter and UNWIND it".to_owned()),
+                    hint: Some(
+                        "split it, or pass the data as a list parameter and UNWIND it".to_owned(),
+                    ),
                 });
             }
         }
@@ -224,8 +261,14 @@ impl<'p> Planner<'p> {
     fn step(&mut self, flow: &mut Flow, step: Step) -> Result<()> {
         self.fence(flow, &step);
         match step {
-            Step::Match { graph, optional: false } => self.pattern(flow, graph),
-            Step::Match { graph, optional: true } => self.optional(flow, graph)?,
+            Step::Match {
+                graph,
+                optional: false,
+            } => self.pattern(flow, graph),
+            Step::Match {
+                graph,
+                optional: true,
+            } => self.optional(flow, graph)?,
             Step::Filter(predicates) => self.filter(flow, predicates),
             Step::Project(columns) => {
                 let rows = self.rows(flow);
@@ -235,7 +278,11 @@ impl<'p> Planner<'p> {
             Step::Aggregate { keys, aggregates } => self.aggregate(flow, keys, aggregates),
             Step::Distinct(slots) => {
                 let rows = self.rows(flow);
-                self.push(flow, |input| Op::Distinct { input, slots }, (rows * 0.9).max(rows.min(1.0)));
+                self.push(
+                    flow,
+                    |input| Op::Distinct { input, slots },
+                    (rows * 0.9).max(rows.min(1.0)),
+                );
             }
             Step::Sort(keys) => self.sort(flow, keys, None, None),
             Step::Skip(count) => {
@@ -249,18 +296,53 @@ impl<'p> Planner<'p> {
             Step::Unwind { list, element } => {
                 let rows = self.rows(flow) * cost::list_length(&list);
                 flow.bound.insert(element);
-                self.push(flow, |input| Op::Unwind { input, list, element }, rows);
+                self.push(
+                    flow,
+                    |input| Op::Unwind {
+                        input,
+                        list,
+                        element,
+                    },
+                    rows,
+                );
             }
-            Step::LoadCsv { url, headers, field_terminator, row } => {
+            Step::LoadCsv {
+                url,
+                headers,
+                field_terminator,
+                row,
+            } => {
                 let rows = self.rows(flow) * 1_000.0;
                 flow.bound.insert(row);
-                self.push(flow, |input| Op::LoadCsv { input, url, headers, field_terminator, row }, rows);
+                self.push(
+                    flow,
+                    |input| Op::LoadCsv {
+                        input,
+                        url,
+                        headers,
+                        field_terminator,
+                        row,
+                    },
+                    rows,
+                );
             }
-            Step::Call { procedure, arguments, yields } => {
+            Step::Call {
+                procedure,
+                arguments,
+                yields,
+            } => {
                 let void = procedure.results.is_empty();
                 let rows = self.rows(flow) * if void { 1.0 } else { 10.0 };
                 flow.bound.extend(yields.iter().map(|(_, slot)| *slot));
-                let call = |input| Op::ProcedureCall(ProcedureCall { input, procedure, arguments, yields, void });
+                let call = |input| {
+                    Op::ProcedureCall(ProcedureCall {
+                        input,
+                        procedure,
+                        arguments,
+                        yields,
+                        void,
+                    })
+                };
                 self.push(flow, call, rows);
             }
             Step::Apply { query } => self.apply(flow, query)?,
@@ -276,9 +358,21 @@ impl<'p> Planner<'p> {
             }
             Step::Delete { targets, detach } => {
                 let rows = self.rows(flow);
-                self.push(flow, |input| Op::Delete { input, targets, detach }, rows);
+                self.push(
+                    flow,
+                    |input| Op::Delete {
+                        input,
+                        targets,
+                        detach,
+                    },
+                    rows,
+                );
             }
-            Step::ForEach { list, element, body } => self.for_each(flow, list, element, body)?,
+            Step::ForEach {
+                list,
+                element,
+                body,
+            } => self.for_each(flow, list, element, body)?,
             Step::Show { show, slots } => {
                 flow.bound.extend(&slots);
                 self.push(flow, |input| Op::Show { input, show, slots }, 10.0);
@@ -314,23 +408,50 @@ impl<'p> Planner<'p> {
         if predicates.is_empty() {
             return;
         }
-        let selectivity: f64 = predicates.iter().map(|predicate| self.costs.selectivity(predicate, self.arena)).product();
+        let selectivity: f64 = predicates
+            .iter()
+            .map(|predicate| self.costs.selectivity(predicate, self.arena))
+            .product();
         let rows = self.rows(flow) * selectivity;
         let predicates = cost::cheapest_first(predicates);
         self.push(flow, |input| Op::Filter { input, predicates }, rows);
     }
 
-    fn aggregate(&mut self, flow: &mut Flow, keys: Vec<(SlotId, Expr)>, aggregates: Vec<(SlotId, AggregateCall)>) {
+    fn aggregate(
+        &mut self,
+        flow: &mut Flow,
+        keys: Vec<(SlotId, Expr)>,
+        aggregates: Vec<(SlotId, AggregateCall)>,
+    ) {
         let rows = self.rows(flow);
-        let groups = if keys.is_empty() { 1.0 } else { rows.sqrt().max(rows.min(1.0)) };
-        flow.bound = keys.iter().map(|(slot, _)| *slot).chain(aggregates.iter().map(|(slot, _)| *slot)).collect();
-        let mut aggregate = physical::Aggregate { input: flow.op, keys, aggregates, factors: Vec::new() };
+        let groups = if keys.is_empty() {
+            1.0
+        } else {
+            rows.sqrt().max(rows.min(1.0))
+        };
+        flow.bound = keys
+            .iter()
+            .map(|(slot, _)| *slot)
+            .chain(aggregates.iter().map(|(slot, _)| *slot))
+            .collect();
+        let mut aggregate = physical::Aggregate {
+            input: flow.op,
+            keys,
+            aggregates,
+            factors: Vec::new(),
+        };
         factor::count_instead_of_expanding(self.arena, &mut aggregate);
         flow.op = self.arena.push(Op::Aggregate(aggregate), groups);
     }
 
     /// A sort, or the top of one where a limit follows at once.
-    fn sort(&mut self, flow: &mut Flow, keys: Vec<SortKey>, next: Option<&Step>, limit: Option<Expr>) {
+    fn sort(
+        &mut self,
+        flow: &mut Flow,
+        keys: Vec<SortKey>,
+        next: Option<&Step>,
+        limit: Option<Expr>,
+    ) {
         let limit = limit.or_else(|| match next {
             Some(Step::Limit(limit)) => Some(limit.clone()),
             _ => None,
@@ -338,7 +459,9 @@ impl<'p> Planner<'p> {
         let rows = self.rows(flow);
         let step = Step::Sort(keys);
         self.fence(flow, &step);
-        let Step::Sort(keys) = step else { unreachable!("made above") };
+        let Step::Sort(keys) = step else {
+            unreachable!("made above")
+        };
         match limit {
             None => self.push(flow, |input| Op::Sort { input, keys }, rows),
             Some(limit) => {
@@ -357,22 +480,42 @@ impl<'p> Planner<'p> {
                 (Some(skip), Some(limit)) if skip + limit < 1e15 => {
                     Expr::Const(isomer_value::Value::Int((skip + limit) as i64))
                 }
-                _ => Expr::Arith { op: Arithmetic::Add, left, right },
+                _ => Expr::Arith {
+                    op: Arithmetic::Add,
+                    left,
+                    right,
+                },
             };
-            operator.op = Op::Top { input: *input, keys: keys.clone(), limit };
+            operator.op = Op::Top {
+                input: *input,
+                keys: keys.clone(),
+                limit,
+            };
         }
     }
 
     fn optional(&mut self, flow: &mut Flow, graph: QueryGraph) -> Result<()> {
         let nulls: Vec<SlotId> = graph.bound_slots().collect();
         let right = self.chain(
-            vec![Step::Match { graph, optional: false }],
+            vec![Step::Match {
+                graph,
+                optional: false,
+            }],
             Start::Outer(flow.op, &flow.bound),
         )?;
         let row_wise = self.is_row_wise(right.op);
         let rows = self.rows(flow) * self.rows(&right).max(1.0);
         flow.bound.extend(&nulls);
-        self.push(flow, |input| Op::OptionalApply { input, right: right.op, nulls, row_wise }, rows);
+        self.push(
+            flow,
+            |input| Op::OptionalApply {
+                input,
+                right: right.op,
+                nulls,
+                row_wise,
+            },
+            rows,
+        );
         Ok(())
     }
 
@@ -401,36 +544,85 @@ impl<'p> Planner<'p> {
         if outputs.is_empty() {
             // A subquery without a result runs for what it does: the row passes once.
             let element = self.arena.slot("", crate::expr::Kind::Any);
-            let list = Expr::Const(isomer_value::Value::List(std::sync::Arc::new(vec![isomer_value::Value::Null])));
+            let list = Expr::Const(isomer_value::Value::List(std::sync::Arc::new(vec![
+                isomer_value::Value::Null,
+            ])));
             let rows = self.rows(flow);
-            self.push(flow, |input| Op::ForEach { input, list, element, body: right.op }, rows);
+            self.push(
+                flow,
+                |input| Op::ForEach {
+                    input,
+                    list,
+                    element,
+                    body: right.op,
+                },
+                rows,
+            );
             return Ok(());
         }
         let rows = self.rows(flow) * self.rows(&right);
         flow.bound.extend(outputs);
-        self.push(flow, |input| Op::Apply { input, right: right.op }, rows);
+        self.push(
+            flow,
+            |input| Op::Apply {
+                input,
+                right: right.op,
+            },
+            rows,
+        );
         Ok(())
     }
 
     fn merge(&mut self, flow: &mut Flow, merge: MergeStep) -> Result<()> {
-        let MergeStep { graph, create, on_create, on_match } = merge;
+        let MergeStep {
+            graph,
+            create,
+            on_create,
+            on_match,
+        } = merge;
         let right = self.chain(
-            vec![Step::Match { graph, optional: false }],
+            vec![Step::Match {
+                graph,
+                optional: false,
+            }],
             Start::Outer(flow.op, &flow.bound),
         )?;
         let rows = self.rows(flow) * self.rows(&right).max(1.0);
         flow.bound.extend(created_slots(&create));
-        let merge = |input| Op::Merge(Merge { input, matching: right.op, create, on_create, on_match });
+        let merge = |input| {
+            Op::Merge(Merge {
+                input,
+                matching: right.op,
+                create,
+                on_create,
+                on_match,
+            })
+        };
         self.push(flow, merge, rows);
         Ok(())
     }
 
-    fn for_each(&mut self, flow: &mut Flow, list: Expr, element: SlotId, body: Vec<Step>) -> Result<()> {
+    fn for_each(
+        &mut self,
+        flow: &mut Flow,
+        list: Expr,
+        element: SlotId,
+        body: Vec<Step>,
+    ) -> Result<()> {
         let mut inside = flow.bound.clone();
         inside.insert(element);
         let body = self.chain(body, Start::Outer(flow.op, &inside))?;
         let rows = self.rows(flow);
-        self.push(flow, |input| Op::ForEach { input, list, element, body: body.op }, rows);
+        self.push(
+            flow,
+            |input| Op::ForEach {
+                input,
+                list,
+                element,
+                body: body.op,
+            },
+            rows,
+        );
         Ok(())
     }
 }

@@ -45,7 +45,6 @@ struct Progress {
     path_open: Vec<bool>,
     rows: f64,
     work: f64,
-    moves: Vec<Move>,
 }
 
 /// What a pattern says, prepared for the search.
@@ -75,26 +74,40 @@ impl Problem {
                 if let Some((_, condition)) = &relationship.step_predicate {
                     slots.extend(slots_of(condition));
                 }
-                if let Length::Shortest { path, predicate: Some(predicate), .. } = &relationship.length {
+                if let Length::Shortest {
+                    path,
+                    predicate: Some(predicate),
+                    ..
+                } = &relationship.length
+                {
                     slots.extend(slots_of(predicate));
                     slots.retain(|slot| *slot != relationship.slot && Some(*slot) != *path);
                 }
                 slots
             })
             .collect();
-        Self { graph, predicate_slots, path_slots, condition_slots }
+        Self {
+            graph,
+            predicate_slots,
+            path_slots,
+            condition_slots,
+        }
     }
 
     fn start(&self, bound: &FxHashSet<SlotId>, rows: f64) -> Progress {
         Progress {
             bound: bound.clone(),
-            node_open: self.graph.nodes.iter().map(|node| !bound.contains(node)).collect(),
+            node_open: self
+                .graph
+                .nodes
+                .iter()
+                .map(|node| !bound.contains(node))
+                .collect(),
             relationship_open: vec![true; self.graph.relationships.len()],
             predicate_open: vec![true; self.graph.predicates.len()],
             path_open: vec![true; self.graph.paths.len()],
             rows,
             work: 0.0,
-            moves: Vec::new(),
         }
     }
 }
@@ -116,8 +129,14 @@ impl Planner<'_> {
             }
             self.next_part(&problem, &mut progress, flow, &mut solved);
         }
-        debug_assert!(!progress.relationship_open.contains(&true), "every relationship is solved");
-        debug_assert!(!progress.predicate_open.contains(&true), "every predicate is tested");
+        debug_assert!(
+            !progress.relationship_open.contains(&true),
+            "every relationship is solved"
+        );
+        debug_assert!(
+            !progress.predicate_open.contains(&true),
+            "every predicate is tested"
+        );
     }
 
     /// The cheapest move from what is bound; none if nothing open touches it.
@@ -132,27 +151,48 @@ impl Planner<'_> {
             if !progress.relationship_open[at] {
                 continue;
             }
-            let ready = problem.condition_slots[at].iter().all(|slot| progress.bound.contains(slot));
+            let ready = problem.condition_slots[at]
+                .iter()
+                .all(|slot| progress.bound.contains(slot));
             let from = progress.bound.contains(&relationship.from);
             let to = progress.bound.contains(&relationship.to);
             match (&relationship.length, relationship.bound, from, to) {
-                (_, true, ..) => consider(progress.rows * 0.5, Move::Check(at)),
-                (Length::Shortest { .. }, _, true, true) if ready => consider(progress.rows * 3.0, Move::Close(at)),
+                (_, true, ..) => {
+                    if progress.bound.contains(&relationship.slot) {
+                        consider(progress.rows * 0.5, Move::Check(at));
+                    }
+                }
+                (Length::Shortest { .. }, _, true, true) if ready => {
+                    consider(progress.rows * 3.0, Move::Close(at))
+                }
                 (Length::Shortest { .. }, ..) => {}
                 _ if !ready && (from || to) => {}
                 (_, _, true, true) => {
-                    consider(progress.rows * self.closing_rows(problem, relationship), Move::Close(at));
+                    consider(
+                        progress.rows * self.closing_rows(problem, relationship),
+                        Move::Close(at),
+                    );
                 }
                 (_, _, true, false) | (_, _, false, true) => {
-                    let (near, far) = if from { (relationship.from, relationship.to) } else { (relationship.to, relationship.from) };
+                    let (near, far) = if from {
+                        (relationship.from, relationship.to)
+                    } else {
+                        (relationship.to, relationship.from)
+                    };
                     let fan_out = self.fan_out(problem, relationship, near);
                     let kept = self.kept(problem, progress, far, relationship.slot);
-                    consider(progress.rows * (1.0 + fan_out * (0.5 + kept)), Move::Follow(at, from));
+                    consider(
+                        progress.rows * (1.0 + fan_out * (0.5 + kept)),
+                        Move::Follow(at, from),
+                    );
                     // Where the far end is one record away, finding it beats walking through a crowd.
                     if let Some(node) = problem.graph.nodes.iter().position(|slot| *slot == far) {
                         let access = self.access(problem, progress, far);
                         if access.is_seek() && access.rows <= 2.0 && fan_out > 4.0 {
-                            consider(progress.rows * (1.0 + access.rows), Move::Find(node, access));
+                            consider(
+                                progress.rows * (1.0 + access.rows),
+                                Move::Find(node, access),
+                            );
                         }
                     }
                 }
@@ -171,11 +211,23 @@ impl Planner<'_> {
         if progress.node_open.iter().filter(|open| **open).count() > 0 {
             return None;
         }
-        problem.graph.relationships.iter().enumerate().find_map(|(at, _)| progress.relationship_open[at].then_some(Move::Close(at)))
+        problem
+            .graph
+            .relationships
+            .iter()
+            .enumerate()
+            .find_map(|(at, _)| progress.relationship_open[at].then_some(Move::Close(at)))
     }
 
     fn access(&self, problem: &Problem, progress: &Progress, node: SlotId) -> Access {
-        best_access(&self.costs, self.arena, &problem.graph.predicates, &progress.predicate_open, node, &progress.bound)
+        best_access(
+            &self.costs,
+            self.arena,
+            &problem.graph.predicates,
+            &progress.predicate_open,
+            node,
+            &progress.bound,
+        )
     }
 
     fn labels(&self, problem: &Problem, node: SlotId) -> Vec<LabelRef> {
@@ -183,7 +235,8 @@ impl Planner<'_> {
     }
 
     fn fan_out(&self, problem: &Problem, relationship: &PatternRelationship, near: SlotId) -> f64 {
-        self.costs.fan_out(relationship, &self.labels(problem, near), self.arena)
+        self.costs
+            .fan_out(relationship, &self.labels(problem, near), self.arena)
     }
 
     fn closing_rows(&self, problem: &Problem, relationship: &PatternRelationship) -> f64 {
@@ -192,12 +245,20 @@ impl Planner<'_> {
     }
 
     /// The share of rows that the predicates on a node just bound keep.
-    fn kept(&self, problem: &Problem, progress: &Progress, node: SlotId, relationship: SlotId) -> f64 {
+    fn kept(
+        &self,
+        problem: &Problem,
+        progress: &Progress,
+        node: SlotId,
+        relationship: SlotId,
+    ) -> f64 {
         let mut kept = 1.0;
         for (at, predicate) in problem.graph.predicates.iter().enumerate() {
             let slots = &problem.predicate_slots[at];
             let about = slots.contains(&node) || slots.contains(&relationship);
-            let testable = slots.iter().all(|slot| *slot == node || *slot == relationship || progress.bound.contains(slot));
+            let testable = slots.iter().all(|slot| {
+                *slot == node || *slot == relationship || progress.bound.contains(slot)
+            });
             if progress.predicate_open[at] && about && testable {
                 kept *= self.costs.selectivity(predicate, self.arena);
             }
@@ -217,13 +278,21 @@ impl Planner<'_> {
             Move::Scan(at) => {
                 let relationship = &problem.graph.relationships[*at];
                 let each_way = self.costs.relationships(&relationship.types, self.arena);
-                let ways = if relationship.direction == Direction::Both { 2.0 } else { 1.0 };
+                let ways = if relationship.direction == Direction::Both {
+                    2.0
+                } else {
+                    1.0
+                };
                 self.bind_relationship(problem, progress, *at);
                 (rows * each_way * ways, &[])
             }
             Move::Follow(at, from) => {
                 let relationship = &problem.graph.relationships[*at];
-                let near = if *from { relationship.from } else { relationship.to };
+                let near = if *from {
+                    relationship.from
+                } else {
+                    relationship.to
+                };
                 let fan_out = self.fan_out(problem, relationship, near);
                 self.bind_relationship(problem, progress, *at);
                 (rows * fan_out, &[])
@@ -252,8 +321,13 @@ impl Planner<'_> {
     fn bind_relationship(&self, problem: &Problem, progress: &mut Progress, at: usize) {
         let relationship = &problem.graph.relationships[at];
         progress.relationship_open[at] = false;
-        progress.bound.extend([relationship.slot, relationship.from, relationship.to]);
-        if let Length::Shortest { path: Some(path), .. } = relationship.length {
+        progress
+            .bound
+            .extend([relationship.slot, relationship.from, relationship.to]);
+        if let Length::Shortest {
+            path: Some(path), ..
+        } = relationship.length
+        {
             progress.bound.insert(path);
         }
         for (node, open) in problem.graph.nodes.iter().zip(&mut progress.node_open) {
@@ -267,7 +341,9 @@ impl Planner<'_> {
     fn testable(&self, problem: &Problem, progress: &mut Progress) -> (Vec<usize>, Vec<usize>) {
         let mut paths = Vec::new();
         for (at, (slot, _)) in problem.graph.paths.iter().enumerate() {
-            let ready = problem.path_slots[at].iter().all(|slot| progress.bound.contains(slot));
+            let ready = problem.path_slots[at]
+                .iter()
+                .all(|slot| progress.bound.contains(slot));
             if progress.path_open[at] && ready {
                 progress.path_open[at] = false;
                 progress.bound.insert(*slot);
@@ -276,7 +352,8 @@ impl Planner<'_> {
         }
         let mut predicates = Vec::new();
         for (at, slots) in problem.predicate_slots.iter().enumerate() {
-            if progress.predicate_open[at] && slots.iter().all(|slot| progress.bound.contains(slot)) {
+            if progress.predicate_open[at] && slots.iter().all(|slot| progress.bound.contains(slot))
+            {
                 progress.predicate_open[at] = false;
                 predicates.push(at);
             }
@@ -288,7 +365,10 @@ impl Planner<'_> {
     fn thin(&self, problem: &Problem, progress: &mut Progress) {
         let (_, predicates) = self.testable(problem, progress);
         for at in predicates {
-            progress.rows *= self.costs.selectivity(&problem.graph.predicates[at], self.arena);
+            progress.work += progress.rows * 0.5;
+            progress.rows *= self
+                .costs
+                .selectivity(&problem.graph.predicates[at], self.arena);
         }
     }
 
@@ -297,19 +377,36 @@ impl Planner<'_> {
         let (paths, predicates) = self.testable(problem, progress);
         if !paths.is_empty() {
             let rows = self.rows(flow);
-            let columns: Vec<_> = paths.iter().map(|at| problem.graph.paths[*at].clone()).collect();
+            let columns: Vec<_> = paths
+                .iter()
+                .map(|at| problem.graph.paths[*at].clone())
+                .collect();
             self.push(flow, |input| Op::Project { input, columns }, rows);
         }
-        let predicates = predicates.iter().map(|at| problem.graph.predicates[*at].clone()).collect();
+        let predicates = predicates
+            .iter()
+            .map(|at| problem.graph.predicates[*at].clone())
+            .collect();
         self.filter(flow, cheapest_first(predicates));
         flow.bound.clone_from(&progress.bound);
         progress.rows = self.rows(flow);
     }
 
     /// Pushes the operator of a move that [`advance`](Self::advance) has taken.
-    fn emit(&mut self, problem: &Problem, progress: &mut Progress, flow: &mut Flow, next: Move, solved: &mut Vec<usize>) {
+    fn emit(
+        &mut self,
+        problem: &Problem,
+        progress: &mut Progress,
+        flow: &mut Flow,
+        next: Move,
+        solved: &mut Vec<usize>,
+    ) {
         let rows = progress.rows;
         let mut apart: Vec<usize> = Vec::new();
+        let relationship = match &next {
+            Move::Scan(at) | Move::Follow(at, _) | Move::Close(at) | Move::Check(at) => Some(*at),
+            Move::Find(..) => None,
+        };
         match next {
             Move::Find(node, access) => {
                 let node = problem.graph.nodes[node];
@@ -334,18 +431,38 @@ impl Planner<'_> {
             Move::Close(at) => self.emit_close(problem, flow, at, solved, rows),
             Move::Check(at) => self.emit_check(problem, flow, at, solved, rows),
         }
-        if let Move::Scan(at) | Move::Follow(at, _) | Move::Close(at) | Move::Check(at) = next {
-            let apart = apart.iter().flat_map(|at| overlapping(problem, *at, solved)).map(|other| (at, other)).collect();
+        if let Some(at) = relationship {
+            let apart = apart
+                .iter()
+                .flat_map(|at| overlapping(problem, *at, solved))
+                .map(|other| (at, other))
+                .collect();
             self.keep_apart(problem, flow, apart);
             solved.push(at);
         }
         self.settle(problem, progress, flow);
     }
 
-    fn emit_follow(&mut self, problem: &Problem, flow: &mut Flow, at: usize, forward: bool, solved: &[usize], rows: f64) {
+    fn emit_follow(
+        &mut self,
+        problem: &Problem,
+        flow: &mut Flow,
+        at: usize,
+        forward: bool,
+        solved: &[usize],
+        rows: f64,
+    ) {
         let one = &problem.graph.relationships[at];
-        let (from, to) = if forward { (one.from, one.to) } else { (one.to, one.from) };
-        let direction = if forward { one.direction } else { one.direction.reversed() };
+        let (from, to) = if forward {
+            (one.from, one.to)
+        } else {
+            (one.to, one.from)
+        };
+        let direction = if forward {
+            one.direction
+        } else {
+            one.direction.reversed()
+        };
         let distinct_from = slots(problem, overlapping(problem, at, solved));
         let types = one.types.clone();
         // Both ends may be one node: `(a)-->(a)`.
@@ -369,8 +486,19 @@ impl Planner<'_> {
                 },
                 rows,
             ),
-            Length::Walk { .. } => self.emit_walk(problem, flow, at, (from, to), direction, false, solved, rows),
-            Length::Shortest { .. } => unreachable!("a shortest path is never followed from one end"),
+            Length::Walk { .. } => self.emit_walk(
+                problem,
+                flow,
+                at,
+                (from, to),
+                direction,
+                false,
+                solved,
+                rows,
+            ),
+            Length::Shortest { .. } => {
+                unreachable!("a shortest path is never followed from one end")
+            }
         }
     }
 
@@ -387,7 +515,9 @@ impl Planner<'_> {
         rows: f64,
     ) {
         let one = &problem.graph.relationships[at];
-        let Length::Walk { min, max } = one.length else { return };
+        let Length::Walk { min, max } = one.length else {
+            return;
+        };
         let walk = |input| {
             Op::VarExpand(VarExpand {
                 input,
@@ -408,7 +538,14 @@ impl Planner<'_> {
         self.push(flow, walk, rows);
     }
 
-    fn emit_close(&mut self, problem: &Problem, flow: &mut Flow, at: usize, solved: &[usize], rows: f64) {
+    fn emit_close(
+        &mut self,
+        problem: &Problem,
+        flow: &mut Flow,
+        at: usize,
+        solved: &[usize],
+        rows: f64,
+    ) {
         let one = &problem.graph.relationships[at];
         let distinct_from = slots(problem, overlapping(problem, at, solved));
         let (from, to, direction, types) = (one.from, one.to, one.direction, one.types.clone());
@@ -417,12 +554,30 @@ impl Planner<'_> {
                 let relationship = Some(one.slot);
                 self.push(
                     flow,
-                    |input| Op::ExpandInto(ExpandInto { input, from, to, direction, types, relationship, distinct_from }),
+                    |input| {
+                        Op::ExpandInto(ExpandInto {
+                            input,
+                            from,
+                            to,
+                            direction,
+                            types,
+                            relationship,
+                            distinct_from,
+                        })
+                    },
                     rows,
                 );
             }
-            Length::Walk { .. } => self.emit_walk(problem, flow, at, (from, to), direction, true, solved, rows),
-            Length::Shortest { min, max, all, path, predicate } => {
+            Length::Walk { .. } => {
+                self.emit_walk(problem, flow, at, (from, to), direction, true, solved, rows)
+            }
+            Length::Shortest {
+                min,
+                max,
+                all,
+                path,
+                predicate,
+            } => {
                 let shortest = |input| {
                     Op::ShortestPath(ShortestPath {
                         input,
@@ -444,7 +599,14 @@ impl Planner<'_> {
         }
     }
 
-    fn emit_check(&mut self, problem: &Problem, flow: &mut Flow, at: usize, solved: &[usize], rows: f64) {
+    fn emit_check(
+        &mut self,
+        problem: &Problem,
+        flow: &mut Flow,
+        at: usize,
+        solved: &[usize],
+        rows: f64,
+    ) {
         let one = &problem.graph.relationships[at];
         let ends = |input| {
             Op::RelationshipEnds(RelationshipEnds {
@@ -468,17 +630,30 @@ impl Planner<'_> {
             .into_iter()
             .map(|(a, b)| {
                 let local = self.arena.local();
-                different(&problem.graph.relationships[a], &problem.graph.relationships[b], local)
+                different(
+                    &problem.graph.relationships[a],
+                    &problem.graph.relationships[b],
+                    local,
+                )
             })
             .collect();
         self.filter(flow, tests);
     }
 
     /// Starts on a part of the pattern that nothing bound leads to.
-    fn next_part(&mut self, problem: &Problem, progress: &mut Progress, flow: &mut Flow, solved: &mut Vec<usize>) {
-        let Some((start, alone)) = self.cheapest_start(problem, progress) else { return };
+    fn next_part(
+        &mut self,
+        problem: &Problem,
+        progress: &mut Progress,
+        flow: &mut Flow,
+        solved: &mut Vec<usize>,
+    ) {
+        let Some((start, alone)) = self.cheapest_start(problem, progress) else {
+            return;
+        };
         let single = self.rows(flow) <= 2.0;
-        let seeks = matches!(&start, Move::Find(_, access) if access.is_seek() && access.rows <= 2.0);
+        let seeks =
+            matches!(&start, Move::Find(_, access) if access.is_seek() && access.rows <= 2.0);
         if single || seeks {
             self.advance(problem, progress, &start);
             return self.emit(problem, progress, flow, start, solved);
@@ -489,8 +664,21 @@ impl Planner<'_> {
     /// The best first move of any open part, with how the part alone would come out.
     fn cheapest_start(&self, problem: &Problem, progress: &Progress) -> Option<(Move, Progress)> {
         let mut candidates: Vec<Move> = Vec::new();
+        // A relationship that something else binds brings its ends along.
+        let brought = |node: SlotId| {
+            problem
+                .graph
+                .relationships
+                .iter()
+                .zip(&progress.relationship_open)
+                .any(|(relationship, open)| {
+                    *open
+                        && relationship.bound
+                        && (relationship.from == node || relationship.to == node)
+                })
+        };
         for (at, node) in problem.graph.nodes.iter().enumerate() {
-            if progress.node_open[at] {
+            if progress.node_open[at] && !brought(*node) {
                 candidates.push(Move::Find(at, self.access(problem, progress, *node)));
             }
         }
@@ -500,7 +688,13 @@ impl Planner<'_> {
         };
         candidates.sort_by(|a, b| scan(a).total_cmp(&scan(b)));
         candidates.truncate(STARTS_TRIED);
-        for (at, relationship) in problem.graph.relationships.iter().enumerate().take(STARTS_TRIED) {
+        for (at, relationship) in problem
+            .graph
+            .relationships
+            .iter()
+            .enumerate()
+            .take(STARTS_TRIED)
+        {
             let apart = relationship.from != relationship.to;
             let open = progress.relationship_open[at]
                 && !progress.bound.contains(&relationship.from)
@@ -509,16 +703,25 @@ impl Planner<'_> {
                 candidates.push(Move::Scan(at));
             }
         }
+        if candidates.is_empty() {
+            let node = progress.node_open.iter().position(|open| *open)?;
+            candidates.push(Move::Find(
+                node,
+                self.access(problem, progress, problem.graph.nodes[node]),
+            ));
+        }
         let mut best: Option<(f64, Move, Progress)> = None;
         for start in candidates {
-            let mut trial = Progress { rows: 1.0, work: 0.0, moves: Vec::new(), ..progress.clone() };
+            let mut trial = Progress {
+                rows: 1.0,
+                work: 0.0,
+                ..progress.clone()
+            };
             self.advance(problem, &mut trial, &start);
             self.thin(problem, &mut trial);
-            trial.moves.push(start.clone());
             while let Some(next) = self.next_move(problem, &trial) {
                 self.advance(problem, &mut trial, &next);
                 self.thin(problem, &mut trial);
-                trial.moves.push(next);
             }
             // Parts differ in size: compare by the rows they multiply everything else with, then by their work.
             let cost = trial.work + trial.rows;
@@ -541,19 +744,31 @@ impl Planner<'_> {
     ) {
         let left_rows = self.rows(flow);
         let leaf = self.argument();
-        let mut right = Flow { op: leaf, bound: self.context.clone(), ..flow.clone() };
+        let mut right = Flow {
+            op: leaf,
+            bound: self.context.clone(),
+            ..flow.clone()
+        };
         let mut part = problem.start(&self.context, 1.0);
         // Only what the trial found belongs to this part.
         let mine = |before: &[bool], after: &[bool]| -> Vec<bool> {
-            before.iter().zip(after).map(|(before, after)| *before && !*after).collect()
+            before
+                .iter()
+                .zip(after)
+                .map(|(before, after)| *before && !*after)
+                .collect()
         };
-        part.node_open = mine(&progress.node_open, &alone.node_open);
-        part.relationship_open = mine(&progress.relationship_open, &alone.relationship_open);
+        let own_nodes = mine(&progress.node_open, &alone.node_open);
+        let own_relationships = mine(&progress.relationship_open, &alone.relationship_open);
+        part.node_open.clone_from(&own_nodes);
+        part.relationship_open.clone_from(&own_relationships);
         part.predicate_open.clone_from(&progress.predicate_open);
         part.path_open.clone_from(&progress.path_open);
         let mut part_solved = Vec::new();
         let start = match start {
-            Move::Find(node, _) => Move::Find(node, self.access(problem, &part, problem.graph.nodes[node])),
+            Move::Find(node, _) => {
+                Move::Find(node, self.access(problem, &part, problem.graph.nodes[node]))
+            }
             other => other,
         };
         self.advance(problem, &mut part, &start);
@@ -562,21 +777,42 @@ impl Planner<'_> {
             self.advance(problem, &mut part, &next);
             self.emit(problem, &mut part, &mut right, next, &mut part_solved);
         }
-        progress.node_open = keep_open(&progress.node_open, &alone.node_open);
-        progress.relationship_open = keep_open(&progress.relationship_open, &alone.relationship_open);
+        progress.node_open = left_open(&progress.node_open, &own_nodes, &part.node_open);
+        progress.relationship_open = left_open(
+            &progress.relationship_open,
+            &own_relationships,
+            &part.relationship_open,
+        );
         progress.predicate_open.clone_from(&part.predicate_open);
         progress.path_open.clone_from(&part.path_open);
-        let (input_keys, right_keys, joined) = join_keys(problem, progress, &flow.bound, &part.bound, &self.context);
+        let (input_keys, right_keys, joined) =
+            join_keys(problem, progress, &flow.bound, &part.bound, &self.context);
         let right_rows = self.rows(&right);
         let right_op = right.op;
         if input_keys.is_empty() {
-            self.push(flow, |input| Op::CartesianProduct { input, right: right_op }, left_rows * right_rows);
+            self.push(
+                flow,
+                |input| Op::CartesianProduct {
+                    input,
+                    right: right_op,
+                },
+                left_rows * right_rows,
+            );
         } else {
             for at in joined {
                 progress.predicate_open[at] = false;
             }
             let rows = (left_rows * right_rows / left_rows.max(right_rows).max(1.0)).max(1.0);
-            self.push(flow, |input| Op::HashJoin { input, right: right_op, input_keys, right_keys }, rows);
+            self.push(
+                flow,
+                |input| Op::HashJoin {
+                    input,
+                    right: right_op,
+                    input_keys,
+                    right_keys,
+                },
+                rows,
+            );
         }
         progress.bound.extend(part.bound.iter().copied());
         let pairs = part_solved
@@ -589,17 +825,27 @@ impl Planner<'_> {
     }
 }
 
-fn keep_open(before: &[bool], after: &[bool]) -> Vec<bool> {
-    before.iter().zip(after).map(|(before, after)| *before && *after).collect()
+/// What is open still, after a part of it (`own`) was worked on and came out as `after`.
+fn left_open(before: &[bool], own: &[bool], after: &[bool]) -> Vec<bool> {
+    (0..before.len())
+        .map(|at| before[at] && (!own[at] || after[at]))
+        .collect()
 }
 
 /// Relationships solved before that the one at `at` must differ from: of the same clause, and possibly the same.
-fn overlapping<'s>(problem: &'s Problem, at: usize, solved: &'s [usize]) -> impl Iterator<Item = usize> + 's {
+fn overlapping<'s>(
+    problem: &'s Problem,
+    at: usize,
+    solved: &'s [usize],
+) -> impl Iterator<Item = usize> + 's {
     let one = &problem.graph.relationships[at];
     solved.iter().copied().filter(move |other| {
         let other = &problem.graph.relationships[*other];
         let shortest = |one: &PatternRelationship| matches!(one.length, Length::Shortest { .. });
-        other.clause == one.clause && !shortest(one) && !shortest(other) && types_overlap(&one.types, &other.types)
+        other.clause == one.clause
+            && !shortest(one)
+            && !shortest(other)
+            && types_overlap(&one.types, &other.types)
     })
 }
 
@@ -608,7 +854,9 @@ fn types_overlap(a: &[TypeRef], b: &[TypeRef]) -> bool {
 }
 
 fn slots(problem: &Problem, relationships: impl Iterator<Item = usize>) -> Vec<SlotId> {
-    relationships.map(|at| problem.graph.relationships[at].slot).collect()
+    relationships
+        .map(|at| problem.graph.relationships[at].slot)
+        .collect()
 }
 
 /// The test that two pattern relationships share no relationship.
@@ -616,14 +864,27 @@ fn different(a: &PatternRelationship, b: &PatternRelationship, local: LocalId) -
     let single = |one: &PatternRelationship| matches!(one.length, Length::One);
     let slot = |one: &PatternRelationship| Box::new(Expr::Slot(one.slot));
     match (single(a), single(b)) {
-        (true, true) => Expr::Compare { op: Comparison::NotEqual, left: slot(a), right: slot(b) },
-        (true, false) => Expr::Not(Box::new(Expr::In { item: slot(a), list: slot(b) })),
-        (false, true) => Expr::Not(Box::new(Expr::In { item: slot(b), list: slot(a) })),
+        (true, true) => Expr::Compare {
+            op: Comparison::NotEqual,
+            left: slot(a),
+            right: slot(b),
+        },
+        (true, false) => Expr::Not(Box::new(Expr::In {
+            item: slot(a),
+            list: slot(b),
+        })),
+        (false, true) => Expr::Not(Box::new(Expr::In {
+            item: slot(b),
+            list: slot(a),
+        })),
         (false, false) => Expr::Quantifier {
             kind: QuantifierKind::None,
             list: slot(a),
             local,
-            predicate: Box::new(Expr::In { item: Box::new(Expr::Local(local)), list: slot(b) }),
+            predicate: Box::new(Expr::In {
+                item: Box::new(Expr::Local(local)),
+                list: slot(b),
+            }),
         },
     }
 }
@@ -646,11 +907,21 @@ fn join_keys(
         all && own
     };
     for (at, predicate) in problem.graph.predicates.iter().enumerate() {
-        let Expr::Compare { op: Comparison::Equal, left: a, right: b } = predicate else { continue };
+        let Expr::Compare {
+            op: Comparison::Equal,
+            left: a,
+            right: b,
+        } = predicate
+        else {
+            continue;
+        };
         if !progress.predicate_open[at] {
             continue;
         }
-        let (a, b) = match (reads_only(a, left) && reads_only(b, right), reads_only(b, left) && reads_only(a, right)) {
+        let (a, b) = match (
+            reads_only(a, left) && reads_only(b, right),
+            reads_only(b, left) && reads_only(a, right),
+        ) {
             (true, _) => (a, b),
             (_, true) => (b, a),
             _ => continue,

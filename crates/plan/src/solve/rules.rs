@@ -13,9 +13,18 @@ pub(crate) fn rewrite(steps: Vec<Step>) -> Vec<Step> {
     for step in steps {
         match step {
             Step::Filter(predicates) => push_filter(&mut done, predicates),
-            Step::Match { graph, optional: false } => match done.last_mut() {
-                Some(Step::Match { graph: before, optional: false }) => before.absorb(graph),
-                _ => done.push(Step::Match { graph, optional: false }),
+            Step::Match {
+                graph,
+                optional: false,
+            } => match done.last_mut() {
+                Some(Step::Match {
+                    graph: before,
+                    optional: false,
+                }) => before.absorb(graph),
+                _ => done.push(Step::Match {
+                    graph,
+                    optional: false,
+                }),
             },
             step => done.push(step),
         }
@@ -53,7 +62,9 @@ fn place_for(done: &[Step], term: &Expr) -> Option<usize> {
     });
     for (at, step) in done.iter().enumerate().rev() {
         match step {
-            Step::Match { optional: false, .. } => return Some(at),
+            Step::Match {
+                optional: false, ..
+            } => return Some(at),
             Step::Project(columns) if columns.iter().all(|(slot, _)| !reads.contains(slot)) => {}
             Step::Distinct(slots) if reads.iter().all(|slot| slots.contains(slot)) => {}
             Step::Sort(_) | Step::Filter(_) => {}

@@ -23,10 +23,22 @@ pub(crate) struct Access {
 /// The ways.
 #[derive(Clone, Debug)]
 pub(crate) enum AccessKind {
-    Key { label: LabelRef, keys: SeekKeys },
-    Id { ids: SeekKeys },
-    Index { label: LabelRef, index: IndexId, prefix: Vec<Expr>, range: IndexRange },
-    Label { label: LabelRef },
+    Key {
+        label: LabelRef,
+        keys: SeekKeys,
+    },
+    Id {
+        ids: SeekKeys,
+    },
+    Index {
+        label: LabelRef,
+        index: IndexId,
+        prefix: Vec<Expr>,
+        range: IndexRange,
+    },
+    Label {
+        label: LabelRef,
+    },
     All,
 }
 
@@ -34,11 +46,27 @@ impl Access {
     /// The operator.
     pub fn operator(self, input: OpId, node: SlotId) -> Op {
         match self.kind {
-            AccessKind::Key { label, keys } => Op::NodeByKey { input, node, label, keys },
+            AccessKind::Key { label, keys } => Op::NodeByKey {
+                input,
+                node,
+                label,
+                keys,
+            },
             AccessKind::Id { ids } => Op::NodeById { input, node, ids },
-            AccessKind::Index { label, index, prefix, range } => {
-                Op::IndexSeek(IndexSeek { input, node, label, index, prefix, range, descending: false })
-            }
+            AccessKind::Index {
+                label,
+                index,
+                prefix,
+                range,
+            } => Op::IndexSeek(IndexSeek {
+                input,
+                node,
+                label,
+                index,
+                prefix,
+                range,
+                descending: false,
+            }),
             AccessKind::Label { label } => Op::LabelScan { input, node, label },
             AccessKind::All => Op::AllNodesScan { input, node },
         }
@@ -83,31 +111,60 @@ pub(crate) fn best_access(
 ) -> Access {
     let labels: Vec<LabelRef> = labels_of(predicates, node).collect();
     let tests = sargable(predicates, open, node, bound);
-    let mut best = Access { kind: AccessKind::All, rows: costs.nodes(None, arena), covers: Vec::new() };
+    let mut best = Access {
+        kind: AccessKind::All,
+        rows: costs.nodes(None, arena),
+        covers: Vec::new(),
+    };
     let mut consider = |access: Access| {
-        if access.rows < best.rows || (access.rows == best.rows && access.covers.len() > best.covers.len()) {
+        if access.rows < best.rows
+            || (access.rows == best.rows && access.covers.len() > best.covers.len())
+        {
             best = access;
         }
     };
     for test in tests.iter().filter(|test| test.subject == Subject::Id) {
         if let Some((ids, rows)) = keys_of(&test.test) {
-            consider(Access { kind: AccessKind::Id { ids }, rows, covers: vec![test.position] });
+            consider(Access {
+                kind: AccessKind::Id { ids },
+                rows,
+                covers: vec![test.position],
+            });
         }
     }
     for label in &labels {
         let count = costs.nodes(Some(*label), arena);
         let label_covers = label_predicates(predicates, open, node, *label);
-        consider(Access { kind: AccessKind::Label { label: *label }, rows: count, covers: label_covers.clone() });
+        consider(Access {
+            kind: AccessKind::Label { label: *label },
+            rows: count,
+            covers: label_covers.clone(),
+        });
         for test in &tests {
             if matches!(&test.subject, Subject::Property(path) if is_key(path, arena))
                 && let Some((keys, rows)) = keys_of(&test.test)
             {
                 let mut covers = label_covers.clone();
                 covers.push(test.position);
-                consider(Access { kind: AccessKind::Key { label: *label, keys }, rows: rows * 0.9, covers });
+                consider(Access {
+                    kind: AccessKind::Key {
+                        label: *label,
+                        keys,
+                    },
+                    rows: rows * 0.9,
+                    covers,
+                });
             }
         }
-        for access in index_accesses(costs, arena, *label, count, &tests, predicates, &label_covers) {
+        for access in index_accesses(
+            costs,
+            arena,
+            *label,
+            count,
+            &tests,
+            predicates,
+            &label_covers,
+        ) {
             consider(access);
         }
     }
@@ -119,14 +176,21 @@ fn is_key(path: &[PropRef], arena: &Arena) -> bool {
 }
 
 /// The predicates that say no more than that the node has this label.
-fn label_predicates(predicates: &[Expr], open: &[bool], node: SlotId, label: LabelRef) -> Vec<usize> {
+fn label_predicates(
+    predicates: &[Expr],
+    open: &[bool],
+    node: SlotId,
+    label: LabelRef,
+) -> Vec<usize> {
     let says = |predicate: &Expr| match predicate {
         Expr::HasLabels { entity, labels } => {
             matches!(**entity, Expr::Slot(slot) if slot == node) && labels.as_slice() == [label]
         }
         _ => false,
     };
-    (0..predicates.len()).filter(|at| open[*at] && says(&predicates[*at])).collect()
+    (0..predicates.len())
+        .filter(|at| open[*at] && says(&predicates[*at]))
+        .collect()
 }
 
 fn keys_of(test: &Test<'_>) -> Option<(SeekKeys, f64)> {
@@ -158,12 +222,17 @@ fn index_accesses(
         let mut covers = label_covers.to_vec();
         let mut range = IndexRange::All;
         let mut share = 1.0;
-        let each = index.distinct_keys.map_or(0.05, |keys| 1.0 / (keys as f64).max(1.0));
+        let each = index
+            .distinct_keys
+            .map_or(0.05, |keys| 1.0 / (keys as f64).max(1.0));
         for path in &index.paths {
             let about = |test: &&Sargable<'_>| match &test.subject {
                 Subject::Property(names) => {
                     names.len() == path.len()
-                        && names.iter().zip(path).all(|(name, part)| arena.property_name(*name) == &**part)
+                        && names
+                            .iter()
+                            .zip(path)
+                            .all(|(name, part)| arena.property_name(*name) == &**part)
                 }
                 Subject::Id => false,
             };
@@ -179,6 +248,11 @@ fn index_accesses(
                 }
                 continue;
             }
+            let each = if index.unique && prefix.len() + 1 == index.paths.len() {
+                1.0 / count.max(1.0)
+            } else {
+                each
+            };
             if let Some((next, part, covered)) = range_of(&here, each) {
                 range = next;
                 share *= part;
@@ -190,27 +264,53 @@ fn index_accesses(
         if prefix.is_empty() && matches!(range, IndexRange::All) {
             continue;
         }
-        let rows = if whole && index.unique { 1.0 } else { (count * share).max(1.0) };
+        let rows = if whole && index.unique {
+            1.0
+        } else {
+            (count * share).max(1.0)
+        };
         debug_assert!(covers.iter().all(|at| *at < predicates.len()));
         // A seek by fewer rows than the label has is worth it even where the guess is coarse.
         let rows = rows.min(count * 0.95);
-        found.push(Access { kind: AccessKind::Index { label, index: index.id, prefix, range }, rows, covers });
+        found.push(Access {
+            kind: AccessKind::Index {
+                label,
+                index: index.id,
+                prefix,
+                range,
+            },
+            rows,
+            covers,
+        });
     }
     found
 }
 
 /// A constant whose entry in an index is found by equality alone: no further test is needed.
 fn is_exact(value: &Expr) -> bool {
-    matches!(value, Expr::Const(Value::Int(_) | Value::Bool(_) | Value::String(_)))
+    matches!(
+        value,
+        Expr::Const(Value::Int(_) | Value::Bool(_) | Value::String(_))
+    )
 }
 
 fn range_of(tests: &[&Sargable<'_>], each: f64) -> Option<(IndexRange, f64, Vec<usize>)> {
     for test in tests {
         match test.test {
             Test::In(list) => {
-                return Some((IndexRange::Keys(SeekKeys::Each(list.clone())), each * list_length(list), Vec::new()));
+                return Some((
+                    IndexRange::Keys(SeekKeys::Each(list.clone())),
+                    each * list_length(list),
+                    Vec::new(),
+                ));
             }
-            Test::StartsWith(prefix) => return Some((IndexRange::StartsWith(prefix.clone()), 0.05, vec![test.position])),
+            Test::StartsWith(prefix) => {
+                return Some((
+                    IndexRange::StartsWith(prefix.clone()),
+                    0.05,
+                    vec![test.position],
+                ));
+            }
             _ => {}
         }
     }
@@ -223,7 +323,11 @@ fn range_of(tests: &[&Sargable<'_>], each: f64) -> Option<(IndexRange, f64, Vec<
             _ => continue,
         };
         if matches!(side, SeekBound::Unbounded) {
-            *side = if included { SeekBound::Included(value.clone()) } else { SeekBound::Excluded(value.clone()) };
+            *side = if included {
+                SeekBound::Included(value.clone())
+            } else {
+                SeekBound::Excluded(value.clone())
+            };
             covers.push(test.position);
         }
     }
@@ -253,7 +357,11 @@ fn sargable<'e>(
             if let Some(subject) = subject_of(subject, node)
                 && known(value)
             {
-                found.push(Sargable { position, subject, test });
+                found.push(Sargable {
+                    position,
+                    subject,
+                    test,
+                });
             }
         };
         match predicate {
@@ -275,7 +383,11 @@ fn sargable<'e>(
                 Comparison::NotEqual => {}
             },
             Expr::In { item, list } => add(item, Test::In(list), list),
-            Expr::StringTest { op: StringTest::StartsWith, left, right } => add(left, Test::StartsWith(right), right),
+            Expr::StringTest {
+                op: StringTest::StartsWith,
+                left,
+                right,
+            } => add(left, Test::StartsWith(right), right),
             _ => {}
         }
     }
@@ -284,7 +396,11 @@ fn sargable<'e>(
 
 /// What a side of a comparison says about the node: its id, or one of its properties.
 fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
-    if let Expr::Call { function: Function::Id, arguments } = expr {
+    if let Expr::Call {
+        function: Function::Id,
+        arguments,
+    } = expr
+    {
         return match arguments.as_slice() {
             [Expr::Slot(slot)] if *slot == node => Some(Subject::Id),
             _ => None,

@@ -1,0 +1,208 @@
+//! From text to plan: the way in.
+
+use std::sync::Arc;
+
+use isomer_cypher::Limits;
+use isomer_cypher::ast::{self, StatementBody};
+
+use crate::arena::Arena;
+use crate::bind::{Binder, Standing, statement_frame};
+use crate::catalog::Catalog;
+use crate::error::{ErrorKind, PlanError};
+use crate::expr::Kind;
+use crate::logical::{LogicalQuery, Step};
+use crate::physical::{Body, Mode, Op, Plan, StatementClass};
+use crate::schema::ShowKind;
+use crate::solve::{mark_live, plan_statement};
+use crate::{bind, point};
+
+/// What a caller may choose.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// How long and how deeply nested a text may be.
+    pub limits: Limits,
+    /// Plan a lookup by key as a pipeline like everything else.
+    pub no_point_reads: bool,
+}
+
+/// Parses, binds and plans one statement.
+pub fn prepare(
+    text: &str,
+    catalog: &dyn Catalog,
+    options: &Options,
+) -> Result<Arc<Plan>, PlanError> {
+    let statement = isomer_cypher::parse_within(text, options.limits)?;
+    prepare_parsed(&statement, text, catalog, options)
+}
+
+/// Binds and plans a statement that was parsed from `text`.
+pub fn prepare_parsed(
+    statement: &ast::Statement,
+    text: &str,
+    catalog: &dyn Catalog,
+    options: &Options,
+) -> Result<Arc<Plan>, PlanError> {
+    let mut binder = Binder::new(text, catalog);
+    let (body, columns) = match &statement.body {
+        StatementBody::Query(query) => prepare_query(&mut binder, query, options)?,
+        StatementBody::CreateIndex(command) => {
+            (Body::Schema(binder.bind_create_index(command)?), Vec::new())
+        }
+        StatementBody::CreateConstraint(command) => (
+            Body::Schema(binder.bind_create_constraint(command)?),
+            Vec::new(),
+        ),
+        StatementBody::DropIndex(command) => (Body::Schema(bind::drop_index(command)), Vec::new()),
+        StatementBody::DropConstraint(command) => {
+            (Body::Schema(bind::drop_constraint(command)), Vec::new())
+        }
+        StatementBody::Show(show) => prepare_show(&mut binder, bind::show_kind(show.kind))?,
+        StatementBody::KillQuery(kill) => {
+            (Body::KillQuery(binder.bind_constant(&kill.id)?), Vec::new())
+        }
+    };
+    let root = match &body {
+        Body::Pipeline(root) => Some(*root),
+        _ => None,
+    };
+    mark_live(&mut binder.arena, root)?;
+    let class = classify(&body, &binder.arena);
+    let mode = match statement.mode {
+        ast::Mode::Run => Mode::Run,
+        ast::Mode::Explain => Mode::Explain,
+        ast::Mode::Profile => Mode::Profile,
+    };
+    Ok(Arc::new(finish(binder, body, columns, class, mode)))
+}
+
+fn finish(
+    binder: Binder<'_>,
+    body: Body,
+    columns: Vec<Arc<str>>,
+    class: StatementClass,
+    mode: Mode,
+) -> Plan {
+    let schema_version = binder.catalog.schema_version();
+    let Binder { arena, notices, .. } = binder;
+    Plan {
+        body,
+        local_count: arena.local_count as usize,
+        names: arena.names(),
+        parameters: arena.parameters(),
+        registered_functions: arena.registered_functions(),
+        columns,
+        class,
+        mode,
+        notices,
+        schema_version,
+        operators: arena.operators,
+        slots: arena.slots,
+    }
+}
+
+type Prepared = Result<(Body, Vec<Arc<str>>), PlanError>;
+
+fn prepare_query<'a>(
+    binder: &mut Binder<'a>,
+    query: &'a ast::Query,
+    options: &Options,
+) -> Prepared {
+    let (bound, _) = binder.bind_query(query, Standing::Statement, &mut |_, _| {
+        Ok((statement_frame(), 0))
+    })?;
+    let names: Vec<Arc<str>> = bound
+        .columns
+        .iter()
+        .flatten()
+        .map(|column| column.name.clone())
+        .collect();
+    if !options.no_point_reads
+        && let Some(read) = point::point_read(&bound.logical, &binder.arena)
+    {
+        return Ok((Body::PointRead(read), names));
+    }
+    let returns = bound.columns.is_some();
+    let root = plan_statement(&mut binder.arena, binder.catalog, bound.logical, returns)?;
+    Ok((Body::Pipeline(root), names))
+}
+
+fn prepare_show(binder: &mut Binder<'_>, show: ShowKind) -> Prepared {
+    let names: Vec<Arc<str>> = show
+        .fields()
+        .iter()
+        .map(|field| Arc::from(*field))
+        .collect();
+    let slots: Vec<_> = names
+        .iter()
+        .map(|name| binder.arena.slot(name.clone(), Kind::Any))
+        .collect();
+    let steps = vec![Step::Show {
+        show,
+        slots: slots.clone(),
+    }];
+    let query = LogicalQuery {
+        branches: vec![steps],
+        outputs: slots,
+        distinct: false,
+    };
+    let root = plan_statement(&mut binder.arena, binder.catalog, query, true)?;
+    Ok((Body::Pipeline(root), names))
+}
+
+fn classify(body: &Body, arena: &Arena) -> StatementClass {
+    match body {
+        Body::Schema(_) => StatementClass::Schema,
+        Body::KillQuery(_) => StatementClass::Admin,
+        Body::PointRead(_) => StatementClass::Read,
+        Body::Pipeline(_) => {
+            let class = |op: &Op| match op {
+                Op::Show {
+                    show: ShowKind::Queries,
+                    ..
+                } => StatementClass::Admin,
+                Op::ProcedureCall(call) => match call.procedure.mode {
+                    crate::catalog::ProcedureMode::Read => StatementClass::Read,
+                    crate::catalog::ProcedureMode::Write => StatementClass::Write,
+                    crate::catalog::ProcedureMode::Schema => StatementClass::Schema,
+                    crate::catalog::ProcedureMode::Admin => StatementClass::Admin,
+                },
+                op if op.writes() => StatementClass::Write,
+                _ => StatementClass::Read,
+            };
+            arena
+                .operators
+                .iter()
+                .map(|operator| class(&operator.op))
+                .max()
+                .unwrap_or(StatementClass::Read)
+        }
+    }
+}
+
+impl From<isomer_cypher::ParseError> for PlanError {
+    fn from(error: isomer_cypher::ParseError) -> Self {
+        let kind = match error.detail {
+            isomer_cypher::Detail::LimitExceeded => ErrorKind::Limit,
+            _ => ErrorKind::SyntaxError,
+        };
+        Self {
+            kind,
+            detail: error.detail.name(),
+            message: error.message,
+            span: Some(error.span),
+            hint: error.hint,
+        }
+    }
+}
+
+impl PlanError {
+    /// The error under the line of `text` that it is about, with a caret where the place is known.
+    pub fn render(&self, text: &str) -> String {
+        match self.span {
+            Some(span) => {
+                isomer_cypher::diagnostic::render(text, span, &self.message, self.hint.as_deref())
+            }
+            None => self.to_string(),
+        }
+    }
+}

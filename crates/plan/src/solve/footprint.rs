@@ -1,0 +1,326 @@
+//! What steps read and write, as far as is needed to keep one clause from seeing another's writes.
+//!
+//! A query means that each clause is done for all rows before the next begins. Rows stream all the same where no read
+//! above or below a write could tell the difference; elsewhere the planner puts a barrier.
+
+use rustc_hash::FxHashSet;
+
+use crate::arena::Arena;
+use crate::catalog::ProcedureMode;
+use crate::expr::{Expr, Kind, LabelRef, MapItem, PropRef, TypeRef};
+use crate::function::{Function, Purity};
+use crate::logical::{LogicalQuery, QueryGraph, Step, labels_of};
+use crate::physical::{CreateItem, CreatePattern, Properties, SetItem};
+
+/// Some names, or all of them.
+#[derive(Clone, Debug)]
+struct Names<T> {
+    all: bool,
+    some: FxHashSet<T>,
+}
+
+impl<T> Default for Names<T> {
+    fn default() -> Self {
+        Self {
+            all: false,
+            some: FxHashSet::default(),
+        }
+    }
+}
+
+impl<T: Copy + Eq + std::hash::Hash> Names<T> {
+    fn is_empty(&self) -> bool {
+        !self.all && self.some.is_empty()
+    }
+
+    fn meets(&self, other: &Self) -> bool {
+        (self.all && !other.is_empty())
+            || (other.all && !self.is_empty())
+            || self.some.iter().any(|one| other.some.contains(one))
+    }
+
+    fn absorb(&mut self, other: &Self) {
+        self.all |= other.all;
+        self.some.extend(&other.some);
+    }
+}
+
+/// What a step reads, or what it writes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Footprint {
+    /// Nodes found whatever their labels; or nodes created.
+    nodes: bool,
+    /// Labels by which nodes are found, or that are tested; labels created, set or removed.
+    labels: Names<LabelRef>,
+    /// Types of relationships followed; of relationships created.
+    types: Names<TypeRef>,
+    /// Properties read of entities that other rows may know too; properties changed.
+    properties: Names<PropRef>,
+    /// Entities are deleted; entities are looked at in any way.
+    entities: bool,
+    /// Anything at all: procedures, key-values.
+    everything: bool,
+}
+
+impl Footprint {
+    pub fn is_empty(&self) -> bool {
+        !self.nodes
+            && self.labels.is_empty()
+            && self.types.is_empty()
+            && self.properties.is_empty()
+            && !self.entities
+            && !self.everything
+    }
+
+    pub fn absorb(&mut self, other: &Footprint) {
+        self.nodes |= other.nodes;
+        self.labels.absorb(&other.labels);
+        self.types.absorb(&other.types);
+        self.properties.absorb(&other.properties);
+        self.entities |= other.entities;
+        self.everything |= other.everything;
+    }
+
+    /// Whether these reads could tell that `writes` happened.
+    pub fn disturbed_by(&self, writes: &Footprint) -> bool {
+        if self.is_empty() || writes.is_empty() {
+            return false;
+        }
+        self.everything
+            || writes.everything
+            || (self.nodes && writes.nodes)
+            || self.labels.meets(&writes.labels)
+            || self.types.meets(&writes.types)
+            || self.properties.meets(&writes.properties)
+            || (self.entities && writes.entities)
+    }
+
+    fn read_graph(&mut self, graph: &QueryGraph, arena: &Arena) {
+        self.entities |= !graph.nodes.is_empty() || !graph.relationships.is_empty();
+        for node in &graph.nodes {
+            // One label is enough to stay clear of nodes without it.
+            match labels_of(&graph.predicates, *node).next() {
+                Some(label) => {
+                    self.labels.some.insert(label);
+                }
+                None => self.nodes = true,
+            }
+        }
+        for relationship in &graph.relationships {
+            if relationship.types.is_empty() {
+                self.types.all = true;
+            }
+            self.types.some.extend(&relationship.types);
+            if let Some((_, condition)) = &relationship.step_predicate {
+                self.read_expr(condition, arena);
+            }
+            if let crate::logical::Length::Shortest {
+                predicate: Some(predicate),
+                ..
+            } = &relationship.length
+            {
+                self.read_expr(predicate, arena);
+            }
+        }
+        for predicate in &graph.predicates {
+            self.read_expr(predicate, arena);
+        }
+    }
+
+    fn read_expr(&mut self, expr: &Expr, arena: &Arena) {
+        match expr {
+            Expr::Property { base, name } if reads_entity(base, arena) => {
+                self.properties.some.insert(*name);
+                self.entities = true;
+            }
+            Expr::Index { base, .. } if reads_entity(base, arena) => {
+                self.properties.all = true;
+                self.entities = true;
+            }
+            Expr::MapProjection { items, .. } => {
+                self.entities = true;
+                self.properties.all |= items.iter().any(|item| matches!(item, MapItem::All));
+            }
+            Expr::HasLabels { labels, .. } => {
+                self.labels.all |= labels.is_empty();
+                self.labels.some.extend(labels);
+                self.entities = true;
+            }
+            Expr::Subquery(_) => self.everything = true,
+            Expr::Call { function, .. } => match function {
+                Function::Labels => {
+                    self.labels.all = true;
+                    self.entities = true;
+                }
+                Function::Keys | Function::Properties => {
+                    self.properties.all = true;
+                    self.entities = true;
+                }
+                Function::Type | Function::StartNode | Function::EndNode => self.entities = true,
+                Function::Degree => self.types.all = true,
+                other => {
+                    self.everything |= other.purity() == Purity::Reads && *other != Function::Exists
+                }
+            },
+            Expr::CallRegistered { .. } => self.everything = true,
+            _ => {}
+        }
+        expr.for_each_child(&mut |child| self.read_expr(child, arena));
+    }
+
+    fn write_pattern(&mut self, pattern: &CreatePattern) {
+        for item in &pattern.items {
+            match item {
+                CreateItem::Node(node) => {
+                    self.nodes = true;
+                    self.labels.some.extend(&node.labels);
+                }
+                CreateItem::Relationship(relationship) => {
+                    self.types.some.insert(relationship.rel_type);
+                }
+            }
+        }
+    }
+
+    fn write_item(&mut self, item: &SetItem) {
+        match item {
+            SetItem::Property { name, .. } => {
+                self.properties.some.insert(*name);
+            }
+            SetItem::NestedProperty { path, .. } | SetItem::RemoveProperty { path, .. } => {
+                self.properties.some.extend(path.first());
+            }
+            SetItem::DynamicProperty { .. } | SetItem::Replace { .. } | SetItem::Merge { .. } => {
+                self.properties.all = true;
+            }
+            SetItem::AddLabels { labels, .. } | SetItem::RemoveLabels { labels, .. } => {
+                self.labels.some.extend(labels)
+            }
+        }
+    }
+}
+
+/// Whether the base of a property access may be an entity rather than a plain map.
+fn reads_entity(base: &Expr, arena: &Arena) -> bool {
+    match base {
+        Expr::Slot(slot) => matches!(
+            arena.kind(*slot),
+            Kind::Node | Kind::Relationship | Kind::Any
+        ),
+        Expr::Map(_) | Expr::Const(_) | Expr::Param(_) => false,
+        Expr::Property { .. } => false,
+        _ => true,
+    }
+}
+
+/// What a step reads and what it writes.
+pub(crate) fn of_step(step: &Step, arena: &Arena) -> (Footprint, Footprint) {
+    let (mut reads, mut writes) = (Footprint::default(), Footprint::default());
+    match step {
+        Step::Match { graph, .. } => reads.read_graph(graph, arena),
+        Step::Filter(predicates) => predicates
+            .iter()
+            .for_each(|one| reads.read_expr(one, arena)),
+        Step::Project(columns) => columns
+            .iter()
+            .for_each(|(_, one)| reads.read_expr(one, arena)),
+        Step::Aggregate { keys, aggregates } => {
+            keys.iter().for_each(|(_, one)| reads.read_expr(one, arena));
+            aggregates
+                .iter()
+                .flat_map(|(_, call)| &call.arguments)
+                .for_each(|one| reads.read_expr(one, arena));
+        }
+        Step::Sort(keys) => keys
+            .iter()
+            .for_each(|key| reads.read_expr(&key.expr, arena)),
+        Step::Distinct(_) | Step::Skip(_) | Step::Limit(_) | Step::Show { .. } => {}
+        Step::Unwind { list, .. } => reads.read_expr(list, arena),
+        Step::LoadCsv { url, .. } => reads.read_expr(url, arena),
+        Step::Call {
+            procedure,
+            arguments,
+            ..
+        } => {
+            arguments.iter().for_each(|one| reads.read_expr(one, arena));
+            reads.everything = true;
+            writes.everything = procedure.mode != ProcedureMode::Read;
+        }
+        Step::Apply { query } => of_query(query, arena, &mut reads, &mut writes),
+        Step::Create(pattern) => {
+            read_pattern(pattern, arena, &mut reads);
+            writes.write_pattern(pattern);
+        }
+        Step::Merge(merge) => {
+            reads.read_graph(&merge.graph, arena);
+            writes.write_pattern(&merge.create);
+            for item in merge.on_create.iter().chain(&merge.on_match) {
+                read_item(item, arena, &mut reads);
+                writes.write_item(item);
+            }
+        }
+        Step::Set(items) => {
+            for item in items {
+                read_item(item, arena, &mut reads);
+                writes.write_item(item);
+            }
+        }
+        Step::Delete { targets, .. } => {
+            targets.iter().for_each(|one| reads.read_expr(one, arena));
+            writes.entities = true;
+            writes.types.all = true;
+        }
+        Step::ForEach { list, body, .. } => {
+            reads.read_expr(list, arena);
+            for inner in body {
+                let (inner_reads, inner_writes) = of_step(inner, arena);
+                reads.absorb(&inner_reads);
+                writes.absorb(&inner_writes);
+            }
+        }
+    }
+    (reads, writes)
+}
+
+fn of_query(query: &LogicalQuery, arena: &Arena, reads: &mut Footprint, writes: &mut Footprint) {
+    for step in query.branches.iter().flatten() {
+        let (step_reads, step_writes) = of_step(step, arena);
+        reads.absorb(&step_reads);
+        writes.absorb(&step_writes);
+    }
+}
+
+fn read_pattern(pattern: &CreatePattern, arena: &Arena, reads: &mut Footprint) {
+    for item in &pattern.items {
+        let properties = match item {
+            CreateItem::Node(node) => &node.properties,
+            CreateItem::Relationship(relationship) => &relationship.properties,
+        };
+        match properties {
+            Properties::Entries(entries) => entries
+                .iter()
+                .for_each(|(_, value)| reads.read_expr(value, arena)),
+            Properties::Map(value) => reads.read_expr(value, arena),
+        }
+    }
+}
+
+fn read_item(item: &SetItem, arena: &Arena, reads: &mut Footprint) {
+    match item {
+        SetItem::Property { value, .. } | SetItem::NestedProperty { value, .. } => {
+            reads.read_expr(value, arena)
+        }
+        SetItem::DynamicProperty { name, value, .. } => {
+            reads.read_expr(name, arena);
+            reads.read_expr(value, arena);
+        }
+        SetItem::Replace { value, .. } | SetItem::Merge { value, .. } => {
+            reads.read_expr(value, arena);
+            // Copies all properties of another entity.
+            reads.properties.all |= !matches!(value, Expr::Map(_) | Expr::Param(_));
+        }
+        SetItem::AddLabels { .. }
+        | SetItem::RemoveLabels { .. }
+        | SetItem::RemoveProperty { .. } => {}
+    }
+}
