@@ -6,14 +6,19 @@
 
 pub mod ast;
 pub mod diagnostic;
+pub mod editor;
 mod error;
 mod lexer;
+mod normalise;
 mod parser;
+mod print;
 mod span;
 pub mod suggest;
 pub mod token;
 
 pub use error::{Detail, ParseError};
 pub use lexer::tokenize;
+pub use normalise::{Normalised, normalise};
 pub use parser::{Limits, parse, parse_expression, parse_within};
+pub use print::{quote_name, quote_string, quote_variable};
 pub use span::{SourceText, Span};

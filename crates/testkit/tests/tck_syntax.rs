@@ -4,7 +4,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-use isomer_cypher::{Detail, parse};
+use isomer_cypher::ast::{Clause, Expr, ExprKind, Statement, StatementBody};
+use isomer_cypher::{Detail, Span, normalise, parse};
 use isomer_testkit::harness::{Harness, Outcome, Verdict};
 use isomer_testkit::tck::scenario::{Scenario, load_folder};
 use isomer_testkit::tck::suite_folder;
@@ -16,6 +17,12 @@ fn main() -> ExitCode {
     });
     harness.case("syntax_errors_have_their_class", || {
         with_suite(classifies_what_is_wrong)
+    });
+    harness.case("printed_queries_parse_to_the_same_tree", || {
+        with_suite(prints_what_it_parsed)
+    });
+    harness.case("lifting_literals_changes_nothing_else", || {
+        with_suite(lifts_literals)
     });
     harness.run()
 }
@@ -90,4 +97,67 @@ fn classifies_what_is_wrong(scenarios: &[Scenario]) -> Result<()> {
     }
     println!("{count} syntax errors were told by the parser");
     Ok(())
+}
+
+fn prints_what_it_parsed(scenarios: &[Scenario]) -> Result<()> {
+    let mut count = 0;
+    for query in scenarios.iter().flat_map(|scenario| queries(scenario).0) {
+        let Ok(tree) = parse(query) else { continue };
+        let text = tree.to_string();
+        match parse(&text) {
+            Ok(again) => ensure!(
+                again == tree,
+                "{query}\nwas printed as\n{text}\nwhich is another tree"
+            ),
+            Err(error) => anyhow::bail!("{query}\nwas printed as\n{}", error.render(&text)),
+        }
+        count += 1;
+    }
+    println!("{count} queries were printed and parsed again");
+    Ok(())
+}
+
+fn lifts_literals(scenarios: &[Scenario]) -> Result<()> {
+    let (mut count, mut lifted) = (0, 0);
+    for query in scenarios.iter().flat_map(|scenario| queries(scenario).0) {
+        let Ok(tree) = parse(query) else { continue };
+        let normalised = normalise(query);
+        let key = match parse(&normalised.key) {
+            Ok(key) => key,
+            Err(error) => anyhow::bail!("{query}\nhas the key\n{}", error.render(&normalised.key)),
+        };
+        ensure!(
+            columns(&key) == columns(&tree),
+            "{query}\nhas other columns by its key\n{key}"
+        );
+        let mut text = key.to_string();
+        for (name, literal) in normalised.literals.iter().rev() {
+            let value = Expr::new(ExprKind::Literal(literal.clone()), Span::default());
+            text = text.replace(&format!("${name}"), &value.to_string());
+        }
+        ensure!(
+            parse(&text).as_ref() == Ok(&tree),
+            "{query}\nbecame\n{text}"
+        );
+        count += 1;
+        lifted += normalised.literals.len();
+    }
+    println!("{lifted} literals were lifted out of {count} queries");
+    Ok(())
+}
+
+fn columns(statement: &Statement) -> Vec<String> {
+    let StatementBody::Query(query) = &statement.body else {
+        return Vec::new();
+    };
+    let clauses = query.branches.iter().flat_map(|branch| &branch.clauses);
+    let projections = clauses.filter_map(|clause| match clause {
+        Clause::Return(clause) => Some(&clause.projection),
+        Clause::With(clause) => Some(&clause.projection),
+        _ => None,
+    });
+    projections
+        .flat_map(|projection| &projection.items)
+        .map(|item| item.column().to_string())
+        .collect()
 }

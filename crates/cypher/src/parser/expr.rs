@@ -413,7 +413,7 @@ impl Parser<'_> {
     /// A type, such as `INTEGER`, `LIST<STRING NOT NULL>` or `INTEGER | FLOAT`.
     pub(super) fn value_type(&mut self) -> PResult<ValueType> {
         let mut types = vec![self.nested(Self::single_type)?];
-        while self.eat(Symbol::Bar) {
+        while !self.context.bar_ends && self.eat(Symbol::Bar) {
             types.push(self.nested(Self::single_type)?);
         }
         Ok(match types.len() {
@@ -460,7 +460,11 @@ impl Parser<'_> {
         let element = match self.eat(Symbol::Less) {
             false => ValueType::Any,
             true => {
-                let element = self.value_type()?;
+                let context = Context {
+                    bar_ends: false,
+                    ..self.context
+                };
+                let element = self.within(context, Self::value_type)?;
                 self.expect(Symbol::Greater)?;
                 element
             }

@@ -291,11 +291,16 @@ impl Parser<'_> {
         })
     }
 
+    /// Labels inside a node's parentheses or a relationship's brackets, where a `|` can only join them.
     fn optional_labels(&mut self) -> PResult<Option<LabelExpr>> {
-        match self.is(Symbol::Colon) {
-            true => self.label_expression().map(Some),
-            false => Ok(None),
+        if !self.is(Symbol::Colon) {
+            return Ok(None);
         }
+        let context = super::Context {
+            bar_ends: false,
+            ..self.context
+        };
+        self.within(context, Self::label_expression).map(Some)
     }
 
     fn pattern_properties(&mut self, usage: PatternUse) -> PResult<Option<Expr>> {

@@ -1,0 +1,286 @@
+//! The key of a query in a plan cache: its text with literals lifted out as parameters.
+//!
+//! Works on tokens alone, in one pass, since it is paid on every cached query. A literal is lifted only where the plan cannot
+//! depend on it and nothing shows how it was written: not in `WITH`, `RETURN` and what belongs to them (columns are named
+//! after their text, and grouping compares expressions), not as an argument of a function (constants are folded), not as a
+//! length of a path, a subscript or a regular expression, and not in schema commands. What stays is part of the key, so that
+//! leaving a literal in place costs a second plan and never a wrong one.
+
+use std::sync::Arc;
+
+use crate::ast::Literal;
+use crate::lexer::{Lexer, string_value};
+use crate::token::{Keyword, Symbol, Token, TokenKind};
+
+/// Lifted literals are parameters of this name and a number.
+const PREFIX: &str = "__";
+/// With more literals than this the text is data, and no other query will have the same shape.
+const MAX_LITERALS: usize = 256;
+
+/// A query's text without its literals.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Normalised {
+    /// The text with parameters in place of the literals lifted; the text itself if there are none.
+    pub key: String,
+    /// Name and value of each such parameter, in order.
+    pub literals: Vec<(String, Literal)>,
+}
+
+/// Lifts literals out of a query. Two texts with the same key have the same plan; the key parses to the tree of the
+/// text, but for the parameters. Text that is no query comes back as it is.
+pub fn normalise(text: &str) -> Normalised {
+    lift(text).unwrap_or_else(|| Normalised {
+        key: text.to_owned(),
+        literals: Vec::new(),
+    })
+}
+
+/// What surrounds the token at hand: the query itself, or an open bracket.
+struct Frame {
+    /// Literals may be lifted here.
+    lifts: bool,
+    /// A clause here may turn lifting on.
+    may_lift: bool,
+    /// A `-[`: numbers behind `*` and `..` are lengths.
+    is_relationship: bool,
+}
+
+fn lift(text: &str) -> Option<Normalised> {
+    let mut lexer = Lexer::new(text);
+    let mut frames = vec![Frame {
+        lifts: false,
+        may_lift: true,
+        is_relationship: false,
+    }];
+    let mut key = String::with_capacity(text.len() + 16);
+    let mut literals = Vec::new();
+    let mut copied = 0;
+    let (mut before_last, mut last) = (TokenKind::End, TokenKind::End);
+    let mut token = lexer.next_token();
+    while token.kind != TokenKind::End {
+        let next = lexer.next_token();
+        match token.kind {
+            TokenKind::Keyword(keyword) if !is_name_position(last, next.kind) => {
+                if last == TokenKind::End && is_command(keyword, next.kind) {
+                    return None;
+                }
+                frames.last_mut()?.enter_clause(keyword, last);
+            }
+            TokenKind::Symbol(Symbol::LeftParen | Symbol::LeftBracket | Symbol::LeftBrace) => {
+                let frame = frames.last()?.open(token.kind, last, next.kind);
+                frames.push(frame);
+            }
+            TokenKind::Symbol(Symbol::RightParen | Symbol::RightBracket | Symbol::RightBrace) => {
+                frames.pop();
+                frames.last()?;
+            }
+            TokenKind::Parameter if token.span.slice(text).starts_with("$__") => return None,
+            TokenKind::Invalid(_) => return None,
+            TokenKind::Integer | TokenKind::Float | TokenKind::String
+                if frames
+                    .last()?
+                    .takes(token.kind, last, before_last, next.kind) =>
+            {
+                if let Some(literal) = literal(token, text) {
+                    if literals.len() == MAX_LITERALS {
+                        return None;
+                    }
+                    let name = format!("{PREFIX}{}", literals.len());
+                    key.push_str(&text[copied..token.span.start as usize]);
+                    key.push('$');
+                    key.push_str(&name);
+                    copied = token.span.end as usize;
+                    literals.push((name, literal));
+                }
+            }
+            _ => {}
+        }
+        (before_last, last) = (last, token.kind);
+        token = next;
+    }
+    key.push_str(&text[copied..]);
+    Some(Normalised { key, literals })
+}
+
+impl Frame {
+    fn enter_clause(&mut self, keyword: Keyword, last: TokenKind) {
+        match keyword {
+            // Reserved words only: no variable can bear such a name.
+            Keyword::Match
+            | Keyword::Where
+            | Keyword::Create
+            | Keyword::Merge
+            | Keyword::Set
+            | Keyword::Unwind => self.lifts = self.may_lift,
+            Keyword::With
+                if matches!(last, TokenKind::Keyword(Keyword::Starts | Keyword::Ends)) => {}
+            Keyword::With
+            | Keyword::Return
+            | Keyword::Order
+            | Keyword::Skip
+            | Keyword::Offset
+            | Keyword::Limit
+            | Keyword::Delete
+            | Keyword::Remove
+            | Keyword::Call
+            | Keyword::Yield
+            | Keyword::Load
+            | Keyword::Foreach
+            | Keyword::Union => self.lifts = false,
+            _ => {}
+        }
+    }
+
+    fn open(&self, bracket: TokenKind, last: TokenKind, next: TokenKind) -> Frame {
+        let mut inner = Frame {
+            lifts: self.lifts,
+            may_lift: self.lifts,
+            is_relationship: false,
+        };
+        match bracket {
+            // The arguments of a function or procedure.
+            TokenKind::Symbol(Symbol::LeftParen)
+                if matches!(last, TokenKind::Name | TokenKind::QuotedName) =>
+            {
+                inner.lifts = false
+            }
+            TokenKind::Symbol(Symbol::LeftBracket) => {
+                inner.is_relationship =
+                    matches!(last, TokenKind::Symbol(Symbol::Minus | Symbol::OtherDash));
+            }
+            TokenKind::Symbol(Symbol::LeftBrace) => match (last, next) {
+                (TokenKind::Keyword(Keyword::Call), _) => {
+                    inner = Frame {
+                        lifts: false,
+                        may_lift: self.may_lift,
+                        is_relationship: false,
+                    }
+                }
+                // `{1,3}` behind a path.
+                (_, TokenKind::Integer | TokenKind::Symbol(Symbol::Comma)) => inner.lifts = false,
+                _ => {}
+            },
+            _ => {}
+        }
+        inner
+    }
+
+    fn takes(
+        &self,
+        literal: TokenKind,
+        last: TokenKind,
+        before_last: TokenKind,
+        next: TokenKind,
+    ) -> bool {
+        let is_length = self.is_relationship
+            && matches!(last, TokenKind::Symbol(Symbol::Star | Symbol::DotDot));
+        let is_count = literal == TokenKind::Integer
+            && matches!(last, TokenKind::Keyword(Keyword::Shortest | Keyword::Any));
+        let is_subscript = last == TokenKind::Symbol(Symbol::LeftBracket)
+            && next == TokenKind::Symbol(Symbol::RightBracket)
+            && !matches!(before_last, TokenKind::Keyword(Keyword::In));
+        let is_regex = last == TokenKind::Symbol(Symbol::RegexMatch);
+        self.lifts && !is_length && !is_count && !is_subscript && !is_regex
+    }
+}
+
+/// Whether a keyword here names a property, label or the like.
+fn is_name_position(last: TokenKind, next: TokenKind) -> bool {
+    use Symbol::{Ampersand, Bang, Bar, Colon, Dot};
+    matches!(
+        last,
+        TokenKind::Symbol(Dot | Colon | Bar | Ampersand | Bang)
+    ) || next == TokenKind::Symbol(Colon)
+}
+
+/// Whether a statement that starts so is none whose plan is kept.
+fn is_command(first: Keyword, second: TokenKind) -> bool {
+    match first {
+        Keyword::Explain | Keyword::Profile | Keyword::Show | Keyword::Drop | Keyword::Kill => true,
+        Keyword::Create => matches!(
+            second,
+            TokenKind::Keyword(Keyword::Unique | Keyword::Index | Keyword::Constraint)
+        ),
+        _ => false,
+    }
+}
+
+fn literal(token: Token, text: &str) -> Option<Literal> {
+    let text = token.span.slice(text);
+    match token.kind {
+        TokenKind::String => Some(Literal::String(Arc::from(string_value(text)))),
+        TokenKind::Integer => text.parse().ok().map(Literal::Int),
+        TokenKind::Float => text
+            .parse()
+            .ok()
+            .filter(|number: &f64| number.is_finite())
+            .map(Literal::Float),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> String {
+        normalise(text).key
+    }
+
+    #[test]
+    fn literals_that_cannot_matter_are_lifted() {
+        for (text, expected) in [
+            (
+                "MATCH (u:users {_key: 'a'}) RETURN u.name, 1",
+                "MATCH (u:users {_key: $__0}) RETURN u.name, 1",
+            ),
+            (
+                "MATCH (n) WHERE n.x > 1.5 AND n.y STARTS WITH 'z' RETURN n",
+                "MATCH (n) WHERE n.x > $__0 AND n.y STARTS WITH $__1 RETURN n",
+            ),
+            (
+                "CREATE (n {a: 1, b: [2, 3]}) SET n.c = 'x'",
+                "CREATE (n {a: $__0, b: [$__1, $__2]}) SET n.c = $__3",
+            ),
+            (
+                "MATCH (n) WHERE n.id IN [1] RETURN n LIMIT 5",
+                "MATCH (n) WHERE n.id IN [$__0] RETURN n LIMIT 5",
+            ),
+            (
+                "CALL { MATCH (n {a: 1}) RETURN n } RETURN n",
+                "CALL { MATCH (n {a: $__0}) RETURN n } RETURN n",
+            ),
+        ] {
+            assert_eq!(key(text), expected);
+        }
+        let lifted = normalise("MATCH (n {a: 'it\\'s', b: 7}) RETURN n");
+        assert_eq!(
+            lifted.literals,
+            [
+                ("__0".to_owned(), Literal::String("it's".into())),
+                ("__1".to_owned(), Literal::Int(7))
+            ]
+        );
+    }
+
+    #[test]
+    fn literals_that_may_matter_stay() {
+        for text in [
+            "RETURN 1 + 2 AS x ORDER BY x + 1 SKIP 1 LIMIT 2",
+            "MATCH (a)-[:T*1..3]->(b) RETURN a",
+            "MATCH SHORTEST 2 (a)-[:T]->{1,4}(b) RETURN a",
+            "MATCH (n) WHERE n.d > date('2020-01-01') RETURN n",
+            "MATCH (n) WHERE n['name'] =~ 'a.*' RETURN n",
+            "RETURN COUNT { MATCH (n) WHERE n.match = 1 }",
+            "RETURN {where: 1, x: n.set, y: 2}",
+            "CREATE INDEX FOR (n:L) ON (n.a)",
+            "EXPLAIN MATCH (n {a: 1}) RETURN n",
+            "MATCH (n {a: $__x, b: 1}) RETURN n",
+            "MATCH (n {a: 'open) RETURN n",
+            "MATCH (n {a: 1)}) RETURN n)))",
+            "",
+        ] {
+            assert_eq!(key(text), text);
+        }
+    }
+}
