@@ -33,16 +33,6 @@ pub enum Kind {
     Scan,
 }
 
-const LISTS: [Kind; 2] = [Kind::BucketList, Kind::PropertyList];
-const REGISTERS: [Kind; 2] = [Kind::BucketRegister, Kind::PropertyRegister];
-const SETS: [Kind; 5] = [
-    Kind::BucketRange,
-    Kind::Adjacency,
-    Kind::Index,
-    Kind::Label,
-    Kind::Scan,
-];
-
 /// How a kind is read and written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {

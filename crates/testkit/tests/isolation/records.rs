@@ -1,10 +1,10 @@
 //! The workload on `data`: buckets, documents, relationships, indexes and labels in one transaction.
 
-use std::{ops::Bound, sync::Arc};
+use std::sync::Arc;
 
 use anyhow::Result;
 use isomer_data::{
-    DataError, Direction, Durability, ErrorKind, GraphRead, Neighbours, Order, Store, StoreOptions,
+    DataError, Direction, Durability, ErrorKind, GraphRead, Neighbours, Store, StoreOptions,
     Transaction,
 };
 use isomer_storage::Engine;
@@ -238,11 +238,11 @@ impl Open {
                 let node = found.expect("the member was just seen").0;
                 match kind {
                     // A member leaves by losing the label, or the group, as often as by being deleted.
-                    Kind::Label if element % 2 == 0 => {
+                    Kind::Label if element.is_multiple_of(2) => {
                         let label = self.tx.intern_label(&label_name(object))?;
                         self.tx.remove_label(node, label)?;
                     }
-                    Kind::Scan | Kind::Index if element % 2 == 0 => {
+                    Kind::Scan | Kind::Index if element.is_multiple_of(2) => {
                         self.tx
                             .set_node_property(node, &["group"], Value::Int(-1))?
                     }
