@@ -1,18 +1,18 @@
 //! The workload on `data`: buckets, documents, relationships, indexes and labels in one transaction.
 
-use std::sync::Arc;
+use std::{ops::Bound, sync::Arc};
 
 use anyhow::Result;
 use isomer_data::{
-    DataError, Direction, Durability, ErrorKind, GraphRead, Neighbours, Store, StoreOptions,
-    Transaction,
+    DataError, Direction, Durability, ErrorKind, FieldPath, GraphRead, IndexCursor, IndexField,
+    IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, Store, StoreOptions, Transaction,
 };
 use isomer_storage::Engine;
 use isomer_testkit::isolation::{
     Element,
     workload::{Access, Failure, Kind, Steps, Subject},
 };
-use isomer_value::{LabelId, Map, NodeId, PropId, RelId, TypeId, Value};
+use isomer_value::{IndexId, LabelId, Map, NodeId, PropId, RelId, TypeId, Value};
 
 /// A store with the names that the workload uses.
 pub struct Records {
@@ -24,6 +24,8 @@ pub struct Records {
 struct Names {
     shared: LabelId,
     member: LabelId,
+    item: LabelId,
+    item_group: IndexId,
     has: TypeId,
     list: PropId,
     register: PropId,
@@ -34,8 +36,28 @@ struct Names {
 impl Records {
     pub fn open(engine: Arc<dyn Engine>) -> Result<Self> {
         let store = Store::open(engine, StoreOptions::default())?;
+        store.change_schema(SchemaChange::CreateIndex {
+            spec: IndexSpec {
+                name: Some("item_group".into()),
+                label: "Item".into(),
+                fields: vec![IndexField {
+                    path: FieldPath::top("group"),
+                    each: false,
+                }],
+                unique: false,
+            },
+            if_not_exists: false,
+        })?;
+        let item_group = store
+            .catalog()
+            .index_named("item_group")
+            .expect("it was just made")
+            .id;
         let tx = store.begin(isomer_data::Access::Write)?;
+        let item = tx.intern_label("Item")?;
         let names = Names {
+            item,
+            item_group,
             shared: tx.intern_label("Shared")?,
             member: tx.intern_label("Member")?,
             has: tx.intern_type("HAS")?,
@@ -55,6 +77,7 @@ impl Subject for Records {
             Kind::PropertyList,
             Kind::PropertyRegister,
             Kind::Adjacency,
+            Kind::Index,
             Kind::Label,
             Kind::Scan,
         ]
@@ -118,26 +141,63 @@ impl Open {
         Ok(out[0].remove(0))
     }
 
-    /// Members as nodes: all with the label, or those of the label `Member` whose group fits.
-    fn member_nodes(&self, kind: Kind, object: u64) -> Result<Vec<(NodeId, Element)>, DataError> {
-        let mut nodes = Vec::new();
-        let label = match kind {
-            // Where a label is not known yet, a transaction that writes must observe that nobody has it.
-            Kind::Label => match self.tx.catalog().label_id(&label_name(object)) {
-                Some(label) => label,
-                None if self.tx.access() == isomer_data::Access::Read => return Ok(Vec::new()),
-                None => self.tx.intern_label(&label_name(object))?,
-            },
-            _ => self.names.member,
+    /// Members found through the index: those of one group alone, or (for every other object) as a part of a range.
+    fn indexed_nodes(&self, object: u64) -> Result<Vec<NodeId>, DataError> {
+        let (group, next) = (Value::Int(object as i64), Value::Int(object as i64 + 1));
+        let by_range = object % 2 == 1;
+        let range = if by_range {
+            (Bound::Included(&group), Bound::Excluded(&next))
+        } else {
+            (Bound::Unbounded, Bound::Unbounded)
         };
+        let prefix = if by_range {
+            &[][..]
+        } else {
+            std::slice::from_ref(&group)
+        };
+        let order = if object % 4 < 2 {
+            Order::Ascending
+        } else {
+            Order::Descending
+        };
+        let seek = IndexSeek {
+            index: self.names.item_group,
+            prefix,
+            range,
+            order,
+        };
+        let mut nodes = Vec::new();
+        let mut cursor = IndexCursor::default();
+        while !cursor.is_done() {
+            self.tx.index_seek(&seek, &mut cursor, 20, &mut nodes)?;
+        }
+        Ok(nodes)
+    }
+
+    fn labelled_nodes(&self, label: LabelId) -> Result<Vec<NodeId>, DataError> {
+        let mut nodes = Vec::new();
         loop {
             let before = nodes.len();
             self.tx
                 .scan_nodes(Some(label), nodes.last().copied(), 50, &mut nodes)?;
             if nodes.len() - before < 50 {
-                break;
+                return Ok(nodes);
             }
         }
+    }
+
+    /// Members as nodes: all with the label, or those of the label `Member` whose group fits.
+    fn member_nodes(&self, kind: Kind, object: u64) -> Result<Vec<(NodeId, Element)>, DataError> {
+        let nodes = match kind {
+            Kind::Index => self.indexed_nodes(object)?,
+            // Where a label is not known yet, a transaction that writes must observe that nobody has it.
+            Kind::Label => match self.tx.catalog().label_id(&label_name(object)) {
+                Some(label) => self.labelled_nodes(label)?,
+                None if self.tx.access() == isomer_data::Access::Read => Vec::new(),
+                None => self.labelled_nodes(self.tx.intern_label(&label_name(object))?)?,
+            },
+            _ => self.labelled_nodes(self.names.member)?,
+        };
         let mut columns = [Vec::new(), Vec::new()];
         self.tx.node_properties(
             &nodes,
@@ -208,8 +268,13 @@ impl Open {
             }
             _ => {
                 let group = ("group", Value::Int(object as i64));
+                let label = if kind == Kind::Index {
+                    self.names.item
+                } else {
+                    self.names.member
+                };
                 self.tx
-                    .create_node(&[self.names.member], &Map::from_iter([element, group]))?;
+                    .create_node(&[label], &Map::from_iter([element, group]))?;
             }
         }
         Ok(())
@@ -242,10 +307,9 @@ impl Open {
                         let label = self.tx.intern_label(&label_name(object))?;
                         self.tx.remove_label(node, label)?;
                     }
-                    Kind::Scan | Kind::Index if element.is_multiple_of(2) => {
-                        self.tx
-                            .set_node_property(node, &["group"], Value::Int(-1))?
-                    }
+                    Kind::Scan | Kind::Index if element.is_multiple_of(2) => self
+                        .tx
+                        .set_node_property(node, &["group"], Value::Int(-1))?,
                     _ => drop(self.tx.delete_node(node, false)?),
                 }
             }
