@@ -4,11 +4,12 @@ use isomer_cypher::ast::{self, Clause};
 
 use super::create::Making;
 use super::pattern::NewNames;
+use super::projection::Projecting;
 use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind};
-use crate::logical::{MergeStep, Step, conjuncts};
+use crate::logical::{MergeStep, Step};
 use crate::physical::CreateItem;
 
 impl<'a> Binder<'a> {
@@ -78,16 +79,11 @@ impl<'a> Binder<'a> {
     fn bind_with(&mut self, clause: &'a ast::With, steps: &mut Vec<Step>) -> Result<()> {
         let columns = self.bind_projection(
             &clause.projection,
-            super::projection::Projecting::With,
+            clause.predicate.as_ref(),
+            Projecting::With,
             steps,
         )?;
         self.enter(columns);
-        if let Some(predicate) = &clause.predicate {
-            let bound = self.bind_condition(predicate)?;
-            let mut terms = Vec::new();
-            conjuncts(bound, &mut terms);
-            steps.push(Step::Filter(terms));
-        }
         Ok(())
     }
 

@@ -210,6 +210,9 @@ impl<'a> Binder<'a> {
                 relationship.span,
             ));
         }
+        if let Some(variable) = &relationship.variable {
+            self.must_be_new(variable)?;
+        }
         let rel_type = match relationship
             .types
             .as_ref()
@@ -236,9 +239,6 @@ impl<'a> Binder<'a> {
                 relationship.span,
             )
             .with_hint("write --> or <--"));
-        }
-        if let Some(variable) = &relationship.variable {
-            self.must_be_new(variable)?;
         }
         let properties = self.bind_made_properties(relationship.properties.as_ref(), making)?;
         let slot = match &relationship.variable {

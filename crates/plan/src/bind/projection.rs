@@ -12,7 +12,7 @@ use super::types::wrong_kind;
 use super::{Binder, Result};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, SlotId};
-use crate::logical::Step;
+use crate::logical::{Step, conjuncts};
 use crate::physical::SortKey;
 
 /// Which clause projects.
@@ -29,41 +29,50 @@ struct Projected<'a> {
     written: Vec<Option<&'a ast::Expr>>,
 }
 
+/// What follows the columns and is about the rows they make.
+#[derive(Clone, Copy)]
+struct Tail<'a> {
+    order_by: &'a [ast::SortItem],
+    predicate: Option<&'a ast::Expr>,
+}
+
+/// Sort keys and the condition of a [`Tail`].
+type Bound = (Vec<SortKey>, Option<Expr>);
+
 impl<'a> Binder<'a> {
-    /// Binds a projection up to `LIMIT`; the scope stays that before it, for the caller to [`enter`](Self::enter) the new.
+    /// Binds a projection and the `WHERE` after it; the scope stays that before it, for the caller to
+    /// [`enter`](Self::enter) the new.
     pub(super) fn bind_projection(
         &mut self,
         projection: &'a ast::Projection,
+        predicate: Option<&'a ast::Expr>,
         projecting: Projecting,
         steps: &mut Vec<Step>,
     ) -> Result<Vec<Column>> {
         let mut projected = self.star_columns(projection, projecting)?;
         check_names(projection, projecting, &projected.columns)?;
-        let aggregates = projection
+        let tail = Tail {
+            order_by: &projection.order_by,
+            predicate,
+        };
+        let (keys, filter) = if projection
             .items
             .iter()
-            .any(|item| has_aggregate(&item.expr));
-        let in_order = projection
-            .order_by
-            .iter()
-            .any(|item| has_aggregate(&item.expr));
-        if aggregates {
-            self.bind_grouped(projection, &mut projected, steps)?;
+            .any(|item| has_aggregate(&item.expr))
+        {
+            self.bind_grouped(projection, &mut projected, tail, steps)?
         } else {
             self.bind_plain(projection, &mut projected, steps)?;
-            if in_order {
-                // Sorting by an aggregate that no column computes has no group to be about.
-                self.aggregating =
-                    Aggregating::Forbidden("in ORDER BY after columns without aggregates");
-            }
-            if projection.distinct {
-                steps.push(Step::Distinct(
-                    projected.columns.iter().map(|column| column.slot).collect(),
-                ));
-            }
-            let keys = self.bind_order(projection, &projected, projection.distinct)?;
-            self.aggregating = Aggregating::Forbidden("here");
-            push_sort(keys, steps);
+            self.bind_tail(projection, &projected, tail)?
+        };
+        self.aggregating = Aggregating::Forbidden("here");
+        if projection.distinct {
+            steps.push(Step::Distinct(
+                projected.columns.iter().map(|column| column.slot).collect(),
+            ));
+        }
+        if !keys.is_empty() {
+            steps.push(Step::Sort(keys));
         }
         for (count, wrap) in [
             (&projection.skip, Step::Skip as fn(Expr) -> Step),
@@ -73,6 +82,11 @@ impl<'a> Binder<'a> {
                 let bound = self.bind_count(count)?;
                 steps.push(wrap(bound));
             }
+        }
+        if let Some(filter) = filter {
+            let mut terms = Vec::new();
+            conjuncts(filter, &mut terms);
+            steps.push(Step::Filter(terms));
         }
         Ok(projected.columns)
     }
@@ -163,8 +177,9 @@ impl<'a> Binder<'a> {
         &mut self,
         projection: &'a ast::Projection,
         projected: &mut Projected<'a>,
+        tail: Tail<'a>,
         steps: &mut Vec<Step>,
-    ) -> Result<()> {
+    ) -> Result<Bound> {
         let mut keys: Vec<(SlotId, Expr)> = Vec::new();
         let mut grouping = Grouping::default();
         for column in &projected.columns {
@@ -215,7 +230,7 @@ impl<'a> Binder<'a> {
             projected.columns.push(column);
             projected.written.push(Some(&item.expr));
         }
-        let sort = self.bind_order_after(projection, projected)?;
+        let bound = self.bind_tail_after(projected, tail)?;
         let after = std::mem::replace(&mut self.aggregating, Aggregating::Forbidden("here"));
         let Aggregating::After(grouping) = after else {
             unreachable!("set above")
@@ -229,24 +244,18 @@ impl<'a> Binder<'a> {
         if !computed.is_empty() {
             steps.push(Step::Project(computed));
         }
-        if projection.distinct {
-            steps.push(Step::Distinct(
-                projected.columns.iter().map(|column| column.slot).collect(),
-            ));
-        }
-        push_sort(sort, steps);
-        Ok(())
+        Ok(bound)
     }
 
-    /// `ORDER BY` of a projection that does not aggregate. After `DISTINCT` only its columns are left; otherwise columns
+    /// What follows a projection that does not aggregate. After `DISTINCT` only its columns are left; otherwise columns
     /// and the variables before them are in sight.
-    fn bind_order(
+    fn bind_tail(
         &mut self,
         projection: &'a ast::Projection,
         projected: &Projected<'a>,
-        distinct: bool,
-    ) -> Result<Vec<SortKey>> {
-        if distinct {
+        tail: Tail<'a>,
+    ) -> Result<Bound> {
+        if projection.distinct {
             let mut grouping = Grouping {
                 closed: 1,
                 ..Grouping::default()
@@ -259,7 +268,7 @@ impl<'a> Binder<'a> {
                 }
             }
             self.aggregating = Aggregating::After(grouping);
-            return self.bind_order_after(projection, projected);
+            return self.bind_tail_after(projected, tail);
         }
         let before = self.frame().scope.clone();
         for column in &projected.columns {
@@ -269,21 +278,16 @@ impl<'a> Binder<'a> {
             };
             self.frame().scope.set(column.name.clone(), variable);
         }
-        let keys = projection
-            .order_by
-            .iter()
-            .map(|item| self.bind_sort_item(item, projected))
-            .collect();
+        // Sorting by an aggregate that no column computes has no group to be about.
+        self.aggregating =
+            Aggregating::Forbidden("in ORDER BY or WHERE after columns without aggregates");
+        let bound = self.bind_tail_items(projected, tail);
         self.frame().scope = before;
-        keys
+        bound
     }
 
-    /// `ORDER BY` where only columns, grouping keys and aggregates are left.
-    fn bind_order_after(
-        &mut self,
-        projection: &'a ast::Projection,
-        projected: &Projected<'a>,
-    ) -> Result<Vec<SortKey>> {
+    /// What follows a projection of which only columns, grouping keys and aggregates are left.
+    fn bind_tail_after(&mut self, projected: &Projected<'a>, tail: Tail<'a>) -> Result<Bound> {
         if let Aggregating::After(grouping) = &mut self.aggregating {
             for column in &projected.columns {
                 grouping
@@ -302,30 +306,25 @@ impl<'a> Binder<'a> {
                 self.frame().scope.set(column.name.clone(), variable);
             }
         }
-        let mut keys = Ok(Vec::new());
-        for item in &projection.order_by {
-            let key = self.bind_sort_item(item, projected).map_err(|error| {
-                // Without an aggregate the variable is simply not there any more.
-                if error.detail == "AmbiguousAggregationExpression" && !has_aggregate(&item.expr) {
-                    PlanError {
-                        detail: "UndefinedVariable",
-                        ..error
-                    }
-                } else {
-                    error
-                }
-            });
-            match (key, &mut keys) {
-                (Ok(key), Ok(keys)) => keys.push(key),
-                (Err(error), keys) => {
-                    *keys = Err(error);
-                    break;
-                }
-                (Ok(_), Err(_)) => break,
-            }
-        }
+        let bound = self.bind_tail_items(projected, tail);
         self.frame().scope = before;
-        keys
+        bound
+    }
+
+    fn bind_tail_items(&mut self, projected: &Projected<'a>, tail: Tail<'a>) -> Result<Bound> {
+        let mut keys = Vec::with_capacity(tail.order_by.len());
+        for item in tail.order_by {
+            let key = self.bind_sort_item(item, projected);
+            keys.push(key.map_err(|error| gone(error, &item.expr))?);
+        }
+        let filter = match tail.predicate {
+            None => None,
+            Some(predicate) => {
+                let bound = self.without_aggregates(|binder| binder.bind_condition(predicate));
+                Some(bound.map_err(|error| gone(error, predicate))?)
+            }
+        };
+        Ok((keys, filter))
     }
 
     fn bind_sort_item(
@@ -391,10 +390,15 @@ impl<'a> Binder<'a> {
     }
 }
 
-fn push_sort(keys: Vec<SortKey>, steps: &mut Vec<Step>) {
-    if !keys.is_empty() {
-        steps.push(Step::Sort(keys));
+/// Without an aggregate in the expression, a variable that the projection did not keep is simply not there any more.
+fn gone(error: PlanError, expr: &ast::Expr) -> PlanError {
+    if error.detail == "AmbiguousAggregationExpression" && !has_aggregate(expr) {
+        return PlanError {
+            detail: "UndefinedVariable",
+            ..error
+        };
     }
+    error
 }
 
 /// Each column has a name of its own; a `WITH` gives one to every expression.

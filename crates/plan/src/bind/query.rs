@@ -156,7 +156,7 @@ impl<'a> Binder<'a> {
         match last {
             Clause::Return(clause) => {
                 let columns =
-                    self.bind_projection(&clause.projection, Projecting::Return, &mut steps)?;
+                    self.bind_projection(&clause.projection, None, Projecting::Return, &mut steps)?;
                 Ok((steps, Some(columns)))
             }
             Clause::Call(call) if before.is_empty() && standing == Standing::Statement => {
