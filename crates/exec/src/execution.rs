@@ -10,8 +10,10 @@ use isomer_plan::{
 use isomer_value::{Map, jiff};
 
 use crate::{
+    chunk::Chunk,
     context::{Cx, Run, Surroundings},
-    error::{ErrorClass, ExecError, Result},
+    error::{ErrorClass, ExecError, Result, shown},
+    eval::{Row, value},
     limits::{CancelHandle, Limits, Watch},
     operator::{Argument, Child},
     procedure::Registry,
@@ -66,6 +68,7 @@ enum State {
     Pipeline { root: Child, produces: bool },
     Point,
     Schema,
+    Kill,
     Done,
 }
 
@@ -98,12 +101,14 @@ impl Execution {
             seed: options.seed.unwrap_or_else(fresh_seed),
         };
         let body = match &plan.body {
+            _ if plan.mode == Mode::Explain => State::Done,
             Body::Pipeline(root) => State::Pipeline {
                 root: Child::build(&plan, *root, &Argument::root()),
                 produces: matches!(plan.operator(*root).op, Op::ProduceResult { .. }),
             },
             Body::PointRead(_) => State::Point,
             Body::Schema(_) => State::Schema,
+            Body::KillQuery(_) => State::Kill,
         };
         let mark = (plan.class == StatementClass::Write).then(|| transaction.mark());
         let profiled = plan.mode == Mode::Profile;
@@ -186,6 +191,27 @@ impl Execution {
         self.run.profile.as_ref()?.get(id.index())
     }
 
+    /// The plan as text, with what each operator did where the plan says `PROFILE`.
+    pub fn explain(&self) -> String {
+        let plan = &self.run.plan;
+        match &self.run.profile {
+            None => isomer_plan::explain::text(plan),
+            Some(profile) => isomer_plan::explain::annotated_text(plan, &|id| {
+                let figures = profile.get(id.index())?;
+                let memory = if figures.memory_bytes > 0 {
+                    format!(", {} KiB", figures.memory_bytes.div_ceil(1024))
+                } else {
+                    String::new()
+                };
+                Some(format!(
+                    "rows {}, {:.3} ms{memory}",
+                    figures.rows,
+                    figures.time.as_secs_f64() * 1e3
+                ))
+            }),
+        }
+    }
+
     /// Most bytes held at once so far.
     pub fn peak_bytes(&self) -> usize {
         self.run.watch.peak_bytes()
@@ -211,6 +237,10 @@ impl Execution {
                 crate::schema::change(&mut cx)?;
                 Ok(false)
             }
+            State::Kill => {
+                kill(&mut cx)?;
+                Ok(false)
+            }
             State::Pipeline { root, produces } => {
                 while let Some(chunk) = root.pull(&mut cx)? {
                     if *produces && !chunk.is_empty() {
@@ -231,6 +261,37 @@ impl Execution {
             transaction.rollback_to(mark)?;
         }
         Ok(())
+    }
+}
+
+/// Cancels another query.
+fn kill(cx: &mut Cx<'_>) -> Result<()> {
+    let plan = cx.run.plan.clone();
+    let Body::KillQuery(id) = &plan.body else {
+        return Err(ExecError::Internal("a kill without its query".into()));
+    };
+    let empty = Chunk::new(1, 0);
+    let id = value(
+        id,
+        Row {
+            chunk: &empty,
+            row: 0,
+        },
+        cx,
+    )?;
+    match &cx.run.running {
+        Some(running) if running.kill(&id) => Ok(()),
+        Some(_) => Err(ExecError::raised(
+            ErrorClass::EntityNotFound,
+            "QueryNotFound",
+            format!(
+                "no query runs under the id given ({}): SHOW QUERIES lists them",
+                shown(&id)
+            ),
+        )),
+        None => Err(ExecError::Unsupported(
+            "this database keeps no list of running queries".into(),
+        )),
     }
 }
 

@@ -143,8 +143,12 @@ pub struct OperatorProfile {
     pub memory_bytes: u64,
 }
 
-/// Who knows what runs: fills `SHOW QUERIES`.
+/// Who knows what runs: answers `SHOW QUERIES` and `KILL QUERY`.
 pub trait RunningQueries: Send + Sync {
     /// One row per running query: id, text, elapsed milliseconds, rows, bytes of memory.
     fn list(&self) -> Vec<[Value; 5]>;
+    /// Cancels the query with this id; false where none runs under it.
+    fn kill(&self, _id: &Value) -> bool {
+        false
+    }
 }

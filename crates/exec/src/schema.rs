@@ -6,14 +6,15 @@ use isomer_data::{
     ConstraintKind, ConstraintSpec, FieldPath, IndexField, IndexSpec, SchemaChange, ValueType,
 };
 use isomer_plan::{
+    expr::ValueType as Word,
     physical::Body,
-    schema::{PropertyPath, Requirement, SchemaCommand, SchemaTarget},
+    schema::{IndexedPath, PropertyPath, Requirement, SchemaCommand, SchemaTarget},
 };
 use isomer_value::IndexId;
 
 use crate::{
     context::Cx,
-    error::{ErrorClass, ExecError, Result},
+    error::{ExecError, Result},
 };
 
 /// Runs the plan's schema command.
@@ -48,14 +49,14 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
             name,
             target,
             paths,
-            each_element,
+            unique,
             if_not_exists,
         } => vec![SchemaChange::CreateIndex {
             spec: IndexSpec {
                 name: name.as_ref().map(|name| name.to_string()),
                 label: label(target)?,
-                fields: fields(paths, *each_element),
-                unique: false,
+                fields: paths.iter().map(indexed_field).collect::<Result<_>>()?,
+                unique: *unique,
             },
             if_not_exists: *if_not_exists,
         }],
@@ -104,7 +105,7 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
                 constraint(
                     name.clone(),
                     ConstraintKind::Unique { index: IndexId(0) },
-                    fields(paths, false),
+                    whole_fields(paths),
                 )
             };
             let required = |from: usize| {
@@ -129,6 +130,12 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
                     let mut all = vec![unique()?];
                     all.extend(required(1)?);
                     all
+                }
+                Requirement::Check { text, .. } => {
+                    return Err(ExecError::Unsupported(format!(
+                        "constraints that check a condition (`{text}`) are not available through the language in this version: \
+                         use IS UNIQUE, IS NOT NULL, IS :: type, or the API's range, length and choice checks"
+                    )));
                 }
                 Requirement::Type(word) => {
                     let types = value_types(word)?;
@@ -165,45 +172,57 @@ fn field_path(path: &PropertyPath) -> FieldPath {
     FieldPath(path.iter().map(Arc::clone).collect())
 }
 
-fn fields(paths: &[PropertyPath], each: bool) -> Vec<IndexField> {
+fn whole_fields(paths: &[PropertyPath]) -> Vec<IndexField> {
     paths
         .iter()
         .map(|path| IndexField {
             path: field_path(path),
-            each,
+            each: false,
         })
         .collect()
 }
 
-fn value_types(word: &str) -> Result<Vec<ValueType>> {
-    word.split('|')
-        .map(|word| {
-            let upper = word.trim().to_ascii_uppercase();
-            let name = upper.strip_suffix(" NOT NULL").unwrap_or(&upper);
-            Ok(match name {
-                "BOOLEAN" | "BOOL" => ValueType::Bool,
-                "INTEGER" | "INT" => ValueType::Int,
-                "FLOAT" => ValueType::Float,
-                "NUMBER" => ValueType::Number,
-                "STRING" => ValueType::String,
-                "BYTES" => ValueType::Bytes,
-                "MAP" => ValueType::Map,
-                "DATE" => ValueType::Date,
-                "LOCAL TIME" => ValueType::LocalTime,
-                "ZONED TIME" | "TIME" => ValueType::ZonedTime,
-                "LOCAL DATETIME" => ValueType::LocalDateTime,
-                "ZONED DATETIME" | "DATETIME" => ValueType::ZonedDateTime,
-                "DURATION" => ValueType::Duration,
-                "POINT" => ValueType::Point,
-                _ if name.starts_with("LIST") => ValueType::List,
-                _ => {
-                    return Err(ExecError::raised(
-                        ErrorClass::SyntaxError,
-                        "InvalidArgumentType",
-                        format!("`{word}` is not a type of values: use BOOLEAN, INTEGER, FLOAT, NUMBER, STRING, LIST, MAP, DATE, …"),
-                    ));
-                }
-            })
-        })
-        .collect()
+fn indexed_field(path: &IndexedPath) -> Result<IndexField> {
+    match path.elements_after {
+        Some(names) if names != path.names.len() => Err(ExecError::Unsupported(format!(
+            "an index over fields inside list elements (`{}[]…`) is not available in this version: index the list's elements, or put the field beside it",
+            path.names[..names.min(path.names.len())].join(".")
+        ))),
+        each => Ok(IndexField {
+            path: field_path(&path.names),
+            each: each.is_some(),
+        }),
+    }
+}
+
+fn value_types(word: &Word) -> Result<Vec<ValueType>> {
+    Ok(match word {
+        Word::Boolean => vec![ValueType::Bool],
+        Word::Integer => vec![ValueType::Int],
+        Word::Float => vec![ValueType::Float],
+        Word::Number => vec![ValueType::Number],
+        Word::String => vec![ValueType::String],
+        Word::Bytes => vec![ValueType::Bytes],
+        Word::Date => vec![ValueType::Date],
+        Word::LocalTime => vec![ValueType::LocalTime],
+        Word::ZonedTime => vec![ValueType::ZonedTime],
+        Word::LocalDateTime => vec![ValueType::LocalDateTime],
+        Word::ZonedDateTime => vec![ValueType::ZonedDateTime],
+        Word::Duration => vec![ValueType::Duration],
+        Word::Point => vec![ValueType::Point],
+        Word::Map => vec![ValueType::Map],
+        Word::List(of) if **of == Word::Any => vec![ValueType::List],
+        Word::Union(words) => {
+            let mut all = Vec::new();
+            for word in words {
+                all.extend(value_types(word)?);
+            }
+            all
+        }
+        other => {
+            return Err(ExecError::Unsupported(format!(
+                "a constraint cannot ask for the type {other:?}: use BOOLEAN, INTEGER, FLOAT, NUMBER, STRING, BYTES, LIST, MAP, a temporal type or POINT"
+            )));
+        }
+    })
 }

@@ -15,6 +15,9 @@ pub(crate) fn arithmetic(
     right: &Value,
     env: &dyn Environment,
 ) -> Result<Value> {
+    if op == Arithmetic::Concat {
+        return concatenate(left, right, env);
+    }
     match (left, right) {
         (Value::Int(a), Value::Int(b)) => integers(op, *a, *b),
         (Value::Float(a), Value::Float(b)) => Ok(Value::Float(floats(op, *a, *b))),
@@ -45,6 +48,7 @@ pub(crate) fn integers(op: Arithmetic, a: i64, b: i64) -> Result<Value> {
         Arithmetic::Divide => a.checked_div(b),
         Arithmetic::Modulo => Some(a.checked_rem(b).unwrap_or(0)), // i64::MIN % -1 is 0
         Arithmetic::Power => return Ok(Value::Float((a as f64).powf(b as f64))),
+        Arithmetic::Concat => return Err(unfit(op, &Value::Int(a), &Value::Int(b))),
     };
     result.map(Value::Int).ok_or_else(|| {
         ExecError::overflow(format!(
@@ -63,6 +67,17 @@ pub(crate) fn floats(op: Arithmetic, a: f64, b: f64) -> f64 {
         Arithmetic::Divide => a / b,
         Arithmetic::Modulo => a % b,
         Arithmetic::Power => a.powf(b),
+        Arithmetic::Concat => f64::NAN, // numbers are refused before
+    }
+}
+
+/// `||`: two strings or two lists.
+fn concatenate(left: &Value, right: &Value, env: &dyn Environment) -> Result<Value> {
+    match (left, right) {
+        (Value::Null, _) | (_, Value::Null) => Ok(Value::Null),
+        (Value::String(a), Value::String(b)) => concat(a, b, env),
+        (Value::List(a), Value::List(b)) => join(a, b, env),
+        _ => Err(unfit(Arithmetic::Concat, left, right)),
     }
 }
 
@@ -135,14 +150,15 @@ pub(crate) fn plus(value: &Value) -> Result<Value> {
     }
 }
 
-fn symbol(op: Arithmetic) -> char {
+fn symbol(op: Arithmetic) -> &'static str {
     match op {
-        Arithmetic::Add => '+',
-        Arithmetic::Subtract => '-',
-        Arithmetic::Multiply => '*',
-        Arithmetic::Divide => '/',
-        Arithmetic::Modulo => '%',
-        Arithmetic::Power => '^',
+        Arithmetic::Add => "+",
+        Arithmetic::Subtract => "-",
+        Arithmetic::Multiply => "*",
+        Arithmetic::Divide => "/",
+        Arithmetic::Modulo => "%",
+        Arithmetic::Power => "^",
+        Arithmetic::Concat => "||",
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
 };
 
 pub(crate) use arith::arithmetic;
-pub(crate) use strict::{equal_truth, properties_of};
+pub(crate) use strict::{equal_truth, is_of, properties_of};
 pub(crate) use vector::{Selection, column, truths};
 
 /// One flat row of a chunk.

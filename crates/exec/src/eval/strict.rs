@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isomer_data::{GraphRead, NodeLabels};
-use isomer_plan::expr::{Comparison, Expr, LabelRef, StringTest, TypeRef};
+use isomer_plan::expr::{Comparison, Expr, Kind, LabelRef, StringTest, TypeRef, ValueType};
 use isomer_value::{Map, NodeId, Value, equality};
 
 use super::{arith, truth};
@@ -59,6 +59,8 @@ pub(super) fn apply(expr: &Expr, operands: &[Value], cx: &mut Cx<'_>) -> Result<
         Expr::In { .. } => contains(&operands[1], &operands[0]),
         Expr::IsNull(_) => Ok(Value::Bool(operands[0].is_null())),
         Expr::IsNotNull(_) => Ok(Value::Bool(!operands[0].is_null())),
+        Expr::IsTyped { value_type, .. } => Ok(Value::Bool(is_typed(&operands[0], value_type))),
+        Expr::Cast { kind, .. } => cast(&operands[0], kind),
         Expr::HasLabels { labels, .. } => has_labels(&operands[0], labels, cx),
         Expr::HasType { types, .. } => has_type(&operands[0], types, cx),
         Expr::Call { function, .. } => Function::of(*function)?.call(operands, cx),
@@ -249,6 +251,80 @@ fn contains(list: &Value, item: &Value) -> Result<Value> {
     })
 }
 
+/// `x IS :: TYPE`. Null is of every type that does not say `NOT NULL`.
+fn is_typed(value: &Value, word: &ValueType) -> bool {
+    match (word, value) {
+        (ValueType::NotNull(inner), value) => !value.is_null() && is_typed(value, inner),
+        (ValueType::Union(words), value) => words.iter().any(|word| is_typed(value, word)),
+        (ValueType::Any | ValueType::Null, Value::Null) => true,
+        (ValueType::Null, _) => false,
+        (ValueType::Any, _) | (_, Value::Null) => true,
+        (ValueType::List(of), Value::List(items)) => items.iter().all(|item| is_typed(item, of)),
+        (ValueType::Number, value) => value.is_number(),
+        (word, value) => matches!(
+            (word, value),
+            (ValueType::Boolean, Value::Bool(_))
+                | (ValueType::Integer, Value::Int(_))
+                | (ValueType::Float, Value::Float(_))
+                | (ValueType::String, Value::String(_))
+                | (ValueType::Bytes, Value::Bytes(_))
+                | (ValueType::Date, Value::Date(_))
+                | (ValueType::LocalTime, Value::LocalTime(_))
+                | (ValueType::ZonedTime, Value::ZonedTime(_))
+                | (ValueType::LocalDateTime, Value::LocalDateTime(_))
+                | (ValueType::ZonedDateTime, Value::ZonedDateTime(_))
+                | (ValueType::Duration, Value::Duration(_))
+                | (ValueType::Point, Value::Point(_))
+                | (ValueType::Map, Value::Map(_))
+                | (ValueType::Node, Value::Node(_))
+                | (ValueType::Relationship, Value::Relationship(_))
+                | (ValueType::Path, Value::Path(_))
+        ),
+    }
+}
+
+/// The value itself where it is of this kind, or null; a type error otherwise.
+fn cast(value: &Value, kind: &Kind) -> Result<Value> {
+    if value.is_null() || is_of(value, kind) {
+        return Ok(value.clone());
+    }
+    Err(ExecError::type_mismatch(format!(
+        "a pattern uses a variable as {}, and it holds {}",
+        match kind {
+            Kind::Node => "a node",
+            Kind::Relationship => "a relationship",
+            Kind::List(_) => "a list of relationships",
+            _ => "something else",
+        },
+        shown(value)
+    )))
+}
+
+/// Whether a value that is not null is of a kind; elements of lists may be null.
+pub(crate) fn is_of(value: &Value, kind: &Kind) -> bool {
+    match kind {
+        Kind::Any => true,
+        Kind::Node => matches!(value, Value::Node(_)),
+        Kind::Relationship => matches!(value, Value::Relationship(_)),
+        Kind::Path => matches!(value, Value::Path(_)),
+        Kind::List(of) => value
+            .as_list()
+            .is_some_and(|items| items.iter().all(|item| item.is_null() || is_of(item, of))),
+        Kind::Map => matches!(
+            value,
+            Value::Map(_) | Value::Node(_) | Value::Relationship(_)
+        ),
+        Kind::Boolean => matches!(value, Value::Bool(_)),
+        Kind::Integer => matches!(value, Value::Int(_)),
+        Kind::Float => matches!(value, Value::Float(_)),
+        Kind::Number => value.is_number(),
+        Kind::String => matches!(value, Value::String(_)),
+        Kind::Bytes => matches!(value, Value::Bytes(_)),
+        Kind::Temporal => value.is_temporal(),
+        Kind::Point => matches!(value, Value::Point(_)),
+    }
+}
+
 fn has_labels(entity: &Value, labels: &[LabelRef], cx: &mut Cx<'_>) -> Result<Value> {
     match entity {
         Value::Null => Ok(Value::Null),
@@ -279,6 +355,9 @@ pub(super) fn carries(
     labels: &[LabelRef],
     cx: &mut Cx<'_>,
 ) -> bool {
+    if labels.is_empty() {
+        return !carried.of(at).is_empty();
+    }
     labels.iter().all(|label| {
         cx.label(*label)
             .is_some_and(|id| carried.of(at).contains(&id))

@@ -96,7 +96,7 @@ pub(crate) fn arithmetic(op: Arithmetic, left: &Value, right: &Value) -> Option<
         Arithmetic::Subtract => temporal::subtract(left, right),
         Arithmetic::Multiply => temporal::multiply(left, right),
         Arithmetic::Divide => temporal::divide(left, right),
-        Arithmetic::Modulo | Arithmetic::Power => return None,
+        Arithmetic::Modulo | Arithmetic::Power | Arithmetic::Concat => return None,
     };
     Some(made.map_err(ExecError::from))
 }

@@ -19,7 +19,7 @@ use crate::{
     column::{Column, value_bytes},
     context::Cx,
     error::{ErrorClass, ExecError, Result, shown},
-    eval::value,
+    eval::{is_of, value},
     procedure,
 };
 
@@ -117,30 +117,6 @@ fn accepted(
             shown(&value)
         ),
     ))
-}
-
-fn is_of(value: &Value, kind: &Kind) -> bool {
-    match kind {
-        Kind::Any => true,
-        Kind::Node => matches!(value, Value::Node(_)),
-        Kind::Relationship => matches!(value, Value::Relationship(_)),
-        Kind::Path => matches!(value, Value::Path(_)),
-        Kind::List(of) => value
-            .as_list()
-            .is_some_and(|items| items.iter().all(|item| item.is_null() || is_of(item, of))),
-        Kind::Map => matches!(
-            value,
-            Value::Map(_) | Value::Node(_) | Value::Relationship(_)
-        ),
-        Kind::Boolean => matches!(value, Value::Bool(_)),
-        Kind::Integer => matches!(value, Value::Int(_)),
-        Kind::Float => matches!(value, Value::Float(_)),
-        Kind::Number => value.is_number(),
-        Kind::String => matches!(value, Value::String(_)),
-        Kind::Bytes => matches!(value, Value::Bytes(_)),
-        Kind::Temporal => value.is_temporal(),
-        Kind::Point => matches!(value, Value::Point(_)),
-    }
 }
 
 /// Files are read by import, not by queries, until queries may be told which files they may open.
@@ -312,10 +288,10 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
                 ])
             })
             .collect::<Result<_>>()?,
-        ShowKind::Properties => catalog
-            .props()
+        ShowKind::Buckets => catalog
+            .buckets()
             .into_iter()
-            .map(|(_, name)| vec![Value::String(name)])
+            .map(|(_, name)| vec![Value::String(name), "plain".into()])
             .collect(),
         ShowKind::Functions => functions(cx),
         ShowKind::Procedures => cx
