@@ -1,6 +1,87 @@
-//! The `isomer` binary.
-#![allow(dead_code)]
+//! The `isomer` binary: imports, queries, a shell, exports, checks, benchmarks, a demonstration.
+//!
+//! Exit codes: 0 done, 1 an error (told on standard error), 2 wrong usage.
 
+mod check;
 mod import;
+mod open;
+mod output;
+mod query;
+mod shell;
+mod stats;
+mod style;
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A database for key-values, documents and graphs in one transaction.
+#[derive(Debug, Parser)]
+#[command(
+    name = "isomer",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    max_term_width = 120
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Imports nodes or relationships from CSV, TSV, JSON lines or JSON
+    Import(import::ImportOptions),
+    /// Runs a query and prints its result
+    Query(query::QueryOptions),
+    /// Runs queries as they are typed
+    Shell(shell::ShellOptions),
+    /// Looks for damage
+    Check(check::CheckOptions),
+    /// Says what a database holds
+    Stats(stats::StatsOptions),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let outcome = match &cli.command {
+        Command::Import(options) => import::command(options),
+        Command::Query(options) => query::command(options),
+        Command::Shell(options) => shell::command(options),
+        Command::Check(options) => check::command(options),
+        Command::Stats(options) => stats::command(options),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", told(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The error and what it comes from, one a line, nothing twice.
+fn told(error: &anyhow::Error) -> String {
+    let mut told = String::new();
+    for cause in error.chain() {
+        let cause = cause.to_string();
+        if !told.contains(&cause) {
+            if !told.is_empty() {
+                told += "\n  ";
+            }
+            told += &cause;
+        }
+    }
+    told
+}
+
+/// Whether the reader of our output went away, as `| head` does: nobody is left to tell.
+fn is_broken_pipe(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| {
+        cause
+            .downcast_ref::<std::io::Error>()
+            .is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
+    })
+}

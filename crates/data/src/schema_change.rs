@@ -396,7 +396,6 @@ impl Store {
             }
             .push(&mut operations);
             tx.append_stream(&stream::entry(&Deltas::default(), &operations));
-            let _gate = self.shared().gate.read();
             Ok(tx.commit(Durability::Synced)?)
         })
     }

@@ -239,11 +239,7 @@ impl Transaction {
         if entry_bytes > 0 {
             tx.append_stream(&stream::entry(&deltas, &operations));
         }
-        let committed = {
-            let _gate = store.shared().gate.read();
-            tx.commit(durability)
-        };
-        match committed {
+        match tx.commit(durability) {
             Ok(version) => {
                 store.committed(entry_bytes);
                 Ok(version)

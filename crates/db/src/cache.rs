@@ -37,7 +37,10 @@ const MAX_TEXT_BYTES: usize = 64 << 10;
 
 impl PlanCache {
     pub(crate) fn new(capacity: usize) -> Self {
-        Self { generations: Mutex::default(), capacity }
+        Self {
+            generations: Mutex::default(),
+            capacity,
+        }
     }
 
     pub(crate) fn get(&self, text: &str) -> Option<Ready> {

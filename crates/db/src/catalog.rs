@@ -16,7 +16,11 @@ pub(crate) struct PlanCatalog<'t> {
 
 impl<'t> PlanCatalog<'t> {
     pub(crate) fn new(transaction: &'t Transaction, registry: &'t Registry) -> Self {
-        Self { transaction, catalog: transaction.catalog(), registry }
+        Self {
+            transaction,
+            catalog: transaction.catalog(),
+            registry,
+        }
     }
 }
 
@@ -53,7 +57,11 @@ impl Catalog for PlanCatalog<'_> {
             .map(|index| IndexInfo {
                 id: index.id,
                 name: index.name.clone(),
-                paths: index.fields.iter().map(|field| field.path.0.iter().cloned().collect()).collect(),
+                paths: index
+                    .fields
+                    .iter()
+                    .map(|field| field.path.0.iter().cloned().collect())
+                    .collect(),
                 unique: index.unique,
                 each_element: index.fields.iter().any(|field| field.each),
                 distinct_keys: None,
@@ -62,22 +70,38 @@ impl Catalog for PlanCatalog<'_> {
     }
 
     fn procedure(&self, name: &str) -> Option<Arc<ProcedureSignature>> {
-        self.registry.procedure(name).map(|procedure| procedure.signature().clone())
+        self.registry
+            .procedure(name)
+            .map(|procedure| procedure.signature().clone())
     }
 
     fn function(&self, name: &str) -> Option<Arc<FunctionSignature>> {
-        self.registry.function(name).map(|function| function.signature().clone())
+        self.registry
+            .function(name)
+            .map(|function| function.signature().clone())
     }
 
     fn label_names(&self) -> Vec<Arc<str>> {
-        self.catalog.labels().into_iter().map(|(_, name)| name).collect()
+        self.catalog
+            .labels()
+            .into_iter()
+            .map(|(_, name)| name)
+            .collect()
     }
 
     fn type_names(&self) -> Vec<Arc<str>> {
-        self.catalog.types().into_iter().map(|(_, name)| name).collect()
+        self.catalog
+            .types()
+            .into_iter()
+            .map(|(_, name)| name)
+            .collect()
     }
 
     fn procedure_names(&self) -> Vec<Arc<str>> {
-        self.registry.procedures().iter().map(|procedure| procedure.signature().name.clone()).collect()
+        self.registry
+            .procedures()
+            .iter()
+            .map(|procedure| procedure.signature().name.clone())
+            .collect()
     }
 }

@@ -34,49 +34,60 @@ pub struct Collection<'t> {
 
 impl<'t> Collection<'t> {
     pub(crate) fn new(transaction: &'t mut Transaction, label: &str) -> Self {
-        Self { transaction, label: label.to_owned() }
+        Self {
+            transaction,
+            label: label.to_owned(),
+        }
     }
 
     /// Inserts a document and returns its key: that under `_key`, or a new UUIDv7. `Exists` where the key is taken.
     pub fn insert(&mut self, document: &Map) -> Result<Value> {
         let label = &self.label;
-        self.transaction.below(|data| data.insert_document(label, document))
+        self.transaction
+            .below(|data| data.insert_document(label, document))
     }
 
     /// The document under `key`.
     pub fn get(&mut self, key: impl Into<Value>) -> Result<Option<Map>> {
         let (label, key) = (&self.label, key.into());
-        self.transaction.below(|data| data.get_document(label, &key))
+        self.transaction
+            .below(|data| data.get_document(label, &key))
     }
 
     /// The document under `key` as a Rust type.
     pub fn get_as<T: DeserializeOwned>(&mut self, key: impl Into<Value>) -> Result<Option<T>> {
-        self.get(key)?.map(|document| from_value(&document.into())).transpose()
+        self.get(key)?
+            .map(|document| from_value(&document.into()))
+            .transpose()
     }
 
     /// Replaces the document under `key`. `NotFound` where there is none.
     pub fn replace(&mut self, key: impl Into<Value>, document: &Map) -> Result<()> {
         let (label, key) = (&self.label, key.into());
-        self.transaction.below(|data| data.replace_document(label, &key, document))
+        self.transaction
+            .below(|data| data.replace_document(label, &key, document))
     }
 
     /// Merges `patch` into the document under `key`, nested maps too; a null removes. `NotFound` where there is none.
     pub fn patch(&mut self, key: impl Into<Value>, patch: &Map) -> Result<()> {
         let (label, key) = (&self.label, key.into());
-        self.transaction.below(|data| data.patch_document(label, &key, patch))
+        self.transaction
+            .below(|data| data.patch_document(label, &key, patch))
     }
 
     /// Removes the document under `key`; false where there is none. `Invalid` where it has relationships: see
     /// [`Collection::remove_detached`].
     pub fn remove(&mut self, key: impl Into<Value>) -> Result<bool> {
         let (label, key) = (&self.label, key.into());
-        self.transaction.below(|data| data.remove_document(label, &key, false))
+        self.transaction
+            .below(|data| data.remove_document(label, &key, false))
     }
 
     /// Removes the document under `key` and its relationships; false where there is none.
     pub fn remove_detached(&mut self, key: impl Into<Value>) -> Result<bool> {
         let (label, key) = (&self.label, key.into());
-        self.transaction.below(|data| data.remove_document(label, &key, true))
+        self.transaction
+            .below(|data| data.remove_document(label, &key, true))
     }
 
     /// Documents in the order of their keys, from the bounds given, at most `limit`.
@@ -89,15 +100,28 @@ impl<'t> Collection<'t> {
     /// assert_eq!(days.iter().map(|(key, _)| key.as_int().unwrap()).collect::<Vec<_>>(), [3, 4, 5]);
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
-    pub fn scan(&mut self, from: Bound<Value>, to: Bound<Value>, limit: usize) -> Result<Vec<(Value, Map)>> {
+    pub fn scan(
+        &mut self,
+        from: Bound<Value>,
+        to: Bound<Value>,
+        limit: usize,
+    ) -> Result<Vec<(Value, Map)>> {
         let label = &self.label;
         self.transaction.below(|data| {
             let found = data.scan_documents(label, (from.as_ref(), to.as_ref()), limit)?;
             let ids: Vec<_> = found.iter().map(|(_, id)| *id).collect();
             let mut contents = Vec::with_capacity(ids.len());
             data.node_contents(&ids, &mut contents)?;
-            let document = |content: Option<std::sync::Arc<isomer_value::NodeContent>>| content.map(|content| content.properties.clone()).unwrap_or_default();
-            Ok(found.into_iter().zip(contents).map(|((key, _), content)| (key, document(content))).collect())
+            let document = |content: Option<std::sync::Arc<isomer_value::NodeContent>>| {
+                content
+                    .map(|content| content.properties.clone())
+                    .unwrap_or_default()
+            };
+            Ok(found
+                .into_iter()
+                .zip(contents)
+                .map(|((key, _), content)| (key, document(content)))
+                .collect())
         })
     }
 }

@@ -14,7 +14,11 @@ use isomer_storage_redb::{RedbEngine, RedbOptions};
 use parking_lot::RwLock;
 
 use crate::{
-    Builder, EngineKind, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult, Result, RowStream, Transaction, cache::PlanCache, running::Running,
+    Builder, EngineKind, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult,
+    Result, RowStream, Transaction,
+    cache::PlanCache,
+    running::Running,
+    statement::{Statement, gather},
 };
 
 /// An open database. Clones share it; it may be used from any thread.
@@ -97,7 +101,9 @@ impl Database {
                 };
                 Arc::new(RedbEngine::open(path, redb)?)
             }
-            _ => Arc::new(MemoryEngine::with_max_transaction_bytes(options.max_transaction_bytes)),
+            _ => Arc::new(MemoryEngine::with_max_transaction_bytes(
+                options.max_transaction_bytes,
+            )),
         };
         Self::with_engine(engine, options, path)
     }
@@ -107,7 +113,11 @@ impl Database {
         Self::with_engine(engine, options, None)
     }
 
-    fn with_engine(engine: Arc<dyn Engine>, options: Builder, path: Option<PathBuf>) -> Result<Self> {
+    fn with_engine(
+        engine: Arc<dyn Engine>,
+        options: Builder,
+        path: Option<PathBuf>,
+    ) -> Result<Self> {
         let store = Store::open(engine, StoreOptions::default())?;
         let inner = Inner {
             store: RwLock::new(Some(store)),
@@ -117,7 +127,9 @@ impl Database {
             options,
             path,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// The directory, for a database that has one.
@@ -134,10 +146,10 @@ impl Database {
     /// writer is run again.
     ///
     /// ```
-    /// use isomer_db::{Database, params};
+    /// use isomer_db::{Database, params, to_value};
     ///
     /// let db = Database::open_in_memory()?;
-    /// db.query("UNWIND $names AS name CREATE (:Person {_key: name})", params! { "names" => vec!["ada".into(), "bob".into()] })?;
+    /// db.query("UNWIND $names AS name CREATE (:Person {_key: name})", params! { "names" => to_value(&["ada", "bob"])? })?;
     /// let people = db.query("MATCH (p:Person) RETURN p._key AS key ORDER BY key", ())?;
     /// assert_eq!(people.deserialize::<String>()?, ["ada", "bob"]);
     /// # Ok::<(), isomer_db::Error>(())
@@ -159,11 +171,16 @@ impl Database {
     /// assert_eq!(error.kind(), ErrorKind::Cancelled);
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
-    pub fn query_with(&self, text: &str, parameters: impl IntoParameters, options: &QueryOptions) -> Result<QueryResult> {
+    pub fn query_with(
+        &self,
+        text: &str,
+        parameters: impl IntoParameters,
+        options: &QueryOptions,
+    ) -> Result<QueryResult> {
         let parameters = parameters.into_parameters();
         self.retrying(|| {
-            let mut transaction = self.begin_for(text)?;
-            let result = transaction.run(text, &parameters, options)?;
+            let (mut transaction, statement) = self.begin_for(text)?;
+            let result = gather(&mut transaction, &statement, &parameters, options)?;
             transaction.finish()?;
             Ok(result)
         })
@@ -181,14 +198,28 @@ impl Database {
     /// assert_eq!(sum, 5_000_050_000);
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
-    pub fn stream(&self, text: &str, parameters: impl IntoParameters) -> Result<RowStream<'static>> {
+    pub fn stream(
+        &self,
+        text: &str,
+        parameters: impl IntoParameters,
+    ) -> Result<RowStream<'static>> {
         self.stream_with(text, parameters, &QueryOptions::default())
     }
 
     /// As [`Database::stream`], with limits of its own or a handle to stop it.
-    pub fn stream_with(&self, text: &str, parameters: impl IntoParameters, options: &QueryOptions) -> Result<RowStream<'static>> {
-        let transaction = self.begin_for(text)?;
-        RowStream::own(transaction, text, &parameters.into_parameters(), options)
+    pub fn stream_with(
+        &self,
+        text: &str,
+        parameters: impl IntoParameters,
+        options: &QueryOptions,
+    ) -> Result<RowStream<'static>> {
+        let (transaction, statement) = self.begin_for(text)?;
+        RowStream::own(
+            transaction,
+            &statement,
+            &parameters.into_parameters(),
+            options,
+        )
     }
 
     /// Prepares a query that will run many times with other parameters.
@@ -220,7 +251,11 @@ impl Database {
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
     pub fn begin(&self) -> Result<Transaction> {
-        let access = if self.inner.options.read_only { Access::Read } else { Access::Write };
+        let access = if self.inner.options.read_only {
+            Access::Read
+        } else {
+            Access::Write
+        };
         Transaction::begin(self.clone(), access)
     }
 
@@ -279,7 +314,10 @@ impl Database {
     /// assert_eq!(count, 2);
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
-    pub fn read<T, E: From<Error>>(&self, body: impl FnOnce(&mut Transaction) -> Result<T, E>) -> Result<T, E> {
+    pub fn read<T, E: From<Error>>(
+        &self,
+        body: impl FnOnce(&mut Transaction) -> Result<T, E>,
+    ) -> Result<T, E> {
         body(&mut self.begin_read()?)
     }
 
@@ -309,7 +347,12 @@ impl Database {
         let store = self.inner.store.write().take();
         self.inner.plans.clear();
         match store {
-            Some(store) if self.inner.options.durability == Durability::Buffered && !self.inner.options.read_only => Ok(store.engine().sync()?),
+            Some(store)
+                if self.inner.options.durability == Durability::Buffered
+                    && !self.inner.options.read_only =>
+            {
+                Ok(store.engine().sync()?)
+            }
             _ => Ok(()),
         }
     }
@@ -319,13 +362,24 @@ impl Database {
         self.inner.store.read().is_none()
     }
 
-    /// A transaction for one query: one that reads where the query is known to.
-    fn begin_for(&self, text: &str) -> Result<Transaction> {
-        let reads = self.inner.options.read_only || self.inner.plans.get(text).is_some_and(|ready| ready.plan.class == isomer_plan::physical::StatementClass::Read);
-        if reads {
-            return self.begin_read();
+    /// A query's plan and a transaction for it: one that reads where the query does no more.
+    fn begin_for(&self, text: &str) -> Result<(Transaction, Statement)> {
+        let lookup = Statement::cached(self, text);
+        let writes = lookup
+            .known
+            .as_ref()
+            .is_some_and(|statement| !statement.reads());
+        if writes && !self.inner.options.read_only {
+            let transaction = self.begin()?;
+            let statement = Statement::settle(&transaction, text, lookup)?;
+            return Ok((transaction, statement));
         }
-        self.begin()
+        let transaction = self.begin_read()?;
+        let statement = Statement::settle(&transaction, text, lookup)?;
+        if statement.reads() || self.inner.options.read_only {
+            return Ok((transaction, statement));
+        }
+        Ok((self.begin()?, statement))
     }
 
     /// Runs `attempt` again while it loses races.
@@ -342,7 +396,10 @@ impl Database {
 
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Database").field("path", &self.inner.path).field("closed", &self.is_closed()).finish_non_exhaustive()
+        f.debug_struct("Database")
+            .field("path", &self.inner.path)
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
     }
 }
 
@@ -357,7 +414,10 @@ impl Pauses {
     const LONGEST: Duration = Duration::from_millis(20);
 
     fn new(max_retries: u32) -> Self {
-        Self { left: max_retries, longest: Self::FIRST }
+        Self {
+            left: max_retries,
+            longest: Self::FIRST,
+        }
     }
 
     /// Sleeps, unless all attempts are used up.

@@ -22,17 +22,6 @@ impl From<isomer_value::ValueError> for Error {
     }
 }
 
-impl From<isomer_cypher::ParseError> for Error {
-    fn from(error: isomer_cypher::ParseError) -> Self {
-        let kind = match error.detail {
-            isomer_cypher::Detail::LimitExceeded => ErrorKind::Limit,
-            _ => ErrorKind::Invalid,
-        };
-        let query = QueryError { phase: Phase::Prepare, class: "SyntaxError", detail: error.detail.name() };
-        Self::new(kind, error.message.clone()).with_query(query).with_source(error)
-    }
-}
-
 impl From<isomer_plan::PlanError> for Error {
     fn from(error: isomer_plan::PlanError) -> Self {
         let kind = match error.kind {
@@ -40,8 +29,14 @@ impl From<isomer_plan::PlanError> for Error {
             isomer_plan::ErrorKind::Limit => ErrorKind::Limit,
             _ => ErrorKind::Invalid,
         };
-        let query = QueryError { phase: Phase::Prepare, class: error.kind.name(), detail: error.detail };
-        Self::new(kind, error.to_string()).with_query(query).with_source(error)
+        let query = QueryError {
+            phase: Phase::Prepare,
+            class: error.kind.name(),
+            detail: error.detail,
+        };
+        Self::new(kind, error.to_string())
+            .with_query(query)
+            .with_source(error)
     }
 }
 
@@ -50,17 +45,26 @@ impl From<isomer_exec::ExecError> for Error {
         use isomer_exec::ExecError;
         let kind = match &error {
             ExecError::Data(_) => {
-                let ExecError::Data(below) = error else { unreachable!("just matched") };
+                let ExecError::Data(below) = error else {
+                    unreachable!("just matched")
+                };
                 return below.into();
             }
             ExecError::Limit { .. } => ErrorKind::Limit,
             ExecError::Cancelled => ErrorKind::Cancelled,
             ExecError::Unsupported(_) => ErrorKind::Unsupported,
             ExecError::Internal(_) => ErrorKind::Internal,
-            ExecError::Raised { class: isomer_exec::ErrorClass::EntityNotFound, .. } => ErrorKind::NotFound,
+            ExecError::Raised {
+                class: isomer_exec::ErrorClass::EntityNotFound,
+                ..
+            } => ErrorKind::NotFound,
             ExecError::Raised { .. } => ErrorKind::Invalid,
         };
-        let query = error.classified().map(|(class, detail)| QueryError { phase: Phase::Run, class: class.name(), detail });
+        let query = error.classified().map(|(class, detail)| QueryError {
+            phase: Phase::Run,
+            class: class.name(),
+            detail,
+        });
         let made = Self::new(kind, error.to_string()).with_source(error);
         match query {
             Some(query) => made.with_query(query),

@@ -1,13 +1,59 @@
 //! The public Rust API: databases, transactions, queries and errors by kind.
+//!
+//! A [`Database`] is opened once per process; [`Database::query`] runs a query in a transaction of its own,
+//! [`Database::transact`] runs several in one. Documents ([`Transaction::collection`]) and the graph
+//! ([`Transaction::query`]) are read and written in the same serializable transaction.
+//!
+//! ```
+//! use isomer_db::{Database, params};
+//!
+//! let db = Database::open_in_memory()?;
+//! db.transact(|tx| {
+//!     tx.collection("User").insert(&params! { "_key" => "ada", "address" => params! { "city" => "London" } })?;
+//!     tx.query("MATCH (u:User {_key: 'ada'}) CREATE (u)-[:FRIEND]->(:User {_key: 'charles', address: {city: 'London'}})", ())
+//! })?;
+//! let friends = db.query(
+//!     "MATCH (u:User {_key: $who})-[:FRIEND]->(f) WHERE f.address.city = u.address.city RETURN f._key AS who",
+//!     params! { "who" => "ada" },
+//! )?;
+//! assert_eq!(friends.single()?.get::<String>("who")?, "charles");
+//! # Ok::<(), isomer_db::Error>(())
+//! ```
+//!
+//! What this crate keeps true: a commit that returned is on disk; every error has a [`ErrorKind`] that says what to do
+//! next; nothing below it leaks an engine's type.
 
+mod cache;
+mod catalog;
+mod collection;
+mod database;
 mod de;
 mod error;
+mod layers;
+mod options;
 mod parameters;
+mod rows;
+mod running;
 mod ser;
+mod statement;
+mod stream;
+mod transaction;
 
+pub use collection::Collection;
+pub use database::Database;
 pub use de::from_value;
 pub use error::{Error, ErrorKind, Phase, QueryError, Result};
+pub use options::{Builder, EngineKind, QueryOptions};
 pub use parameters::IntoParameters;
+pub use rows::{QueryResult, Row};
 pub use ser::{to_map, to_value};
+pub use statement::Prepared;
+pub use stream::RowStream;
+pub use transaction::Transaction;
 
-pub use isomer_value::{Map, Node, Path, Relationship, Value, jiff, json};
+pub use isomer_data::Durability;
+pub use isomer_exec::{CancelHandle, Counters, Limits};
+pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};
+
+/// The layer below, for what this crate does not offer.
+pub use isomer_data as data;

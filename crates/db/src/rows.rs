@@ -54,7 +54,13 @@ impl Row {
             Some(at) => Ok(&self.values[at]),
             None => {
                 let known: Vec<&str> = self.columns.iter().map(AsRef::as_ref).collect();
-                Err(Error::new(ErrorKind::NotFound, format!("the result has no column `{column}`; it has {}", known.join(", "))))
+                Err(Error::new(
+                    ErrorKind::NotFound,
+                    format!(
+                        "the result has no column `{column}`; it has {}",
+                        known.join(", ")
+                    ),
+                ))
             }
         }
     }
@@ -62,7 +68,12 @@ impl Row {
     /// The value in a column as a Rust type. `NotFound` where there is no such column, `Invalid` where the value does
     /// not fit the type; `Option<T>` takes null.
     pub fn get<T: DeserializeOwned>(&self, column: &str) -> Result<T> {
-        from_value(self.value(column)?).map_err(|error| Error::new(error.kind(), format!("column `{column}`: {}", error.message())))
+        from_value(self.value(column)?).map_err(|error| {
+            Error::new(
+                error.kind(),
+                format!("column `{column}`: {}", error.message()),
+            )
+        })
     }
 
     /// The whole row as a Rust type: a structure by the names of the columns, a tuple by their order, or, for a single
@@ -135,8 +146,17 @@ impl QueryResult {
     pub fn single(&self) -> Result<&Row> {
         match self.rows.as_slice() {
             [row] => Ok(row),
-            [] => Err(Error::new(ErrorKind::NotFound, "one row was expected, the result has none")),
-            rows => Err(Error::new(ErrorKind::Invalid, format!("one row was expected, the result has {}: add LIMIT 1 or narrow the query", rows.len()))),
+            [] => Err(Error::new(
+                ErrorKind::NotFound,
+                "one row was expected, the result has none",
+            )),
+            rows => Err(Error::new(
+                ErrorKind::Invalid,
+                format!(
+                    "one row was expected, the result has {}: add LIMIT 1 or narrow the query",
+                    rows.len()
+                ),
+            )),
         }
     }
 

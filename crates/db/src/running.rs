@@ -39,9 +39,19 @@ pub(crate) struct Place {
 impl Running {
     pub(crate) fn enter(self: &Arc<Self>, text: &Arc<str>, cancel: CancelHandle) -> Place {
         let id = self.next.fetch_add(1, Ordering::Relaxed) + 1;
-        let query = Arc::new(RunningQuery { text: text.clone(), started: Instant::now(), cancel, rows: AtomicU64::new(0), bytes: AtomicU64::new(0) });
+        let query = Arc::new(RunningQuery {
+            text: text.clone(),
+            started: Instant::now(),
+            cancel,
+            rows: AtomicU64::new(0),
+            bytes: AtomicU64::new(0),
+        });
         self.queries.lock().insert(id, query.clone());
-        Place { running: self.clone(), id, query }
+        Place {
+            running: self.clone(),
+            id,
+            query,
+        }
     }
 
     /// Asks the query with this number to stop; false where there is none.
@@ -64,15 +74,30 @@ impl Drop for Place {
 
 impl RunningQueries for Running {
     fn list(&self) -> Vec<[Value; 5]> {
-        let mut queries: Vec<(u64, Arc<RunningQuery>)> = self.queries.lock().iter().map(|(id, query)| (*id, query.clone())).collect();
+        let mut queries: Vec<(u64, Arc<RunningQuery>)> = self
+            .queries
+            .lock()
+            .iter()
+            .map(|(id, query)| (*id, query.clone()))
+            .collect();
         queries.sort_unstable_by_key(|(id, _)| *id);
         let number = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
         queries
             .into_iter()
             .map(|(id, query)| {
-                let elapsed_ms = u64::try_from(query.started.elapsed().as_millis()).unwrap_or(u64::MAX);
-                let (rows, bytes) = (query.rows.load(Ordering::Relaxed), query.bytes.load(Ordering::Relaxed));
-                [number(id), Value::String(query.text.clone()), number(elapsed_ms), number(rows), number(bytes)]
+                let elapsed_ms =
+                    u64::try_from(query.started.elapsed().as_millis()).unwrap_or(u64::MAX);
+                let (rows, bytes) = (
+                    query.rows.load(Ordering::Relaxed),
+                    query.bytes.load(Ordering::Relaxed),
+                );
+                [
+                    number(id),
+                    Value::String(query.text.clone()),
+                    number(elapsed_ms),
+                    number(rows),
+                    number(bytes),
+                ]
             })
             .collect()
     }

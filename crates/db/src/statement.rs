@@ -2,16 +2,19 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
+use isomer_cypher::{Normalised, ast::Literal};
 use isomer_data::GraphRead;
 use isomer_exec::{Execution, Options, Rows};
-use isomer_plan::{Plan, physical::Mode};
+use isomer_plan::{
+    Plan, PlanError,
+    explain::text as plan_text,
+    physical::{Mode, StatementClass},
+};
 use isomer_value::{Map, Value};
 
 use crate::{
-    Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, Result, Row, Transaction,
-    cache::Ready,
-    catalog::PlanCatalog,
-    running::Place,
+    Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, Result, Row,
+    Transaction, cache::Ready, catalog::PlanCatalog, running::Place,
 };
 
 /// A plan is made again when there are so many times more nodes and relationships than when it was made, or fewer.
@@ -27,25 +30,82 @@ pub(crate) struct Statement {
 }
 
 impl Statement {
-    /// The text's plan, from the cache where it still holds.
+    /// The text's plan, where it was made before. It may have aged: see [`holds`].
+    pub(crate) fn cached(db: &Database, text: &str) -> Lookup {
+        if let Some(ready) = db.inner.plans.get(text) {
+            return Lookup {
+                known: Some(Self {
+                    text: text.into(),
+                    ready,
+                }),
+                normalised: None,
+            };
+        }
+        let normalised = isomer_cypher::normalise(text);
+        if normalised.literals.is_empty() {
+            return Lookup {
+                known: None,
+                normalised: Some(normalised),
+            };
+        }
+        let known = db.inner.plans.get(&normalised.key).map(|mut ready| {
+            ready.lifted = Arc::new(lifted(&normalised));
+            Self {
+                text: text.into(),
+                ready,
+            }
+        });
+        Lookup {
+            known,
+            normalised: Some(normalised),
+        }
+    }
+
+    /// The text's plan, from the cache where it still holds, otherwise made and cached.
     pub(crate) fn ready(transaction: &Transaction, text: &str) -> Result<Self> {
-        let db = &transaction.db;
-        match db.inner.plans.get(text) {
-            Some(ready) if holds(&ready, transaction) => Ok(Self { text: text.into(), ready }),
+        Self::settle(transaction, text, Self::cached(&transaction.db, text))
+    }
+
+    /// What was found in the cache where it still holds, otherwise a plan made and cached.
+    pub(crate) fn settle(transaction: &Transaction, text: &str, lookup: Lookup) -> Result<Self> {
+        match lookup.known {
+            Some(statement) if holds(&statement.ready, transaction) => Ok(statement),
             _ => {
-                let ready = make(transaction, text)?;
-                db.inner.plans.put(text, ready.clone());
-                Ok(Self { text: text.into(), ready })
+                let normalised = lookup
+                    .normalised
+                    .unwrap_or_else(|| isomer_cypher::normalise(text));
+                let ready = make(transaction, text, &normalised)?;
+                let key = if ready.lifted.is_empty() {
+                    text
+                } else {
+                    &normalised.key
+                };
+                transaction.db.inner.plans.put(key, ready.clone());
+                Ok(Self {
+                    text: text.into(),
+                    ready,
+                })
             }
         }
     }
+
+    pub(crate) fn reads(&self) -> bool {
+        self.ready.plan.class == StatementClass::Read
+    }
+}
+
+/// What the cache answers.
+pub(crate) struct Lookup {
+    pub(crate) known: Option<Statement>,
+    normalised: Option<Normalised>,
 }
 
 /// Whether a plan still fits the schema and the size of the database.
 pub(crate) fn holds(ready: &Ready, transaction: &Transaction) -> bool {
     let size = database_size(transaction);
     let (low, high) = (ready.planned_for.min(size), ready.planned_for.max(size));
-    ready.plan.schema_version == transaction.inner.catalog().schema_version() && (high < SMALL || high / AGEING <= low)
+    ready.plan.schema_version == transaction.inner.catalog().schema_version()
+        && (high < SMALL || high / AGEING <= low)
 }
 
 fn database_size(transaction: &Transaction) -> u64 {
@@ -53,22 +113,55 @@ fn database_size(transaction: &Transaction) -> u64 {
     nodes + transaction.inner.relationship_count(None).unwrap_or(0)
 }
 
-/// Parses and plans.
-fn make(transaction: &Transaction, text: &str) -> Result<Ready> {
-    let statement = isomer_cypher::parse(text).map_err(|error| {
-        let rendered = error.render(text);
-        Error::from(error).with_rendered(rendered)
-    })?;
-    let catalog = PlanCatalog::new(&transaction.inner, &transaction.db.inner.registry);
-    let plan = isomer_plan::plan(&statement, &catalog).map_err(|error| {
-        let rendered = error.span.map(|span| isomer_cypher::diagnostic::render(text, span, &error.message, error.hint.as_deref()));
+fn lifted(normalised: &Normalised) -> Map {
+    let value = |literal: &Literal| match literal {
+        Literal::Null => Value::Null,
+        Literal::Bool(truth) => Value::Bool(*truth),
+        Literal::Int(number) => Value::Int(*number),
+        Literal::Float(number) => Value::Float(*number),
+        Literal::String(text) => Value::String(text.clone()),
+    };
+    normalised
+        .literals
+        .iter()
+        .map(|(name, literal)| (name.as_str(), value(literal)))
+        .collect()
+}
+
+/// Plans a text: with its literals lifted out where that gives a plan, as it stands otherwise, so that errors tell
+/// places in the text that the user wrote.
+fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Result<Ready> {
+    let planned_for = database_size(transaction);
+    if !normalised.literals.is_empty()
+        && let Ok(plan) = plan(transaction, &normalised.key)
+        && plan.notices.is_empty()
+    {
+        return Ok(Ready {
+            plan,
+            lifted: Arc::new(lifted(normalised)),
+            planned_for,
+        });
+    }
+    let plan = plan(transaction, text).map_err(|error| {
+        let rendered = error.span.map(|span| {
+            isomer_cypher::diagnostic::render(text, span, &error.message, error.hint.as_deref())
+        });
         let made = Error::from(error);
         match rendered {
             Some(rendered) => made.with_rendered(rendered),
             None => made,
         }
     })?;
-    Ok(Ready { plan: Arc::new(plan), lifted: Arc::default(), planned_for: database_size(transaction) })
+    Ok(Ready {
+        plan,
+        lifted: Arc::default(),
+        planned_for,
+    })
+}
+
+fn plan(transaction: &Transaction, text: &str) -> Result<Arc<Plan>, PlanError> {
+    let catalog = PlanCatalog::new(&transaction.inner, &transaction.db.inner.registry);
+    isomer_plan::prepare(text, &catalog, &isomer_plan::Options::default())
 }
 
 /// A statement at work.
@@ -81,7 +174,12 @@ pub(crate) struct Run {
 
 impl Run {
     /// Starts a statement in a transaction.
-    pub(crate) fn start(transaction: &mut Transaction, statement: &Statement, parameters: &Map, options: &QueryOptions) -> Result<Self> {
+    pub(crate) fn start(
+        transaction: &mut Transaction,
+        statement: &Statement,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<Self> {
         let inner = transaction.db.inner.clone();
         let place = inner.running.enter(&statement.text, options.cancel.clone());
         let options = Options {
@@ -105,14 +203,29 @@ impl Run {
             }
             Execution::start(plan.clone(), &all, &options, &mut transaction.inner)?
         };
-        Ok(Self { execution, place, columns, plan })
+        Ok(Self {
+            execution,
+            place,
+            columns,
+            plan,
+        })
     }
 
     /// Fills `rows` with the next rows; returns whether there may be more.
-    pub(crate) fn next_rows(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
+    pub(crate) fn next_rows(
+        &mut self,
+        transaction: &mut Transaction,
+        rows: &mut Rows,
+    ) -> Result<bool> {
         let more = self.execution.next_rows(&mut transaction.inner, rows)?;
-        self.place.query.rows.fetch_add(rows.len() as u64, Ordering::Relaxed);
-        self.place.query.bytes.store(self.execution.held_bytes() as u64, Ordering::Relaxed);
+        self.place
+            .query
+            .rows
+            .fetch_add(rows.len() as u64, Ordering::Relaxed);
+        self.place
+            .query
+            .bytes
+            .store(self.execution.held_bytes() as u64, Ordering::Relaxed);
         Ok(more)
     }
 
@@ -123,24 +236,41 @@ impl Run {
     fn explained(&self) -> Option<String> {
         match self.plan.mode {
             Mode::Run => None,
-            Mode::Explain => Some(self.plan.explain()),
+            Mode::Explain => Some(plan_text(&self.plan)),
             Mode::Profile => Some(self.execution.explain()),
         }
     }
 
     fn notices(&self) -> Vec<String> {
-        self.plan.notices.iter().map(|notice| notice.message.clone()).collect()
+        self.plan
+            .notices
+            .iter()
+            .map(|notice| notice.message.clone())
+            .collect()
     }
 }
 
 /// Runs a statement to its end and gathers its rows, as many as its memory limit allows.
-pub(crate) fn gather(transaction: &mut Transaction, statement: &Statement, parameters: &Map, options: &QueryOptions) -> Result<QueryResult> {
-    let max_bytes = options.resolved_limits(&transaction.db.inner.options.limits).memory_bytes;
+pub(crate) fn gather(
+    transaction: &mut Transaction,
+    statement: &Statement,
+    parameters: &Map,
+    options: &QueryOptions,
+) -> Result<QueryResult> {
+    let max_bytes = options
+        .resolved_limits(&transaction.db.inner.options.limits)
+        .memory_bytes;
     let mut run = Run::start(transaction, statement, parameters, options)?;
-    let mut result = QueryResult { columns: run.columns.clone(), ..QueryResult::default() };
+    let mut result = QueryResult {
+        columns: run.columns.clone(),
+        ..QueryResult::default()
+    };
     if run.plan.mode == Mode::Explain {
-        let text = run.plan.explain();
-        result.rows = text.lines().map(|line| Row::new(run.columns.clone(), vec![line.into()])).collect();
+        let text = plan_text(&run.plan);
+        result.rows = text
+            .lines()
+            .map(|line| Row::new(run.columns.clone(), vec![line.into()]))
+            .collect();
         result.plan = Some(text);
         result.notices = run.notices();
         return Ok(result);
@@ -151,10 +281,15 @@ pub(crate) fn gather(transaction: &mut Transaction, statement: &Statement, param
         let more = run.next_rows(transaction, &mut rows)?;
         for row in rows.iter() {
             bytes += size_of::<Row>() + row.iter().map(held_bytes).sum::<usize>();
-            result.rows.push(Row::new(run.columns.clone(), row.to_vec()));
+            result
+                .rows
+                .push(Row::new(run.columns.clone(), row.to_vec()));
         }
         if bytes > max_bytes {
-            let message = format!("the result is larger than {} MiB: add LIMIT, stream it, or raise the memory limit", max_bytes >> 20);
+            let message = format!(
+                "the result is larger than {} MiB: add LIMIT, stream it, or raise the memory limit",
+                max_bytes >> 20
+            );
             return Err(Error::new(ErrorKind::Limit, message));
         }
         if !more {
@@ -190,7 +325,11 @@ pub struct Prepared {
 impl Prepared {
     pub(crate) fn new(db: Database, text: &str) -> Result<Self> {
         let statement = Statement::ready(&db.begin_read()?, text)?;
-        Ok(Self { db, text: statement.text, ready: parking_lot::RwLock::new(statement.ready) })
+        Ok(Self {
+            db,
+            text: statement.text,
+            ready: parking_lot::RwLock::new(statement.ready),
+        })
     }
 
     /// The text.
@@ -210,7 +349,17 @@ impl Prepared {
 
     /// Whether it only reads.
     pub fn is_read_only(&self) -> bool {
-        self.ready.read().plan.class == isomer_plan::physical::StatementClass::Read
+        self.ready.read().plan.class == StatementClass::Read
+    }
+
+    /// Whether it begins with `EXPLAIN`: it prints its plan instead of running.
+    pub fn is_explain(&self) -> bool {
+        self.ready.read().plan.mode == Mode::Explain
+    }
+
+    /// Whether it begins with `PROFILE`: it runs and prints its plan with figures.
+    pub fn is_profile(&self) -> bool {
+        self.ready.read().plan.mode == Mode::Profile
     }
 
     /// Runs it in a transaction of its own: see [`Database::query`].
@@ -219,10 +368,18 @@ impl Prepared {
     }
 
     /// As [`Prepared::query`], with limits of its own or a handle to stop it.
-    pub fn query_with(&self, parameters: impl IntoParameters, options: &QueryOptions) -> Result<QueryResult> {
+    pub fn query_with(
+        &self,
+        parameters: impl IntoParameters,
+        options: &QueryOptions,
+    ) -> Result<QueryResult> {
         let parameters = parameters.into_parameters();
         self.db.retrying(|| {
-            let mut transaction = if self.is_read_only() { self.db.begin_read()? } else { self.db.begin()? };
+            let mut transaction = if self.is_read_only() {
+                self.db.begin_read()?
+            } else {
+                self.db.begin()?
+            };
             let result = transaction.run_prepared(self, &parameters, options)?;
             transaction.finish()?;
             Ok(result)
@@ -233,16 +390,28 @@ impl Prepared {
     pub(crate) fn statement(&self, transaction: &Transaction) -> Result<Statement> {
         let ready = self.ready.read().clone();
         if holds(&ready, transaction) {
-            return Ok(Statement { text: self.text.clone(), ready });
+            return Ok(Statement {
+                text: self.text.clone(),
+                ready,
+            });
         }
-        let ready = make(transaction, &self.text)?;
+        let ready = make(
+            transaction,
+            &self.text,
+            &isomer_cypher::normalise(&self.text),
+        )?;
         *self.ready.write() = ready.clone();
-        Ok(Statement { text: self.text.clone(), ready })
+        Ok(Statement {
+            text: self.text.clone(),
+            ready,
+        })
     }
 }
 
 impl std::fmt::Debug for Prepared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Prepared").field("text", &self.text).finish_non_exhaustive()
+        f.debug_struct("Prepared")
+            .field("text", &self.text)
+            .finish_non_exhaustive()
     }
 }

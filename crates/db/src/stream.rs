@@ -29,21 +29,38 @@ enum Holder<'t> {
 }
 
 impl RowStream<'static> {
-    pub(crate) fn own(mut transaction: Transaction, text: &str, parameters: &Map, options: &QueryOptions) -> Result<Self> {
-        let run = Run::start_text(&mut transaction, text, parameters, options)?;
+    pub(crate) fn own(
+        mut transaction: Transaction,
+        statement: &Statement,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<Self> {
+        let run = Run::start(&mut transaction, statement, parameters, options)?;
         Ok(Self::new(Holder::Own(Some(Box::new(transaction))), run))
     }
 }
 
 impl<'t> RowStream<'t> {
-    pub(crate) fn borrow(transaction: &'t mut Transaction, text: &str, parameters: &Map, options: &QueryOptions) -> Result<Self> {
+    pub(crate) fn borrow(
+        transaction: &'t mut Transaction,
+        text: &str,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<Self> {
         let started = Run::start_text(transaction, text, parameters, options);
         let run = transaction.noted(started)?;
         Ok(Self::new(Holder::Borrowed(transaction), run))
     }
 
     fn new(holder: Holder<'t>, run: Run) -> Self {
-        Self { holder, columns: run.columns.clone(), run, rows: Rows::new(), at: 0, more: true }
+        Self {
+            holder,
+            columns: run.columns.clone(),
+            run,
+            rows: Rows::new(),
+            at: 0,
+            more: true,
+        }
     }
 
     /// The names of the columns.
@@ -66,7 +83,9 @@ impl<'t> RowStream<'t> {
                 Holder::Borrowed(transaction) => transaction,
             };
             let outcome = self.run.next_rows(transaction, &mut self.rows);
-            self.more = transaction.noted(outcome).inspect_err(|_| self.more = false)?;
+            self.more = transaction
+                .noted(outcome)
+                .inspect_err(|_| self.more = false)?;
             if !self.rows.is_empty() {
                 return Ok(true);
             }
@@ -108,7 +127,12 @@ impl std::iter::FusedIterator for RowStream<'_> {}
 
 impl Run {
     /// Starts a text, from the cache of plans where it is there.
-    fn start_text(transaction: &mut Transaction, text: &str, parameters: &Map, options: &QueryOptions) -> Result<Self> {
+    fn start_text(
+        transaction: &mut Transaction,
+        text: &str,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<Self> {
         let statement = Statement::ready(transaction, text)?;
         Self::start(transaction, &statement, parameters, options)
     }

@@ -6,7 +6,8 @@ use isomer_data::{Access, DataError, Version};
 use isomer_value::Map;
 
 use crate::{
-    Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult, Result, RowStream,
+    Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult,
+    Result, RowStream,
     statement::{self, Statement},
 };
 
@@ -21,7 +22,6 @@ use crate::{
 /// let mut tx = db.begin()?;
 /// tx.query("CREATE (:User {_key: 'ada'})", ())?;
 /// tx.collection("User").patch("ada", &params! { "age" => 36 })?;
-/// tx.bucket("sessions").put("s1", "ada")?;
 /// tx.commit()?;
 /// assert_eq!(db.query("MATCH (u:User {_key: 'ada'}) RETURN u.age AS age", ())?.single()?.get::<u8>("age")?, 36);
 /// # Ok::<(), isomer_db::Error>(())
@@ -36,7 +36,11 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn begin(db: Database, access: Access) -> Result<Self> {
         let inner = db.store()?.begin(access)?;
-        Ok(Self { db, inner, lost_race: false })
+        Ok(Self {
+            db,
+            inner,
+            lost_race: false,
+        })
     }
 
     /// Runs a query and gathers its rows: see [`Database::query`].
@@ -45,13 +49,26 @@ impl Transaction {
     }
 
     /// As [`Transaction::query`], with limits of its own or a handle to stop it.
-    pub fn query_with(&mut self, text: &str, parameters: impl IntoParameters, options: &QueryOptions) -> Result<QueryResult> {
+    pub fn query_with(
+        &mut self,
+        text: &str,
+        parameters: impl IntoParameters,
+        options: &QueryOptions,
+    ) -> Result<QueryResult> {
         self.run(text, &parameters.into_parameters(), options)
     }
 
     /// Runs a prepared query and gathers its rows.
-    pub fn query_prepared(&mut self, prepared: &Prepared, parameters: impl IntoParameters) -> Result<QueryResult> {
-        self.run_prepared(prepared, &parameters.into_parameters(), &QueryOptions::default())
+    pub fn query_prepared(
+        &mut self,
+        prepared: &Prepared,
+        parameters: impl IntoParameters,
+    ) -> Result<QueryResult> {
+        self.run_prepared(
+            prepared,
+            &parameters.into_parameters(),
+            &QueryOptions::default(),
+        )
     }
 
     /// Runs a query and gives its rows as they are found. What it writes is complete when the last row was taken.
@@ -60,18 +77,18 @@ impl Transaction {
     }
 
     /// As [`Transaction::stream`], with limits of its own or a handle to stop it.
-    pub fn stream_with(&mut self, text: &str, parameters: impl IntoParameters, options: &QueryOptions) -> Result<RowStream<'_>> {
+    pub fn stream_with(
+        &mut self,
+        text: &str,
+        parameters: impl IntoParameters,
+        options: &QueryOptions,
+    ) -> Result<RowStream<'_>> {
         RowStream::borrow(self, text, &parameters.into_parameters(), options)
     }
 
     /// The documents of a label: insert, get, replace, patch, remove, by key.
     pub fn collection<'t>(&'t mut self, label: &str) -> Collection<'t> {
         Collection::new(self, label)
-    }
-
-    /// A bucket of keys and values.
-    pub fn bucket<'t>(&'t mut self, name: &str) -> Bucket<'t> {
-        Bucket::new(self, name)
     }
 
     /// The version that it reads.
@@ -92,6 +109,11 @@ impl Transaction {
     /// The layer below, for what this one does not offer.
     pub fn data(&mut self) -> &mut isomer_data::Transaction {
         &mut self.inner
+    }
+
+    /// As [`Transaction::data`], to read.
+    pub fn data_ref(&self) -> &isomer_data::Transaction {
+        &self.inner
     }
 
     /// Applies the changes. When this returns they are on disk and visible to others. Returns their version.
@@ -120,24 +142,42 @@ impl Transaction {
         self.lost_race
     }
 
-    pub(crate) fn run(&mut self, text: &str, parameters: &Map, options: &QueryOptions) -> Result<QueryResult> {
-        let result = Statement::ready(self, text).and_then(|statement| statement::gather(self, &statement, parameters, options));
+    pub(crate) fn run(
+        &mut self,
+        text: &str,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<QueryResult> {
+        let result = Statement::ready(self, text)
+            .and_then(|statement| statement::gather(self, &statement, parameters, options));
         self.noted(result)
     }
 
-    pub(crate) fn run_prepared(&mut self, prepared: &Prepared, parameters: &Map, options: &QueryOptions) -> Result<QueryResult> {
-        let result = prepared.statement(self).and_then(|statement| statement::gather(self, &statement, parameters, options));
+    pub(crate) fn run_prepared(
+        &mut self,
+        prepared: &Prepared,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<QueryResult> {
+        let result = prepared
+            .statement(self)
+            .and_then(|statement| statement::gather(self, &statement, parameters, options));
         self.noted(result)
     }
 
     /// Remembers a lost race.
     pub(crate) fn noted<T>(&mut self, result: Result<T>) -> Result<T> {
-        self.lost_race |= result.as_ref().is_err_and(|error| error.kind() == ErrorKind::Retry);
+        self.lost_race |= result
+            .as_ref()
+            .is_err_and(|error| error.kind() == ErrorKind::Retry);
         result
     }
 
     /// Runs something of the layer below.
-    pub(crate) fn below<T>(&mut self, run: impl FnOnce(&mut isomer_data::Transaction) -> Result<T, DataError>) -> Result<T> {
+    pub(crate) fn below<T>(
+        &mut self,
+        run: impl FnOnce(&mut isomer_data::Transaction) -> Result<T, DataError>,
+    ) -> Result<T> {
         let result = run(&mut self.inner).map_err(Error::from);
         self.noted(result)
     }
@@ -150,6 +190,8 @@ impl Transaction {
 
 impl std::fmt::Debug for Transaction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Transaction").field("version", &self.version()).finish_non_exhaustive()
+        f.debug_struct("Transaction")
+            .field("version", &self.version())
+            .finish_non_exhaustive()
     }
 }

@@ -29,9 +29,26 @@ pub enum ErrorClass {
     ProcedureError,
 }
 
+impl ErrorClass {
+    /// As the specification writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::TypeError => "TypeError",
+            Self::ArgumentError => "ArgumentError",
+            Self::ArithmeticError => "ArithmeticError",
+            Self::EntityNotFound => "EntityNotFound",
+            Self::SyntaxError => "SyntaxError",
+            Self::SemanticError => "SemanticError",
+            Self::ParameterMissing => "ParameterMissing",
+            Self::ConstraintVerificationFailed => "ConstraintVerificationFailed",
+            Self::ProcedureError => "ProcedureError",
+        }
+    }
+}
+
 impl fmt::Display for ErrorClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(self, f)
+        f.write_str(self.name())
     }
 }
 

@@ -1,8 +1,53 @@
-//! `isomer import`: rows of files become nodes and relationships.
+//! `isomer import`: rows of files become nodes and relationships, all of them or none.
 
 pub mod columns;
 pub mod delimited;
+pub mod input;
 pub mod json;
+pub mod nodes;
+pub mod progress;
 pub mod record;
 pub mod rejects;
+pub mod relationships;
+pub mod run;
+pub mod sink;
 pub mod source;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+/// Options of `isomer import`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  isomer import people.db nodes people.csv --label Person --key id
+  isomer import people.db relationships friends.csv --type FRIEND --from Person --to Person
+
+An import is there whole or not at all. See `isomer import DB nodes --help` for formats, types and bad rows.")]
+pub struct ImportOptions {
+    /// The database; made where nothing is
+    pub db: PathBuf,
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// What the rows become.
+#[derive(Clone, Debug, Subcommand)]
+pub enum What {
+    /// Every row becomes a node
+    Nodes(nodes::NodesOptions),
+    /// Every row becomes a relationship between nodes that are there
+    Relationships(relationships::RelationshipsOptions),
+}
+
+/// Runs the command.
+pub fn command(options: &ImportOptions) -> Result<()> {
+    let db = crate::open::open(&options.db)?;
+    let counted = match &options.what {
+        What::Nodes(options) => nodes::import(&db, options)?,
+        What::Relationships(options) => relationships::import(&db, options)?,
+    };
+    crate::style::line(&counted.summary())?;
+    Ok(db.close()?)
+}

@@ -1,0 +1,67 @@
+//! `isomer check`.
+
+use std::{io::IsTerminal, path::PathBuf};
+
+use anyhow::{Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::{
+    open,
+    style::{counted, duration},
+};
+
+/// Options of `isomer check`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:
+  isomer check people.db && echo all is well
+
+Reads everything that is stored, compares checksums, and compares keys, indexes, adjacency and counts with the records
+that they are made from. Nothing is changed. Exit code 1 where something is damaged.")]
+pub struct CheckOptions {
+    /// The database
+    pub db: PathBuf,
+    /// Shows no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Runs the command.
+pub fn command(options: &CheckOptions) -> Result<()> {
+    let start = std::time::Instant::now();
+    let db = open::open_existing(&options.db)?;
+    let shown = !options.quiet && std::io::stderr().is_terminal();
+    let target = if shown {
+        ProgressDrawTarget::stderr_with_hz(10)
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(Some(1), target);
+    if let Ok(style) =
+        ProgressStyle::with_template("{bar:30} {percent:>3}%  {bytes} of {total_bytes}  {eta} left")
+    {
+        bar.set_style(style.progress_chars("━╸─"));
+    }
+    let damage = db.store()?.engine().verify(&mut |done, total| {
+        bar.set_length(total.max(1));
+        bar.set_position(done);
+    })?;
+    bar.finish_and_clear();
+    db.close()?;
+    if damage.is_empty() {
+        crate::style::line(&format!(
+            "{} is sound (checked in {})",
+            options.db.display(),
+            duration(start.elapsed())
+        ))?;
+        return Ok(());
+    }
+    for found in damage.iter().take(100) {
+        crate::style::line(found)?;
+    }
+    bail!(
+        "{} in {}: restore it from a backup, or export what can still be read",
+        counted(damage.len() as u64, "damaged place"),
+        options.db.display()
+    )
+}

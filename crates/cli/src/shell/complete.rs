@@ -1,0 +1,263 @@
+//! Completion of names from the live catalog, and when an input is complete.
+
+use isomer_db::Database;
+use rustyline::{
+    Context, Helper,
+    completion::{Completer, Pair},
+    highlight::Highlighter,
+    hint::Hinter,
+    validate::{ValidationContext, ValidationResult, Validator},
+};
+
+use super::commands::COMMANDS;
+
+/// Words of the language worth completing.
+const KEYWORDS: [&str; 62] = [
+    "MATCH",
+    "OPTIONAL MATCH",
+    "WHERE",
+    "RETURN",
+    "WITH",
+    "UNWIND",
+    "CREATE",
+    "MERGE",
+    "SET",
+    "REMOVE",
+    "DELETE",
+    "DETACH DELETE",
+    "ORDER BY",
+    "SKIP",
+    "LIMIT",
+    "DISTINCT",
+    "AS",
+    "AND",
+    "OR",
+    "XOR",
+    "NOT",
+    "IN",
+    "IS NULL",
+    "IS NOT NULL",
+    "STARTS WITH",
+    "ENDS WITH",
+    "CONTAINS",
+    "CASE",
+    "WHEN",
+    "THEN",
+    "ELSE",
+    "END",
+    "UNION",
+    "UNION ALL",
+    "CALL",
+    "YIELD",
+    "FOREACH",
+    "ON CREATE SET",
+    "ON MATCH SET",
+    "EXPLAIN",
+    "PROFILE",
+    "CREATE INDEX",
+    "CREATE CONSTRAINT",
+    "DROP INDEX",
+    "DROP CONSTRAINT",
+    "SHOW QUERIES",
+    "EXISTS",
+    "COUNT",
+    "ASC",
+    "DESC",
+    "count(",
+    "collect(",
+    "sum(",
+    "avg(",
+    "min(",
+    "max(",
+    "size(",
+    "shortestPath(",
+    "allShortestPaths(",
+    "labels(",
+    "type(",
+    "range(",
+];
+
+/// What the line editor asks.
+pub struct ShellHelper {
+    db: Database,
+}
+
+impl ShellHelper {
+    pub fn new(db: Database) -> Self {
+        Self { db }
+    }
+
+    /// What may stand at the end of `before`; where the word starts, and the words.
+    fn candidates(&self, before: &str) -> (usize, Vec<String>) {
+        let start = before
+            .rfind(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .map_or(0, |at| {
+                at + before[at..].chars().next().map_or(1, char::len_utf8)
+            });
+        let word = &before[start..];
+        if let Some(rest) = before.trim_start().strip_prefix(':')
+            && rest.chars().all(char::is_alphanumeric)
+        {
+            let at = before.len() - rest.len() - 1;
+            return (
+                at,
+                fitting(
+                    COMMANDS.iter().map(|(name, _, _)| (*name).to_owned()),
+                    &before[at..],
+                ),
+            );
+        }
+        let Ok(store) = self.db.store() else {
+            return (start, Vec::new());
+        };
+        let catalog = store.catalog();
+        match before[..start].chars().next_back() {
+            Some(':' | '|') if in_brackets(before) => (
+                start,
+                fitting(
+                    catalog
+                        .types()
+                        .into_iter()
+                        .map(|(_, name)| name.to_string()),
+                    word,
+                ),
+            ),
+            Some(':') => (
+                start,
+                fitting(
+                    catalog
+                        .labels()
+                        .into_iter()
+                        .map(|(_, name)| name.to_string()),
+                    word,
+                ),
+            ),
+            Some('.') => (
+                start,
+                fitting(
+                    catalog
+                        .props()
+                        .into_iter()
+                        .map(|(_, name)| name.to_string()),
+                    word,
+                ),
+            ),
+            _ if word.is_empty() => (start, Vec::new()),
+            // Inside the braces of a pattern stand property names.
+            _ if in_braces(before) => (
+                start,
+                fitting(
+                    catalog
+                        .props()
+                        .into_iter()
+                        .map(|(_, name)| name.to_string()),
+                    word,
+                ),
+            ),
+            _ => (
+                start,
+                fitting(KEYWORDS.iter().map(|word| (*word).to_owned()), word),
+            ),
+        }
+    }
+}
+
+/// Names that begin with `word`, whatever their case, in order; quoted where the language needs it.
+fn fitting(names: impl Iterator<Item = String>, word: &str) -> Vec<String> {
+    let lower = word.to_lowercase();
+    let mut names: Vec<String> = names
+        .filter(|name| name.to_lowercase().starts_with(&lower))
+        .collect();
+    names.sort();
+    names.dedup();
+    names.truncate(200);
+    names
+}
+
+fn in_brackets(before: &str) -> bool {
+    before.rfind('[').is_some_and(|open| {
+        before.rfind(']').is_none_or(|close| close < open)
+            && before.rfind('(').is_none_or(|paren| paren < open)
+    })
+}
+
+fn in_braces(before: &str) -> bool {
+    before.rfind('{').is_some_and(|open| {
+        before.rfind('}').is_none_or(|close| close < open)
+            && before.rfind(':').is_none_or(|colon| colon < open)
+    })
+}
+
+impl Completer for ShellHelper {
+    type Candidate = Pair;
+
+    fn complete(
+        &self,
+        line: &str,
+        position: usize,
+        _context: &Context<'_>,
+    ) -> rustyline::Result<(usize, Vec<Pair>)> {
+        let (start, names) = self.candidates(&line[..position]);
+        Ok((
+            start,
+            names
+                .into_iter()
+                .map(|name| Pair {
+                    display: name.clone(),
+                    replacement: name,
+                })
+                .collect(),
+        ))
+    }
+}
+
+impl Validator for ShellHelper {
+    fn validate(&self, context: &mut ValidationContext<'_>) -> rustyline::Result<ValidationResult> {
+        let input = context.input();
+        let complete = input.trim_start().starts_with(':')
+            || super::is_complete(input)
+            || input.ends_with('\n');
+        Ok(if complete {
+            ValidationResult::Valid(None)
+        } else {
+            ValidationResult::Incomplete
+        })
+    }
+}
+
+impl Hinter for ShellHelper {
+    type Hint = String;
+}
+
+impl Highlighter for ShellHelper {}
+
+impl Helper for ShellHelper {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isomer_db::params;
+
+    fn complete(before: &str) -> Vec<String> {
+        let db = Database::open_in_memory().expect("a database");
+        db.transact(|tx| {
+            tx.collection("Person")
+                .insert(&params! { "_key" => "a", "nickname" => "x" })?;
+            tx.data_ref().intern_type("PERSUADES")?;
+            Ok::<_, isomer_db::Error>(())
+        })
+        .expect("a document");
+        ShellHelper::new(db).candidates(before).1
+    }
+
+    #[test]
+    fn names_come_from_the_place_and_the_catalog() {
+        assert_eq!(complete("MATCH (p:Per"), ["Person"]);
+        assert_eq!(complete("MATCH (p)-[:per"), ["PERSUADES"]);
+        assert_eq!(complete("MATCH (p:Person) RETURN p.nick"), ["nickname"]);
+        assert_eq!(complete("MATCH (p:Person {nick"), ["nickname"]);
+        assert_eq!(complete("OPTI"), ["OPTIONAL MATCH"]);
+        assert_eq!(complete(":sch"), [":schema"]);
+        assert!(complete("MATCH (p:Nosuch").is_empty());
+    }
+}

@@ -1,0 +1,227 @@
+//! `isomer stats` and the shell's `:schema`.
+
+use std::{fmt::Write as _, path::PathBuf};
+
+use anyhow::Result;
+use clap::Args;
+use isomer_db::{
+    Database,
+    data::{Access, Catalog, ConstraintKind, GraphRead, IndexState},
+};
+
+use crate::{
+    open,
+    style::{Style, bytes, count},
+};
+
+/// Options of `isomer stats`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:
+  isomer stats people.db")]
+pub struct StatsOptions {
+    /// The database
+    pub db: PathBuf,
+}
+
+/// Runs the command.
+pub fn command(options: &StatsOptions) -> Result<()> {
+    let db = open::open_existing(&options.db)?;
+    let style = Style::stdout();
+    let mut text = schema(&db, style)?;
+    let statistics = db.store()?.engine().statistics()?;
+    let capabilities = db.store()?.engine().capabilities();
+    let _ = writeln!(text, "{}", style.heading("Storage"));
+    let mut lines = vec![
+        ("engine".to_owned(), capabilities.name.to_owned()),
+        ("keys".to_owned(), count(statistics.key_count)),
+        ("size".to_owned(), bytes(statistics.stored_bytes)),
+        ("version".to_owned(), count(db.store()?.engine().version())),
+        (
+            "change-stream entries".to_owned(),
+            count(statistics.stream_entries),
+        ),
+    ];
+    lines.extend(statistics.details);
+    write_lines(&mut text, &lines);
+    crate::style::line(text.trim_end())?;
+    Ok(db.close()?)
+}
+
+/// Names, counts, indexes, constraints and buckets.
+pub fn schema(db: &Database, style: Style) -> Result<String> {
+    let store = db.store()?;
+    let transaction = store.begin(Access::Read).map_err(isomer_db::Error::from)?;
+    let catalog = transaction.catalog();
+    let mut text = String::new();
+    let counted = |result: Result<u64, isomer_db::data::DataError>| {
+        result.map(count).map_err(isomer_db::Error::from)
+    };
+    let mut labels = Vec::new();
+    for (id, name) in catalog.labels() {
+        labels.push((
+            name.to_string(),
+            counted(transaction.exact_node_count(Some(id)))?,
+        ));
+    }
+    let mut types = Vec::new();
+    for (id, name) in catalog.types() {
+        types.push((
+            name.to_string(),
+            counted(transaction.exact_relationship_count(Some(id)))?,
+        ));
+    }
+    let nodes = counted(transaction.exact_node_count(None))?;
+    let relationships = counted(transaction.exact_relationship_count(None))?;
+    section(&mut text, style, &format!("Nodes: {nodes}"), &labels);
+    section(
+        &mut text,
+        style,
+        &format!("Relationships: {relationships}"),
+        &types,
+    );
+    let props: Vec<String> = catalog
+        .props()
+        .into_iter()
+        .map(|(_, name)| name.to_string())
+        .collect();
+    if !props.is_empty() {
+        let _ = writeln!(text, "{}", style.heading("Properties"));
+        let _ = writeln!(text, "{}", wrapped(&props));
+    }
+    section(&mut text, style, "Indexes", &indexes(&catalog));
+    section(&mut text, style, "Constraints", &constraints(&catalog));
+    let buckets: Vec<String> = catalog
+        .buckets()
+        .into_iter()
+        .map(|(_, name)| name.to_string())
+        .collect();
+    if !buckets.is_empty() {
+        let _ = writeln!(text, "{}", style.heading("Buckets"));
+        let _ = writeln!(text, "{}", wrapped(&buckets));
+    }
+    Ok(text)
+}
+
+fn section(text: &mut String, style: Style, title: &str, lines: &[(String, String)]) {
+    if lines.is_empty() && !title.contains(':') {
+        return;
+    }
+    let _ = writeln!(text, "{}", style.heading(title));
+    write_lines(text, lines);
+}
+
+/// Two columns, the second to the right where it is a number.
+fn write_lines(text: &mut String, lines: &[(String, String)]) {
+    let left = lines
+        .iter()
+        .map(|(name, _)| name.chars().count())
+        .max()
+        .unwrap_or(0);
+    let right = lines
+        .iter()
+        .map(|(_, value)| value.chars().count())
+        .max()
+        .unwrap_or(0);
+    for (name, value) in lines {
+        let gap = " ".repeat(left - name.chars().count());
+        let number = value.starts_with(|c: char| c.is_ascii_digit())
+            && lines
+                .iter()
+                .all(|(_, value)| value.chars().all(|c| c.is_ascii_digit() || c == ','));
+        let pad = if number {
+            " ".repeat(right - value.chars().count())
+        } else {
+            String::new()
+        };
+        let _ = writeln!(text, "  {name}{gap}  {pad}{value}");
+    }
+}
+
+/// Names with commas between, in lines of at most 100 characters.
+fn wrapped(names: &[String]) -> String {
+    let mut out = String::from(" ");
+    let mut width = 1;
+    for (at, name) in names.iter().enumerate() {
+        let comma = if at + 1 < names.len() { "," } else { "" };
+        let length = name.chars().count() + 1 + comma.len();
+        if width + length > 100 && width > 1 {
+            out.push_str("\n ");
+            width = 1;
+        }
+        let _ = write!(out, " {name}{comma}");
+        width += length;
+    }
+    out
+}
+
+fn label_name(catalog: &Catalog, id: isomer_value::LabelId) -> String {
+    catalog
+        .label_name(id)
+        .map_or_else(|| format!("#{id}"), |name| name.to_string())
+}
+
+fn indexes(catalog: &Catalog) -> Vec<(String, String)> {
+    let index = |index: &isomer_db::data::IndexDef| {
+        let fields: Vec<String> = index
+            .fields
+            .iter()
+            .map(|field| {
+                if field.each {
+                    format!("each {}", field.path)
+                } else {
+                    field.path.to_string()
+                }
+            })
+            .collect();
+        let unique = if index.unique { ", unique" } else { "" };
+        let building = if index.state == IndexState::Building {
+            ", still being built"
+        } else {
+            ""
+        };
+        (
+            index.name.to_string(),
+            format!(
+                ":{} ({}){unique}{building}",
+                label_name(catalog, index.label),
+                fields.join(", ")
+            ),
+        )
+    };
+    catalog.indexes().iter().map(index).collect()
+}
+
+fn constraints(catalog: &Catalog) -> Vec<(String, String)> {
+    let constraint = |constraint: &isomer_db::data::Constraint| {
+        let what = match &constraint.kind {
+            ConstraintKind::Unique { index } => match catalog.index(*index) {
+                Some(index) => format!(
+                    "unique ({})",
+                    index
+                        .fields
+                        .iter()
+                        .map(|field| field.path.to_string())
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                ),
+                None => "unique".into(),
+            },
+            ConstraintKind::Required { path } => format!("{path} is required"),
+            ConstraintKind::Type { path, types } => format!(
+                "{path} is {}",
+                types
+                    .iter()
+                    .map(|one| format!("{one:?}").to_lowercase())
+                    .collect::<Vec<_>>()
+                    .join(" or ")
+            ),
+            ConstraintKind::Check { path, .. } => format!("{path} is checked"),
+            ConstraintKind::Closed { names } => format!("only {}", names.join(", ")),
+        };
+        (
+            constraint.name.to_string(),
+            format!(":{} {what}", label_name(catalog, constraint.label)),
+        )
+    };
+    catalog.constraints().iter().map(constraint).collect()
+}
