@@ -159,13 +159,49 @@ impl Store {
         let mut tx = self.engine().begin()?;
         tx.put(COUNTS, &value)?;
         tx.commit(Durability::Buffered)?;
-        if let Some(upto) = version
-            .checked_sub(self.options().stream_retention)
-            .filter(|upto| *upto > 0)
-        {
+        let holds = self.shared().stream_holds.lock();
+        let oldest = holds.keys().next().copied().unwrap_or(version);
+        let upto = version
+            .saturating_sub(self.options().stream_retention)
+            .min(oldest);
+        if upto > 0 {
             self.engine().trim_stream(upto)?;
         }
         Ok(())
+    }
+}
+
+impl Store {
+    /// Keeps the change stream above `version` from being trimmed until the answer is dropped.
+    pub(crate) fn hold_stream(&self, version: Version) -> StreamHold {
+        *self
+            .shared()
+            .stream_holds
+            .lock()
+            .entry(version)
+            .or_default() += 1;
+        StreamHold {
+            store: self.clone(),
+            version,
+        }
+    }
+}
+
+/// Keeps a part of the change stream.
+pub(crate) struct StreamHold {
+    store: Store,
+    version: Version,
+}
+
+impl Drop for StreamHold {
+    fn drop(&mut self) {
+        let mut holds = self.store.shared().stream_holds.lock();
+        if let Some(count) = holds.get_mut(&self.version) {
+            *count -= 1;
+            if *count == 0 {
+                holds.remove(&self.version);
+            }
+        }
     }
 }
 

@@ -77,15 +77,15 @@ pub enum DataError {
     },
     /// A unique index holds the value.
     #[error(
-        "{index} allows each value once and {value} is taken by node {node}: choose another value"
+        "{index} allows each value once and {value} is taken by {holder}: choose another value"
     )]
     NotUnique {
         /// The index or constraint.
         index: String,
         /// The value or values as text.
         value: String,
-        /// The node that holds it.
-        node: u64,
+        /// Who holds it.
+        holder: String,
     },
     /// Something of that name exists already.
     #[error("{what} `{name}` exists already: choose another name, or say IF NOT EXISTS")]

@@ -6,6 +6,7 @@
 //! - a transaction declares its *logical* footprint, so that it is serializable without false conflicts;
 //! - it knows no engine: any [`isomer_storage::Engine`] may run below.
 
+mod bulk;
 mod catalog;
 mod counts;
 mod document;
@@ -22,6 +23,10 @@ mod store;
 mod stream;
 mod transaction;
 
+pub use bulk::{
+    BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkPhase, BulkRelationship, BulkWatch, KeyTypes,
+    Verdict,
+};
 pub use catalog::{
     Catalog, Check, Constraint, ConstraintKind, ConstraintSpec, FieldPath, IndexDef, IndexField,
     IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,

@@ -396,6 +396,7 @@ impl Store {
             }
             .push(&mut operations);
             tx.append_stream(&stream::entry(&Deltas::default(), &operations));
+            let _gate = self.shared().gate.read();
             Ok(tx.commit(Durability::Synced)?)
         })
     }

@@ -1,6 +1,6 @@
 //! An opened database.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
 use isomer_value::{Interner, PropId, ValueError};
@@ -63,6 +63,10 @@ pub(crate) struct Shared {
     pub(crate) nodes: Extents,
     pub(crate) relationships: Extents,
     pub(crate) counts: SharedCounts,
+    /// Versions above which the change stream is still needed, with how many need it.
+    pub(crate) stream_holds: Mutex<BTreeMap<Version, usize>>,
+    /// Held shared by every commit, alone by a bulk load while it writes.
+    pub(crate) gate: RwLock<()>,
     pub(crate) since_save: Mutex<SinceSave>,
 }
 
@@ -109,6 +113,8 @@ impl Store {
                 nodes,
                 relationships,
                 counts: Mutex::new(counts),
+                stream_holds: Mutex::default(),
+                gate: RwLock::new(()),
                 since_save: Mutex::default(),
             }),
         };

@@ -239,7 +239,11 @@ impl Transaction {
         if entry_bytes > 0 {
             tx.append_stream(&stream::entry(&deltas, &operations));
         }
-        match tx.commit(durability) {
+        let committed = {
+            let _gate = store.shared().gate.read();
+            tx.commit(durability)
+        };
+        match committed {
             Ok(version) => {
                 store.committed(entry_bytes);
                 Ok(version)

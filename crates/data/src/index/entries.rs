@@ -167,7 +167,7 @@ impl Transaction {
                 return Err(DataError::NotUnique {
                     index: name.unwrap_or_default(),
                     value: brief_values(&entry.values),
-                    node: holder.0,
+                    holder: format!("node {holder}"),
                 });
             }
         }

@@ -6,5 +6,5 @@
 mod entries;
 mod seek;
 
-pub(crate) use entries::{Entry, EntryChanges, entries_of};
+pub(crate) use entries::{Entry, EntryChanges, brief_values, entries_of};
 pub(crate) use seek::value_range;

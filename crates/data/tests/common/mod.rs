@@ -49,3 +49,15 @@ pub fn names(store: &Store) -> Vec<String> {
         .map(|(_, name)| name.to_string())
         .collect()
 }
+
+/// A store on disk; the folder must be kept.
+pub fn on_disk() -> (Store, tempfile::TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let engine =
+        isomer_storage_redb::RedbEngine::open(&folder.path().join("db"), Default::default())
+            .unwrap();
+    (
+        Store::open(Arc::new(engine), StoreOptions::default()).unwrap(),
+        folder,
+    )
+}

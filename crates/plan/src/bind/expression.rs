@@ -14,85 +14,45 @@ use crate::expr::{Arithmetic, Comparison, Expr, Kind, MapItem, QuantifierKind, S
 
 impl<'a> Binder<'a> {
     /// Binds an expression whose value is wanted.
+    ///
+    /// Texts may nest a few hundred levels deep: this function and those it calls keep their frames small by leaving
+    /// the work of each case to a function of its own.
     pub(super) fn bind_expr(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
-        if let Some(grouped) = self.grouped(expr)? {
-            return Ok(grouped);
-        }
-        if let Some(function) = is_aggregate(expr) {
-            return self.bind_aggregate(expr, function);
-        }
         match &expr.kind {
-            ExprKind::Literal(literal) => Ok(bind_literal(literal)),
-            ExprKind::Parameter(name) => Ok(Typed::new(
-                Expr::Param(self.arena.parameter(name)),
-                Kind::Any,
-            )),
-            ExprKind::Variable(name) => self
-                .lookup(name)
-                .ok_or_else(|| self.undefined(name, expr.span)),
+            ExprKind::Literal(_) | ExprKind::Parameter(_) | ExprKind::Variable(_) => {
+                self.bind_leaf(expr)
+            }
+            ExprKind::CountStar | ExprKind::Function { .. } => self.bind_any_call(expr),
+            ExprKind::Property { .. } => self.bind_any_property(expr),
             ExprKind::List(items) => self.bind_list(items),
             ExprKind::Map(entries) => self.bind_map(entries),
-            ExprKind::Property { base, key } => self.bind_property(base, key),
+            ExprKind::Unary { op, operand } => self.bind_unary(*op, operand),
+            ExprKind::Binary { op, left, right } => self.bind_binary(*op, left, right),
+            ExprKind::And(_) | ExprKind::Or(_) | ExprKind::Xor(_) => self.bind_connective(expr),
+            _ => self.bind_rest(expr),
+        }
+    }
+
+    /// The kinds of expressions that seldom nest deep.
+    fn bind_rest(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
+        match &expr.kind {
             ExprKind::Index { base, index } => self.bind_index(base, index),
             ExprKind::Slice { base, from, to } => {
                 self.bind_slice(base, from.as_deref(), to.as_deref())
             }
-            ExprKind::Unary { op, operand } => self.bind_unary(*op, operand),
-            ExprKind::Binary { op, left, right } => self.bind_binary(*op, left, right),
             ExprKind::ComparisonChain {
                 operands,
                 operators,
             } => self.bind_chain(operands, operators),
-            ExprKind::And(terms) => Ok(boolean(Expr::And(self.bind_terms("AND", terms)?))),
-            ExprKind::Or(terms) => Ok(boolean(Expr::Or(self.bind_terms("OR", terms)?))),
-            ExprKind::Xor(terms) => Ok(boolean(Expr::Xor(self.bind_terms("XOR", terms)?))),
-            ExprKind::IsNull { operand, negated } => {
-                let operand = Box::new(self.bind_expr(operand)?.expr);
-                Ok(boolean(if *negated {
-                    Expr::IsNotNull(operand)
-                } else {
-                    Expr::IsNull(operand)
-                }))
-            }
-            ExprKind::IsTyped {
-                operand,
-                value_type,
-                negated,
-            } => {
-                let operand = Box::new(self.bind_expr(operand)?.expr);
-                let test = Expr::IsTyped {
-                    operand,
-                    value_type: value_type.clone(),
-                };
-                Ok(boolean(if *negated {
-                    Expr::Not(Box::new(test))
-                } else {
-                    test
-                }))
-            }
+            ExprKind::IsNull { operand, negated } => self.bind_is_null(operand, *negated),
+            ExprKind::IsTyped { .. } => self.bind_is_typed(expr),
             ExprKind::HasLabels { operand, labels } => self.bind_has_labels(operand, labels),
             ExprKind::Case {
                 subject,
                 branches,
                 otherwise,
             } => self.bind_case(subject.as_deref(), branches, otherwise.as_deref()),
-            ExprKind::CountStar => unreachable!("handled as an aggregate"),
-            ExprKind::Function {
-                name,
-                distinct,
-                arguments,
-            } => self.bind_function(name, *distinct, arguments, expr.span),
-            ExprKind::ListComprehension {
-                variable,
-                list,
-                predicate,
-                projection,
-            } => self.bind_list_comprehension(
-                variable,
-                list,
-                predicate.as_deref(),
-                projection.as_deref(),
-            ),
+            ExprKind::ListComprehension { .. } => self.bind_list_comprehension(expr),
             ExprKind::PatternComprehension {
                 path,
                 predicate,
@@ -114,15 +74,98 @@ impl<'a> Binder<'a> {
             ExprKind::MapProjection { variable, items } => {
                 self.bind_map_projection(variable, items)
             }
-            ExprKind::PatternPredicate(_) => Err(PlanError::syntax(
-                "UnexpectedSyntax",
-                "a pattern is a condition, not a value",
-                expr.span,
-            )
-            .with_hint("use EXISTS { … }, COUNT { … } or a pattern comprehension [(a)-->(b) | b]")),
             ExprKind::ShortestPath(path) => self.bind_shortest_path_value(path, expr.span),
             ExprKind::Subquery { kind, query } => self.bind_subquery(*kind, query, expr.span),
+            _ => Err(pattern_as_value(expr.span)),
         }
+    }
+
+    fn bind_leaf(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
+        match &expr.kind {
+            ExprKind::Literal(literal) => Ok(bind_literal(literal)),
+            ExprKind::Parameter(name) => Ok(Typed::new(
+                Expr::Param(self.arena.parameter(name)),
+                Kind::Any,
+            )),
+            ExprKind::Variable(name) => {
+                if let Some(grouped) = self.grouped(expr)? {
+                    return Ok(grouped);
+                }
+                self.lookup(name)
+                    .ok_or_else(|| self.undefined(name, expr.span))
+            }
+            _ => Err(pattern_as_value(expr.span)),
+        }
+    }
+
+    fn bind_any_call(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
+        match (is_aggregate(expr), &expr.kind) {
+            (Some(function), _) => self.bind_aggregate(expr, function),
+            (
+                None,
+                ExprKind::Function {
+                    name,
+                    distinct,
+                    arguments,
+                },
+            ) => self.bind_function(name, *distinct, arguments, expr.span),
+            _ => Err(pattern_as_value(expr.span)),
+        }
+    }
+
+    fn bind_any_property(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
+        if let Some(grouped) = self.grouped(expr)? {
+            return Ok(grouped);
+        }
+        match &expr.kind {
+            ExprKind::Property { base, key } => self.bind_property(base, key),
+            _ => Err(pattern_as_value(expr.span)),
+        }
+    }
+
+    fn bind_connective(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
+        type Connect = fn(Vec<Expr>) -> Expr;
+        let (name, terms, connect): (_, _, Connect) = match &expr.kind {
+            ExprKind::And(terms) => ("AND", terms, Expr::And),
+            ExprKind::Or(terms) => ("OR", terms, Expr::Or),
+            ExprKind::Xor(terms) => ("XOR", terms, Expr::Xor),
+            _ => return Err(pattern_as_value(expr.span)),
+        };
+        let mut bound = Vec::with_capacity(terms.len());
+        for term in terms {
+            bound.push(self.bind_operand(name, term)?);
+        }
+        Ok(boolean(connect(bound)))
+    }
+
+    fn bind_is_null(&mut self, operand: &'a ast::Expr, negated: bool) -> Result<Typed> {
+        let operand = Box::new(self.bind_expr(operand)?.expr);
+        Ok(boolean(if negated {
+            Expr::IsNotNull(operand)
+        } else {
+            Expr::IsNull(operand)
+        }))
+    }
+
+    fn bind_is_typed(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
+        let ExprKind::IsTyped {
+            operand,
+            value_type,
+            negated,
+        } = &expr.kind
+        else {
+            return Err(pattern_as_value(expr.span));
+        };
+        let operand = Box::new(self.bind_expr(operand)?.expr);
+        let test = Expr::IsTyped {
+            operand,
+            value_type: value_type.clone(),
+        };
+        Ok(boolean(if *negated {
+            Expr::Not(Box::new(test))
+        } else {
+            test
+        }))
     }
 
     /// Binds a condition: also a bare pattern may stand here; a value that cannot be a boolean may not.
@@ -143,13 +186,6 @@ impl<'a> Binder<'a> {
         let bound = self.bind_expr(expr)?;
         expect_boolean(operator, &bound.kind, expr.span)?;
         Ok(bound.expr)
-    }
-
-    fn bind_terms(&mut self, operator: &str, terms: &'a [ast::Expr]) -> Result<Vec<Expr>> {
-        terms
-            .iter()
-            .map(|term| self.bind_operand(operator, term))
-            .collect()
     }
 
     fn bind_list(&mut self, items: &'a [ast::Expr]) -> Result<Typed> {
@@ -445,21 +481,28 @@ impl<'a> Binder<'a> {
         Ok((Box::new(bound.expr), element))
     }
 
-    fn bind_list_comprehension(
-        &mut self,
-        variable: &'a ast::Ident,
-        list: &'a ast::Expr,
-        predicate: Option<&'a ast::Expr>,
-        projection: Option<&'a ast::Expr>,
-    ) -> Result<Typed> {
+    fn bind_list_comprehension(&mut self, expr: &'a ast::Expr) -> Result<Typed> {
+        let ExprKind::ListComprehension {
+            variable,
+            list,
+            predicate,
+            projection,
+        } = &expr.kind
+        else {
+            return Err(pattern_as_value(expr.span));
+        };
         let (list, element) = self.bind_source_list("a list comprehension", list)?;
         let (local, (predicate, result)) =
             self.with_local(&variable.name, element.clone(), |binder| {
                 binder.without_aggregates(|binder| {
                     let predicate = predicate
+                        .as_deref()
                         .map(|one| binder.bind_condition(one))
                         .transpose()?;
-                    let result = projection.map(|one| binder.bind_expr(one)).transpose()?;
+                    let result = projection
+                        .as_deref()
+                        .map(|one| binder.bind_expr(one))
+                        .transpose()?;
                     Ok((predicate, result))
                 })
             })?;
@@ -593,6 +636,15 @@ impl<'a> Binder<'a> {
     pub(super) fn rel_type(&mut self, name: &ast::Ident) -> crate::expr::TypeRef {
         self.arena.rel_type(&name.name)
     }
+}
+
+fn pattern_as_value(span: Span) -> PlanError {
+    PlanError::syntax(
+        "UnexpectedSyntax",
+        "a pattern is a condition, not a value",
+        span,
+    )
+    .with_hint("use EXISTS { … }, COUNT { … } or a pattern comprehension [(a)-->(b) | b]")
 }
 
 pub(super) fn boolean(expr: Expr) -> Typed {

@@ -29,6 +29,19 @@ pub(crate) use live::{for_each_expr, mark_live};
 /// More operators than this are no query that anybody means; executors may recurse over inputs.
 const MAX_OPERATORS: usize = 4_000;
 
+/// A pattern larger than this takes longer to plan than it is worth.
+const MAX_PATTERN: usize = 2_000;
+
+fn too_large(message: String) -> PlanError {
+    PlanError {
+        kind: ErrorKind::Limit,
+        detail: "QueryTooLarge",
+        message,
+        span: None,
+        hint: Some("split it, or pass the data as a list parameter and UNWIND it".to_owned()),
+    }
+}
+
 pub(crate) type Result<T> = std::result::Result<T, PlanError>;
 
 /// Rows as they flow out of an operator.
@@ -244,15 +257,9 @@ impl<'p> Planner<'p> {
                 };
             }
             if self.arena.operators.len() > MAX_OPERATORS {
-                return Err(PlanError {
-                    kind: ErrorKind::Limit,
-                    detail: "QueryTooLarge",
-                    message: format!("the statement needs more than {MAX_OPERATORS} operators"),
-                    span: None,
-                    hint: Some(
-                        "split it, or pass the data as a list parameter and UNWIND it".to_owned(),
-                    ),
-                });
+                return Err(too_large(format!(
+                    "the statement needs more than {MAX_OPERATORS} operators"
+                )));
             }
         }
         Ok(flow)
@@ -264,7 +271,14 @@ impl<'p> Planner<'p> {
             Step::Match {
                 graph,
                 optional: false,
-            } => self.pattern(flow, graph),
+            } => {
+                if graph.relationships.len() + graph.nodes.len() > MAX_PATTERN {
+                    return Err(too_large(format!(
+                        "a pattern has more than {MAX_PATTERN} nodes and relationships"
+                    )));
+                }
+                self.pattern(flow, graph);
+            }
             Step::Match {
                 graph,
                 optional: true,

@@ -5,19 +5,23 @@
 //! tried as the start and the cheapest whole is taken. The moves possible in a state and their costs are all that a
 //! better search (dynamic programming over connected subsets) would need.
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cost::cheapest_first;
-use super::seek::{Access, best_access};
+use super::seek::{Access, Facts, best_access};
 use super::{Flow, Planner};
 use crate::expr::{Comparison, Expr, LabelRef, LocalId, QuantifierKind, SlotId, TypeRef};
-use crate::logical::{Length, PatternRelationship, QueryGraph, labels_of};
+use crate::logical::{Length, PatternRelationship, QueryGraph};
 use crate::physical::{
     Direction, Expand, ExpandInto, Op, RelationshipEnds, RelationshipScan, ShortestPath, VarExpand,
 };
 
 /// Starts tried one by one; in a larger part only the most selective ones.
 const STARTS_TRIED: usize = 12;
+/// In a pattern of more relationships than this only the most selective start is tried.
+const SMALL_PATTERN: usize = 64;
+/// Nodes looked at for a start, in the order written.
+const NODES_LOOKED_AT: usize = 256;
 
 /// One step towards the whole pattern.
 #[derive(Clone, Debug)]
@@ -52,6 +56,10 @@ struct Problem {
     graph: QueryGraph,
     /// The slots that each predicate reads.
     predicate_slots: Vec<Vec<SlotId>>,
+    /// The predicates that read each slot.
+    about: FxHashMap<SlotId, Vec<usize>>,
+    /// The labels that each node must have.
+    labels: FxHashMap<SlotId, Vec<LabelRef>>,
     path_slots: Vec<Vec<SlotId>>,
     /// Slots that a shortest path's conditions read besides its ends.
     condition_slots: Vec<Vec<SlotId>>,
@@ -64,7 +72,27 @@ impl Problem {
             expr.for_each_slot(&mut |slot| slots.push(slot));
             slots
         };
-        let predicate_slots = graph.predicates.iter().map(slots_of).collect();
+        let predicate_slots: Vec<Vec<SlotId>> = graph.predicates.iter().map(slots_of).collect();
+        let mut about: FxHashMap<SlotId, Vec<usize>> = FxHashMap::default();
+        for (at, slots) in predicate_slots.iter().enumerate() {
+            for slot in slots {
+                let known = about.entry(*slot).or_default();
+                if known.last() != Some(&at) {
+                    known.push(at);
+                }
+            }
+        }
+        let mut labels: FxHashMap<SlotId, Vec<LabelRef>> = FxHashMap::default();
+        for predicate in &graph.predicates {
+            if let Expr::HasLabels {
+                entity,
+                labels: all,
+            } = predicate
+                && let Expr::Slot(slot) = **entity
+            {
+                labels.entry(slot).or_default().extend(all);
+            }
+        }
         let path_slots = graph.paths.iter().map(|(_, path)| slots_of(path)).collect();
         let condition_slots = graph
             .relationships
@@ -89,9 +117,19 @@ impl Problem {
         Self {
             graph,
             predicate_slots,
+            about,
+            labels,
             path_slots,
             condition_slots,
         }
+    }
+
+    fn about(&self, slot: SlotId) -> &[usize] {
+        self.about.get(&slot).map_or(&[], Vec::as_slice)
+    }
+
+    fn labels(&self, node: SlotId) -> &[LabelRef] {
+        self.labels.get(&node).map_or(&[], Vec::as_slice)
     }
 
     fn start(&self, bound: &FxHashSet<SlotId>, rows: f64) -> Progress {
@@ -220,23 +258,18 @@ impl Planner<'_> {
     }
 
     fn access(&self, problem: &Problem, progress: &Progress, node: SlotId) -> Access {
-        best_access(
-            &self.costs,
-            self.arena,
-            &problem.graph.predicates,
-            &progress.predicate_open,
-            node,
-            &progress.bound,
-        )
-    }
-
-    fn labels(&self, problem: &Problem, node: SlotId) -> Vec<LabelRef> {
-        labels_of(&problem.graph.predicates, node).collect()
+        let facts = Facts {
+            predicates: &problem.graph.predicates,
+            open: &progress.predicate_open,
+            about: problem.about(node),
+            labels: problem.labels(node),
+        };
+        best_access(&self.costs, self.arena, &facts, node, &progress.bound)
     }
 
     fn fan_out(&self, problem: &Problem, relationship: &PatternRelationship, near: SlotId) -> f64 {
         self.costs
-            .fan_out(relationship, &self.labels(problem, near), self.arena)
+            .fan_out(relationship, problem.labels(near), self.arena)
     }
 
     fn closing_rows(&self, problem: &Problem, relationship: &PatternRelationship) -> f64 {
@@ -244,7 +277,7 @@ impl Planner<'_> {
         (fan_out / self.costs.nodes(None, self.arena)).min(1.0)
     }
 
-    /// The share of rows that the predicates on a node just bound keep.
+    /// The share of rows that the predicates on a node and relationship just bound keep.
     fn kept(
         &self,
         problem: &Problem,
@@ -253,14 +286,18 @@ impl Planner<'_> {
         relationship: SlotId,
     ) -> f64 {
         let mut kept = 1.0;
-        for (at, predicate) in problem.graph.predicates.iter().enumerate() {
-            let slots = &problem.predicate_slots[at];
-            let about = slots.contains(&node) || slots.contains(&relationship);
-            let testable = slots.iter().all(|slot| {
+        for at in problem
+            .about(node)
+            .iter()
+            .chain(problem.about(relationship))
+        {
+            let testable = problem.predicate_slots[*at].iter().all(|slot| {
                 *slot == node || *slot == relationship || progress.bound.contains(slot)
             });
-            if progress.predicate_open[at] && about && testable {
-                kept *= self.costs.selectivity(predicate, self.arena);
+            if progress.predicate_open[*at] && testable {
+                kept *= self
+                    .costs
+                    .selectivity(&problem.graph.predicates[*at], self.arena);
             }
         }
         kept
@@ -678,7 +715,7 @@ impl Planner<'_> {
                 })
         };
         for (at, node) in problem.graph.nodes.iter().enumerate() {
-            if progress.node_open[at] && !brought(*node) {
+            if candidates.len() < NODES_LOOKED_AT && progress.node_open[at] && !brought(*node) {
                 candidates.push(Move::Find(at, self.access(problem, progress, *node)));
             }
         }
@@ -687,14 +724,13 @@ impl Planner<'_> {
             _ => f64::MAX,
         };
         candidates.sort_by(|a, b| scan(a).total_cmp(&scan(b)));
-        candidates.truncate(STARTS_TRIED);
-        for (at, relationship) in problem
-            .graph
-            .relationships
-            .iter()
-            .enumerate()
-            .take(STARTS_TRIED)
-        {
+        let tried = if problem.graph.relationships.len() > SMALL_PATTERN {
+            1
+        } else {
+            STARTS_TRIED
+        };
+        candidates.truncate(tried);
+        for (at, relationship) in problem.graph.relationships.iter().enumerate().take(tried) {
             let apart = relationship.from != relationship.to;
             let open = progress.relationship_open[at]
                 && !progress.bound.contains(&relationship.from)

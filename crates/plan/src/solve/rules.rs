@@ -5,6 +5,9 @@ use rustc_hash::FxHashSet;
 use crate::expr::{Expr, SlotId};
 use crate::logical::{Step, conjuncts};
 
+/// Larger patterns stay the clauses they were written as: ordering them together would take long.
+const MERGED_NODES: usize = 100;
+
 /// Rewrites a chain of steps:
 /// - neighbouring `MATCH`es are found together;
 /// - a filter joins the `MATCH` before it, also through projections that leave its variables alone.
@@ -20,7 +23,9 @@ pub(crate) fn rewrite(steps: Vec<Step>) -> Vec<Step> {
                 Some(Step::Match {
                     graph: before,
                     optional: false,
-                }) => before.absorb(graph),
+                }) if before.nodes.len() + graph.nodes.len() <= MERGED_NODES => {
+                    before.absorb(graph)
+                }
                 _ => done.push(Step::Match {
                     graph,
                     optional: false,

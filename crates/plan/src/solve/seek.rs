@@ -7,7 +7,6 @@ use super::cost::{Costs, list_length};
 use crate::arena::Arena;
 use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest};
 use crate::function::Function;
-use crate::logical::labels_of;
 use crate::physical::{IndexRange, IndexSeek, Op, OpId, SeekBound, SeekKeys};
 
 /// One way to find a node.
@@ -99,18 +98,27 @@ enum Test<'e> {
     StartsWith(&'e Expr),
 }
 
-/// The best way to find the node in `node` when the slots in `bound` are known. `open` tells which predicates are still
-/// to be tested.
+/// What is said about a node.
+pub(crate) struct Facts<'f> {
+    /// All predicates of the pattern.
+    pub predicates: &'f [Expr],
+    /// Which of them are still to be tested.
+    pub open: &'f [bool],
+    /// Which of them read the node.
+    pub about: &'f [usize],
+    /// The labels that it must have.
+    pub labels: &'f [LabelRef],
+}
+
+/// The best way to find the node in `node` when the slots in `bound` are known.
 pub(crate) fn best_access(
     costs: &Costs<'_>,
     arena: &Arena,
-    predicates: &[Expr],
-    open: &[bool],
+    facts: &Facts<'_>,
     node: SlotId,
     bound: &FxHashSet<SlotId>,
 ) -> Access {
-    let labels: Vec<LabelRef> = labels_of(predicates, node).collect();
-    let tests = sargable(predicates, open, node, bound);
+    let tests = sargable(facts, node, bound);
     let mut best = Access {
         kind: AccessKind::All,
         rows: costs.nodes(None, arena),
@@ -132,9 +140,9 @@ pub(crate) fn best_access(
             });
         }
     }
-    for label in &labels {
+    for label in facts.labels {
         let count = costs.nodes(Some(*label), arena);
-        let label_covers = label_predicates(predicates, open, node, *label);
+        let label_covers = label_predicates(facts, node, *label);
         consider(Access {
             kind: AccessKind::Label { label: *label },
             rows: count,
@@ -156,15 +164,7 @@ pub(crate) fn best_access(
                 });
             }
         }
-        for access in index_accesses(
-            costs,
-            arena,
-            *label,
-            count,
-            &tests,
-            predicates,
-            &label_covers,
-        ) {
+        for access in index_accesses(costs, arena, *label, count, &tests, &label_covers) {
             consider(access);
         }
     }
@@ -176,20 +176,18 @@ fn is_key(path: &[PropRef], arena: &Arena) -> bool {
 }
 
 /// The predicates that say no more than that the node has this label.
-fn label_predicates(
-    predicates: &[Expr],
-    open: &[bool],
-    node: SlotId,
-    label: LabelRef,
-) -> Vec<usize> {
+fn label_predicates(facts: &Facts<'_>, node: SlotId, label: LabelRef) -> Vec<usize> {
     let says = |predicate: &Expr| match predicate {
         Expr::HasLabels { entity, labels } => {
             matches!(**entity, Expr::Slot(slot) if slot == node) && labels.as_slice() == [label]
         }
         _ => false,
     };
-    (0..predicates.len())
-        .filter(|at| open[*at] && says(&predicates[*at]))
+    facts
+        .about
+        .iter()
+        .copied()
+        .filter(|at| facts.open[*at] && says(&facts.predicates[*at]))
         .collect()
 }
 
@@ -207,7 +205,6 @@ fn index_accesses(
     label: LabelRef,
     count: f64,
     tests: &[Sargable<'_>],
-    predicates: &[Expr],
     label_covers: &[usize],
 ) -> Vec<Access> {
     let Some(known) = costs.catalog.label(arena.label_name(label)) else {
@@ -269,7 +266,6 @@ fn index_accesses(
         } else {
             (count * share).max(1.0)
         };
-        debug_assert!(covers.iter().all(|at| *at < predicates.len()));
         // A seek by fewer rows than the label has is worth it even where the guess is coarse.
         let rows = rows.min(count * 0.95);
         found.push(Access {
@@ -340,19 +336,15 @@ fn range_of(tests: &[&Sargable<'_>], each: f64) -> Option<(IndexRange, f64, Vec<
 }
 
 /// The open predicates of the form `node.path <test> value` where the value is known.
-fn sargable<'e>(
-    predicates: &'e [Expr],
-    open: &[bool],
-    node: SlotId,
-    bound: &FxHashSet<SlotId>,
-) -> Vec<Sargable<'e>> {
+fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> Vec<Sargable<'e>> {
     let known = |value: &Expr| {
         let mut known = !matches!(value, Expr::Subquery(_));
         value.for_each_slot(&mut |slot| known &= bound.contains(&slot) && slot != node);
         known
     };
     let mut found = Vec::new();
-    for (position, predicate) in predicates.iter().enumerate().filter(|(at, _)| open[*at]) {
+    for position in facts.about.iter().copied().filter(|at| facts.open[*at]) {
+        let predicate = &facts.predicates[position];
         let mut add = |subject: &'e Expr, test: Test<'e>, value: &'e Expr| {
             if let Some(subject) = subject_of(subject, node)
                 && known(value)
