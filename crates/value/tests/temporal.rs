@@ -8,7 +8,7 @@ use isomer_value::{
     temporal::{Now, accessor, add, function, subtract, to_text},
 };
 use proptest::prelude::*;
-use support::{any_text, any_value};
+use support::{any_temporal, any_text, any_value};
 
 const FUNCTIONS: [&str; 14] = [
     "date",
@@ -60,17 +60,8 @@ fn constructor(value: &Value) -> Option<&'static str> {
     })
 }
 
-fn any_temporal() -> impl Strategy<Value = Value> {
-    any_value().prop_filter("is temporal", Value::is_temporal)
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig {
-        failure_persistence: None,
-        max_global_rejects: 1_000_000,
-        max_local_rejects: 1_000_000,
-        ..ProptestConfig::with_cases(512)
-    })]
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(512) })]
 
     /// What is written is read back the same.
     #[test]

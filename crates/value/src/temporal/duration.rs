@@ -189,15 +189,12 @@ fn parse(text: &str) -> Result<Duration, ValueError> {
     if !scanner.eat('P') {
         return Err(scanner.error("it starts with `P`"));
     }
-    let duration = match scanner.rest().as_bytes() {
-        [_, _, _, _, b'-', ..]
-            if scanner
-                .rest()
-                .starts_with(|first: char| first.is_ascii_digit()) =>
-        {
-            parse_as_date(&scanner)?
-        }
-        _ => parse_units(&mut scanner)?,
+    let year = scanner.rest().split_once('-').map_or("", |(year, _)| year);
+    let is_like_date = year.len() == 4 && year.bytes().all(|byte| byte.is_ascii_digit());
+    let duration = if is_like_date {
+        parse_as_date(&scanner)?
+    } else {
+        parse_units(&mut scanner)?
     };
     if negative {
         duration.negate().ok_or_else(overflow)
@@ -243,12 +240,12 @@ fn amount(scanner: &mut Scanner<'_>) -> Result<i128, ValueError> {
         scanner.eat('+');
     }
     let digits = scanner.digits();
-    let whole: i64 = match digits {
+    let whole: i128 = match digits {
         "" => return Err(scanner.error("a number is expected")),
+        digits if digits.len() > 20 => return Err(overflow()),
         digits => digits.parse().map_err(|_| overflow())?,
     };
-    let billionths =
-        i128::from(whole) * i128::from(NANOS_PER_SECOND) + i128::from(scanner.billionths()?);
+    let billionths = whole * i128::from(NANOS_PER_SECOND) + i128::from(scanner.billionths()?);
     Ok(if negative { -billionths } else { billionths })
 }
 

@@ -103,6 +103,18 @@ pub fn any_duration() -> impl Strategy<Value = Duration> {
     )
 }
 
+/// Any date, time, date-time or duration.
+pub fn any_temporal() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        any_date().prop_map(Value::from),
+        any_time().prop_map(Value::from),
+        (any_time(), any_offset()).prop_map(|(time, offset)| ZonedTime { time, offset }.into()),
+        (any_date(), any_time()).prop_map(|(date, time)| date.to_datetime(time).into()),
+        any_zoned(),
+        any_duration().prop_map(Value::from),
+    ]
+}
+
 fn any_point() -> impl Strategy<Value = Point> {
     (
         prop::sample::select(Crs::ALL.to_vec()),
@@ -127,13 +139,7 @@ pub fn any_value() -> impl Strategy<Value = Value> {
         4 => any_float().prop_map(Value::from),
         3 => any_text().prop_map(Value::from),
         1 => prop::collection::vec(0_u8..4, 0..5).prop_map(Value::from),
-        1 => any_date().prop_map(Value::from),
-        1 => any_time().prop_map(Value::from),
-        1 => (any_time(), any_offset())
-            .prop_map(|(time, offset)| ZonedTime { time, offset }.into()),
-        1 => (any_date(), any_time()).prop_map(|(date, time)| date.to_datetime(time).into()),
-        1 => any_zoned(),
-        1 => any_duration().prop_map(Value::from),
+        6 => any_temporal(),
         1 => any_point().prop_map(Value::from),
     ];
     scalar.prop_recursive(4, 24, 4, |inner| {
