@@ -156,7 +156,7 @@ impl Transaction {
     }
 
     fn collection(&self, name: &str) -> Option<LabelId> {
-        self.catalog_ref().label_id(name)
+        self.find_label(name)
     }
 
     fn existing(&self, collection: &str, key: &Value) -> Result<NodeId, DataError> {

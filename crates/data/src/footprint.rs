@@ -16,7 +16,7 @@ use isomer_value::{IndexId, LabelId, NodeId, RelId, TypeId};
 use rustc_hash::{FxHashMap, FxHashSet};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::{Catalog, keyspace::Side};
+use crate::{Catalog, catalog::NameKind, keyspace::Side};
 
 /// Stands for "no label" and "any type".
 pub(crate) const NONE: u32 = u32::MAX;
@@ -76,6 +76,11 @@ pub(crate) enum Item {
     },
     SpaceWhole(Space),
     SpaceBulk(Space),
+    /// Whether a name of a kind is in the catalog: nothing can have a label, type or property that is not.
+    Name {
+        kind: u8,
+        hash: u128,
+    },
 }
 
 /// The level of a whole key.
@@ -167,6 +172,11 @@ impl Footprint {
     }
 
     // ---- schema, membership
+
+    /// Observed that a name is not in the catalog yet; returns whether that is news.
+    pub(crate) fn read_absent_name(&mut self, kind: NameKind, name: &str) -> bool {
+        self.active && self.read(Item::name(kind, name))
+    }
 
     pub(crate) fn read_schema(&mut self) {
         if self.active {
@@ -582,6 +592,15 @@ fn cover(start: &[u8], end: &[u8]) -> Option<(usize, Vec<Vec<u8>>)> {
 }
 
 impl Item {
+    /// The place of a name in the catalog, which whoever enters the name declares too.
+    pub(crate) fn name(kind: NameKind, name: &str) -> Self {
+        let hash = xxh3_128(name.as_bytes());
+        Self::Name {
+            kind: kind as u8,
+            hash,
+        }
+    }
+
     /// The granule: a hash over the item's kind and numbers.
     pub(crate) fn granule(&self) -> Granule {
         let mut bytes = [0_u8; 32];
@@ -624,6 +643,10 @@ impl Item {
             ),
             Self::SpaceWhole(space) => (16, put(&mut bytes, &[space.number()])),
             Self::SpaceBulk(space) => (17, put(&mut bytes, &[space.number()])),
+            Self::Name { kind, hash } => (
+                18,
+                put(&mut bytes, &[kind.into(), (hash >> 64) as u64, hash as u64]),
+            ),
         };
         bytes[0] = kind;
         Granule(xxh3_128(&bytes[..length]))
@@ -675,6 +698,7 @@ impl Item {
             } => format!("one key of {}", space.describe(catalog)),
             Self::Cell { space, .. } => format!("a range of {}", space.describe(catalog)),
             Self::SpaceWhole(space) | Self::SpaceBulk(space) => space.describe(catalog),
+            Self::Name { .. } => "a name that was new".into(),
         }
     }
 }

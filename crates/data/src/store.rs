@@ -2,7 +2,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
+use isomer_storage::{
+    Durability, Engine, GuardMode, KeyRange, Order, Page, PageLimit, Read, Version,
+};
 use isomer_value::{Interner, PropId, ValueError};
 use parking_lot::{Mutex, RwLock};
 
@@ -11,6 +13,7 @@ use crate::{
     catalog::{NameKind, Names, Schema},
     counts::{Counts, SharedCounts, SinceSave},
     extents::Extents,
+    footprint::Item,
     keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
 };
 
@@ -190,6 +193,12 @@ impl Store {
     }
 
     /// The number of a name; a new one is stored at once, in a commit of its own.
+    /// Looks a name up that was not there, after whoever is entering a name just now.
+    pub(crate) fn find_settled(&self, kind: NameKind, name: &str) -> Option<u32> {
+        let _interning = self.shared.interning.lock();
+        self.shared.names.find(kind, name)
+    }
+
     pub(crate) fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
         if let Some(id) = self.shared.names.find(kind, name) {
             return Ok(id);
@@ -202,6 +211,7 @@ impl Store {
         let id = self.shared.names.next_id(kind);
         let mut tx = self.shared.engine.begin()?;
         tx.put(&keyspace::name(kind, id), name.as_bytes())?;
+        tx.guard(Item::name(kind, name).granule(), GuardMode::Add);
         tx.commit(Durability::Buffered)?; // whatever uses the name commits later
         self.shared.names.enter(kind, id, name);
         Ok(id)

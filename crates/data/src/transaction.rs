@@ -111,6 +111,31 @@ impl Transaction {
         self.intern(NameKind::Prop, name).map(PropId)
     }
 
+    /// The label's number where it has one. That it has none is an observation: no node can carry it, and a transaction
+    /// that writes is refused if another one has used the label meanwhile.
+    pub fn find_label(&self, name: &str) -> Option<LabelId> {
+        self.find(NameKind::Label, name).map(LabelId)
+    }
+
+    /// As [`Transaction::find_label`], for a relationship type.
+    pub fn find_type(&self, name: &str) -> Option<TypeId> {
+        self.find(NameKind::Type, name).map(TypeId)
+    }
+
+    /// As [`Transaction::find_label`], for a property name.
+    pub fn find_prop(&self, name: &str) -> Option<PropId> {
+        self.find(NameKind::Prop, name).map(PropId)
+    }
+
+    pub(crate) fn find(&self, kind: NameKind, name: &str) -> Option<u32> {
+        if let Some(id) = self.catalog.names.find(kind, name) {
+            return Some(id);
+        }
+        // Noted before the second look: a name entered in between is then found, one entered later collides.
+        let news = self.footprint().read_absent_name(kind, name);
+        news.then(|| self.store.find_settled(kind, name)).flatten()
+    }
+
     pub(crate) fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
         if let Some(id) = self.catalog.names.find(kind, name) {
             return Ok(id);

@@ -118,8 +118,7 @@ impl Cx<'_> {
         if known.is_none() {
             *known = self
                 .tx
-                .catalog()
-                .label_id(&self.run.plan.names.labels[label.index()]);
+                .find_label(&self.run.plan.names.labels[label.index()]);
         }
         *known
     }
@@ -130,8 +129,7 @@ impl Cx<'_> {
         if known.is_none() {
             *known = self
                 .tx
-                .catalog()
-                .type_id(&self.run.plan.names.types[rel_type.index()]);
+                .find_type(&self.run.plan.names.types[rel_type.index()]);
         }
         *known
     }
@@ -142,8 +140,7 @@ impl Cx<'_> {
         if known.is_none() {
             *known = self
                 .tx
-                .catalog()
-                .prop_id(&self.run.plan.names.properties[prop.index()]);
+                .find_prop(&self.run.plan.names.properties[prop.index()]);
         }
         *known
     }
@@ -269,7 +266,7 @@ impl Environment for Cx<'_> {
 
     fn node_property(&self, node: NodeId, name: &str) -> Result<Value> {
         self.check_node(node)?;
-        let Some(prop) = self.tx.catalog().prop_id(name) else {
+        let Some(prop) = self.tx.find_prop(name) else {
             return Ok(Value::Null);
         };
         let mut column = [Vec::with_capacity(1)];
@@ -291,7 +288,7 @@ impl Environment for Cx<'_> {
 
     fn relationship_property(&self, relationship: &Relationship, name: &str) -> Result<Value> {
         self.run.check_rel(relationship.id)?;
-        let Some(prop) = self.tx.catalog().prop_id(name) else {
+        let Some(prop) = self.tx.find_prop(name) else {
             return Ok(Value::Null);
         };
         let mut column = [Vec::with_capacity(1)];
@@ -356,10 +353,9 @@ impl Environment for Cx<'_> {
     }
 
     fn degree(&self, node: NodeId, types: &[Arc<str>], direction: Direction) -> Result<u64> {
-        let catalog = self.tx.catalog();
         let ids: Vec<TypeId> = types
             .iter()
-            .filter_map(|name| catalog.type_id(name))
+            .filter_map(|name| self.tx.find_type(name))
             .collect();
         if ids.is_empty() && !types.is_empty() {
             return Ok(0);

@@ -190,11 +190,9 @@ impl Open {
     fn member_nodes(&self, kind: Kind, object: u64) -> Result<Vec<(NodeId, Element)>, DataError> {
         let nodes = match kind {
             Kind::Index => self.indexed_nodes(object)?,
-            // Where a label is not known yet, a transaction that writes must observe that nobody has it.
-            Kind::Label => match self.tx.catalog().label_id(&label_name(object)) {
+            Kind::Label => match self.tx.find_label(&label_name(object)) {
                 Some(label) => self.labelled_nodes(label)?,
-                None if self.tx.access() == isomer_data::Access::Read => Vec::new(),
-                None => self.labelled_nodes(self.tx.intern_label(&label_name(object))?)?,
+                None => Vec::new(),
             },
             _ => self.labelled_nodes(self.names.member)?,
         };
