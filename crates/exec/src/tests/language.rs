@@ -1,0 +1,487 @@
+//! From text to rows: parser, planner, operators and the data layer together.
+
+use isomer_data::GraphRead;
+use isomer_plan::catalog::{Catalog, FunctionSignature, IndexInfo, ProcedureSignature};
+use isomer_value::{LabelId, PropId, TypeId};
+
+use super::*;
+use crate::{Counters, ErrorClass, ExecError, Registry};
+
+/// The planner's view of a transaction.
+struct View<'t>(&'t Transaction, Registry);
+
+impl Catalog for View<'_> {
+    fn schema_version(&self) -> u64 {
+        self.0.catalog().schema_version()
+    }
+
+    fn label(&self, name: &str) -> Option<LabelId> {
+        self.0.catalog().label_id(name)
+    }
+
+    fn relationship_type(&self, name: &str) -> Option<TypeId> {
+        self.0.catalog().type_id(name)
+    }
+
+    fn property(&self, name: &str) -> Option<PropId> {
+        self.0.catalog().prop_id(name)
+    }
+
+    fn node_count(&self, label: Option<LabelId>) -> u64 {
+        self.0.node_count(label).unwrap_or(0)
+    }
+
+    fn relationship_count(&self, rel_type: Option<TypeId>) -> u64 {
+        self.0.relationship_count(rel_type).unwrap_or(0)
+    }
+
+    fn indexes(&self, label: LabelId) -> Vec<IndexInfo> {
+        self.0
+            .catalog()
+            .usable_indexes(label)
+            .map(|index| IndexInfo {
+                id: index.id,
+                name: index.name.clone(),
+                paths: index
+                    .fields
+                    .iter()
+                    .map(|field| field.path.0.clone())
+                    .collect(),
+                unique: index.unique,
+                each_element: index.fields.iter().any(|field| field.each),
+                distinct_keys: None,
+            })
+            .collect()
+    }
+
+    fn procedure(&self, name: &str) -> Option<Arc<ProcedureSignature>> {
+        self.1
+            .procedure(name)
+            .map(|procedure| procedure.signature().clone())
+    }
+
+    fn function(&self, _: &str) -> Option<Arc<FunctionSignature>> {
+        None
+    }
+}
+
+/// Runs a statement in a transaction of its own.
+fn query(
+    store: &Store,
+    text: &str,
+    parameters: &[(&'static str, Value)],
+) -> Result<(Vec<Vec<Value>>, Counters)> {
+    let mut tx = store.begin(Access::Write)?;
+    let outcome = query_in(&mut tx, text, parameters)?;
+    tx.commit()?;
+    Ok(outcome)
+}
+
+fn query_in(
+    tx: &mut Transaction,
+    text: &str,
+    parameters: &[(&'static str, Value)],
+) -> Result<(Vec<Vec<Value>>, Counters)> {
+    let plan = isomer_plan::prepare(
+        text,
+        &View(tx, Registry::with_builtins()),
+        &isomer_plan::Options::default(),
+    )
+    .unwrap_or_else(|error| panic!("{}", error.render(text)));
+    let parameters = parameters.iter().cloned().collect::<Map>();
+    let mut execution = Execution::start(plan, &parameters, &Options::default(), tx)?;
+    let (mut all, mut rows) = (Vec::new(), Rows::new());
+    loop {
+        let more = execution.next_rows(tx, &mut rows)?;
+        all.extend(rows.iter().map(<[Value]>::to_vec));
+        if !more {
+            return Ok((all, *execution.counters()));
+        }
+    }
+}
+
+fn rows(store: &Store, text: &str) -> Vec<Vec<Value>> {
+    query(store, text, &[])
+        .unwrap_or_else(|error| panic!("{text}: {error}"))
+        .0
+}
+
+/// The one value of the one row.
+fn one(store: &Store, text: &str) -> Value {
+    let mut rows = rows(store, text);
+    assert_eq!((rows.len(), rows[0].len()), (1, 1), "{text}: {rows:?}");
+    rows.remove(0).remove(0)
+}
+
+fn raised(store: &Store, text: &str) -> (ErrorClass, &'static str) {
+    match query(store, text, &[]) {
+        Ok(answer) => panic!("{text} gave {answer:?}"),
+        Err(error) => error
+            .classified()
+            .unwrap_or_else(|| panic!("{text}: {error}")),
+    }
+}
+
+fn values<const N: usize>(items: [i64; N]) -> Value {
+    items.map(Value::Int).into_iter().collect()
+}
+
+#[test]
+fn a_small_graph_is_created_and_asked() {
+    let store = open();
+    let (_, counters) = query(
+        &store,
+        "CREATE (a:P {name: 'Ann', age: 30}), (b:P {name: 'Bob', age: 40}), (c:P {name: 'Cid'}),
+                (a)-[:KNOWS {since: 1}]->(b), (b)-[:KNOWS {since: 2}]->(c), (a)-[:LIKES]->(c)",
+        &[],
+    )
+    .unwrap();
+    assert_eq!(
+        (
+            counters.nodes_created,
+            counters.relationships_created,
+            counters.properties_set
+        ),
+        (3, 3, 7)
+    );
+    assert_eq!(
+        rows(&store, "MATCH (n:P) WHERE n.age > 30 RETURN n.name"),
+        [[Value::from("Bob")]]
+    );
+    assert_eq!(
+        rows(
+            &store,
+            "MATCH (a:P {name: 'Ann'})-[r:KNOWS]->()-[:KNOWS]->(c) RETURN c.name, r.since"
+        ),
+        [["Cid".into(), Value::Int(1)]]
+    );
+    assert_eq!(
+        one(&store, "MATCH (a)-->(b) RETURN count(*)"),
+        Value::Int(3)
+    );
+    assert_eq!(
+        one(&store, "MATCH (a)--(b)--(c) RETURN count(*)"),
+        Value::Int(6)
+    );
+    assert_eq!(
+        rows(
+            &store,
+            "MATCH (a:P) OPTIONAL MATCH (a)-[:LIKES]->(b) RETURN a.name, b.name ORDER BY a.name"
+        ),
+        [
+            ["Ann".into(), "Cid".into()],
+            ["Bob".into(), Value::Null],
+            ["Cid".into(), Value::Null]
+        ]
+    );
+    assert_eq!(
+        rows(
+            &store,
+            "MATCH (a:P)-[r]->(b) RETURN a.name AS name, count(r) AS c, collect(b.name) AS names ORDER BY c DESC, name"
+        ),
+        [
+            [
+                "Ann".into(),
+                2.into(),
+                ["Bob", "Cid"].map(Value::from).into_iter().collect()
+            ],
+            [
+                "Bob".into(),
+                1.into(),
+                ["Cid"].map(Value::from).into_iter().collect::<Value>()
+            ]
+        ]
+    );
+    assert_eq!(
+        one(
+            &store,
+            "MATCH p = shortestPath((a {name: 'Ann'})-[*]->(c {name: 'Cid'})) RETURN length(p)"
+        ),
+        Value::Int(1)
+    );
+    assert_eq!(
+        one(
+            &store,
+            "MATCH p = (a {name: 'Ann'})-[:KNOWS*2]->(c) RETURN [n IN nodes(p) | n.name]"
+        ),
+        ["Ann", "Bob", "Cid"].map(Value::from).into_iter().collect()
+    );
+    assert_eq!(
+        one(&store, "MATCH (a:P) WHERE (a)-[:LIKES]->() RETURN a.name"),
+        "Ann".into()
+    );
+    assert_eq!(
+        one(&store, "MATCH (a:P) WHERE NOT (a)-->() RETURN a.name"),
+        "Cid".into()
+    );
+    assert_eq!(
+        one(
+            &store,
+            "MATCH (a {name: 'Ann'}) RETURN size([(a)-->(b) | b.name])"
+        ),
+        Value::Int(2)
+    );
+    assert_eq!(
+        one(
+            &store,
+            "MATCH (a:P) WHERE EXISTS { MATCH (a)-[:KNOWS]->(b) WHERE b.age IS NULL } RETURN a.name"
+        ),
+        "Bob".into()
+    );
+    assert_eq!(
+        rows(
+            &store,
+            "MATCH (n:P) WITH n ORDER BY n.name SKIP 1 LIMIT 1 RETURN n.name"
+        ),
+        [["Bob".into()]]
+    );
+    assert_eq!(
+        rows(
+            &store,
+            "MATCH (n:P) RETURN n.name AS x UNION MATCH (n:P) RETURN n.name AS x"
+        )
+        .len(),
+        3
+    );
+}
+
+#[test]
+fn expressions_follow_three_valued_logic() {
+    let store = open();
+    for (text, answer) in [
+        ("RETURN null AND false", Value::Bool(false)),
+        ("RETURN null OR false", Value::Null),
+        ("RETURN 1 IN [2, null]", Value::Null),
+        ("RETURN [1, 2, 3][-1]", Value::Int(3)),
+        ("RETURN [1, 2, 3][0..2]", values([1, 2])),
+        ("RETURN {a: {b: [1, 2]}}.a.b[1]", Value::Int(2)),
+        (
+            "RETURN CASE WHEN null THEN 1 WHEN true THEN 2 END",
+            Value::Int(2),
+        ),
+        (
+            "RETURN CASE 3 WHEN 1 THEN 'a' WHEN 3.0 THEN 'b' END",
+            "b".into(),
+        ),
+        (
+            "RETURN reduce(s = 0, x IN range(1, 10) | s + x)",
+            Value::Int(55),
+        ),
+        (
+            "RETURN [x IN range(1, 6) WHERE x % 2 = 0 | x * x]",
+            values([4, 16, 36]),
+        ),
+        ("RETURN any(x IN [1, null] WHERE x = 2)", Value::Null),
+        (
+            "RETURN 'abc' =~ 'a.c' AND NOT 'abcd' =~ 'a.c'",
+            Value::Bool(true),
+        ),
+        ("RETURN coalesce(null, 1 + 1, 1 / 0)", Value::Int(2)),
+        (
+            "RETURN toString(date('2024-02-28') + duration({days: 2}))",
+            "2024-03-01".into(),
+        ),
+        (
+            "RETURN duration.between(date('2024-01-01'), date('2024-03-02')).months",
+            Value::Int(2),
+        ),
+        (
+            "UNWIND [3, 1, 2] AS x WITH x ORDER BY x RETURN collect(x)",
+            values([1, 2, 3]),
+        ),
+        ("RETURN 1 < 2 < 3", Value::Bool(true)),
+        ("RETURN -2 ^ 2", Value::Float(4.0)),
+    ] {
+        let answer_given = one(&store, text);
+        assert_eq!(answer_given, answer, "{text}");
+    }
+}
+
+#[test]
+fn errors_have_the_classes_of_the_language() {
+    let store = open();
+    for (text, class, detail) in [
+        (
+            "RETURN 1 / 0",
+            ErrorClass::ArithmeticError,
+            "DivisionByZero",
+        ),
+        (
+            "RETURN 9223372036854775807 + 1",
+            ErrorClass::ArithmeticError,
+            "IntegerOverflow",
+        ),
+        (
+            "UNWIND [1, 2] AS x WITH head([x, 'a']) AS y RETURN y[0]",
+            ErrorClass::TypeError,
+            "InvalidArgumentType",
+        ),
+        (
+            "UNWIND [0, -1] AS x WITH x AS n RETURN range(1, 2, n)",
+            ErrorClass::ArgumentError,
+            "NumberOutOfRange",
+        ),
+        (
+            "CREATE (n {x: 1}) DELETE n RETURN n.x",
+            ErrorClass::EntityNotFound,
+            "DeletedEntityAccess",
+        ),
+    ] {
+        assert_eq!(raised(&store, text), (class, detail), "{text}");
+    }
+    assert_eq!(
+        one(&store, "MATCH (n) RETURN count(n)"),
+        Value::Int(0),
+        "nothing stays of a failed statement"
+    );
+}
+
+#[test]
+fn writes_match_merge_and_delete() {
+    let store = open();
+    rows(
+        &store,
+        "UNWIND range(1, 5) AS i MERGE (n:N {k: i % 3}) ON CREATE SET n.c = 1 ON MATCH SET n.c = n.c + 1",
+    );
+    assert_eq!(
+        rows(&store, "MATCH (n:N) RETURN n.k, n.c ORDER BY n.k"),
+        [[0, 1], [1, 2], [2, 2]].map(|row| row.map(Value::Int))
+    );
+    rows(
+        &store,
+        "MATCH (a:N {k: 0}), (b:N {k: 1}) MERGE (a)-[r:R]->(b) SET r.x = [1, 2], a += {y: 5}, b:Extra REMOVE a.c",
+    );
+    rows(
+        &store,
+        "MATCH (a:N {k: 0}), (b:N {k: 1}) MERGE (a)-[:R]->(b)",
+    );
+    assert_eq!(
+        one(&store, "MATCH (:N)-[r:R]->(b:Extra) RETURN count(r)"),
+        Value::Int(1)
+    );
+    assert_eq!(
+        one(&store, "MATCH (a:N {k: 0}) RETURN keys(a)"),
+        ["k", "y"].map(Value::from).into_iter().collect()
+    );
+    assert_eq!(
+        raised(&store, "MATCH (n:N {k: 0}) DELETE n"),
+        (
+            ErrorClass::ConstraintVerificationFailed,
+            "DeleteConnectedNode"
+        )
+    );
+    let (_, counters) = query(
+        &store,
+        "MATCH (n:N) OPTIONAL MATCH (n)-[r]-() DELETE n, r",
+        &[],
+    )
+    .unwrap();
+    assert_eq!(
+        (counters.nodes_deleted, counters.relationships_deleted),
+        (3, 1)
+    );
+    rows(
+        &store,
+        "CREATE (a:N) FOREACH (i IN [1, 2, 3] | CREATE (a)-[:HAS]->(:Item {i: i}))",
+    );
+    assert_eq!(
+        one(&store, "MATCH (:N)-[:HAS]->(i:Item) RETURN sum(i.i)"),
+        Value::Int(6)
+    );
+}
+
+#[test]
+fn a_write_does_not_see_itself_while_it_reads() {
+    let store = open();
+    rows(&store, "CREATE (:S), (:S)");
+    rows(&store, "MATCH (n:S) CREATE (:S)");
+    assert_eq!(one(&store, "MATCH (n:S) RETURN count(*)"), Value::Int(4));
+    rows(&store, "MATCH (n:S) SET n:T WITH n MATCH (m:T) CREATE (:T)");
+    assert_eq!(
+        one(&store, "MATCH (n:T) RETURN count(*)"),
+        Value::Int(4 + 16)
+    );
+}
+
+#[test]
+fn keys_and_indexes_find_what_scans_find() {
+    let store = open();
+    rows(
+        &store,
+        "UNWIND range(0, 499) AS i CREATE (:U {_key: 'u' + i, age: i % 50, name: 'n' + (i % 7)})",
+    );
+    let count = |condition: &str| {
+        one(
+            &store,
+            &format!("MATCH (u:U) WHERE {condition} RETURN count(*)"),
+        )
+    };
+    let conditions = [
+        "u.age = 7",
+        "u.age > 45",
+        "u.age >= 10 AND u.age < 12",
+        "u.age IN [1, 2, 2, null, 99]",
+        "u.name STARTS WITH 'n'",
+        "u.name = 'n3' AND u.age = 3",
+        "u.age > 'a'",
+        "u.age = null",
+    ];
+    let before: Vec<Value> = conditions.map(count).to_vec();
+    assert_eq!(before[0], Value::Int(10));
+    rows(&store, "CREATE INDEX FOR (u:U) ON (u.age)");
+    rows(&store, "CREATE INDEX FOR (u:U) ON (u.name)");
+    assert_eq!(conditions.map(count).to_vec(), before);
+    let found = query(
+        &store,
+        "MATCH (u:U {_key: $k}) RETURN u.age",
+        &[("k", "u77".into())],
+    )
+    .unwrap()
+    .0;
+    assert_eq!(found, [[Value::Int(27)]]);
+    assert_eq!(rows(&store, "SHOW INDEXES").len(), 2);
+}
+
+#[test]
+fn profile_tells_what_each_operator_did() {
+    let store = open();
+    people(&store, 10, &[(0, 1)]);
+    let mut tx = store.begin(Access::Read).unwrap();
+    let text = "PROFILE MATCH (a:Person)-->(b) RETURN b.i";
+    let plan = isomer_plan::prepare(
+        text,
+        &View(&tx, Registry::new()),
+        &isomer_plan::Options::default(),
+    )
+    .unwrap();
+    let mut execution = Execution::start(plan, &Map::new(), &Options::default(), &mut tx).unwrap();
+    execution.finish(&mut tx).unwrap();
+    let explained = execution.explain();
+    assert!(
+        explained.contains("rows 1,") && explained.contains(" ms"),
+        "{explained}"
+    );
+    assert!(
+        execution
+            .profile()
+            .unwrap()
+            .iter()
+            .any(|figures| figures.rows == 1)
+    );
+}
+
+#[test]
+fn a_missing_parameter_is_named() {
+    let store = open();
+    let error = query(&store, "RETURN $who", &[]).unwrap_err();
+    assert!(
+        matches!(
+            error,
+            ExecError::Raised {
+                class: ErrorClass::ParameterMissing,
+                ..
+            }
+        ) && error.to_string().contains("who"),
+        "{error}"
+    );
+}
