@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use isomer_data::{Catalog, DataError, Direction, GraphRead, NodeLabels, Transaction};
+use isomer_data::{Access, Catalog, DataError, Direction, GraphRead, NodeLabels, Transaction};
 use isomer_plan::{
     Plan,
     expr::{LabelRef, LocalId, PropRef, TypeRef},
@@ -116,9 +116,7 @@ impl Cx<'_> {
     pub(crate) fn label(&mut self, label: LabelRef) -> Option<LabelId> {
         let known = &mut self.run.labels[label.index()];
         if known.is_none() {
-            *known = self
-                .tx
-                .find_label(&self.run.plan.names.labels[label.index()]);
+            *known = known_label(self.tx, &self.run.plan.names.labels[label.index()]);
         }
         *known
     }
@@ -127,9 +125,7 @@ impl Cx<'_> {
     pub(crate) fn rel_type(&mut self, rel_type: TypeRef) -> Option<TypeId> {
         let known = &mut self.run.types[rel_type.index()];
         if known.is_none() {
-            *known = self
-                .tx
-                .find_type(&self.run.plan.names.types[rel_type.index()]);
+            *known = known_type(self.tx, &self.run.plan.names.types[rel_type.index()]);
         }
         *known
     }
@@ -138,9 +134,7 @@ impl Cx<'_> {
     pub(crate) fn prop(&mut self, prop: PropRef) -> Option<PropId> {
         let known = &mut self.run.props[prop.index()];
         if known.is_none() {
-            *known = self
-                .tx
-                .find_prop(&self.run.plan.names.properties[prop.index()]);
+            *known = known_prop(self.tx, &self.run.plan.names.properties[prop.index()]);
         }
         *known
     }
@@ -266,7 +260,7 @@ impl Environment for Cx<'_> {
 
     fn node_property(&self, node: NodeId, name: &str) -> Result<Value> {
         self.check_node(node)?;
-        let Some(prop) = self.tx.find_prop(name) else {
+        let Some(prop) = known_prop(self.tx, name) else {
             return Ok(Value::Null);
         };
         let mut column = [Vec::with_capacity(1)];
@@ -288,7 +282,7 @@ impl Environment for Cx<'_> {
 
     fn relationship_property(&self, relationship: &Relationship, name: &str) -> Result<Value> {
         self.run.check_rel(relationship.id)?;
-        let Some(prop) = self.tx.find_prop(name) else {
+        let Some(prop) = known_prop(self.tx, name) else {
             return Ok(Value::Null);
         };
         let mut column = [Vec::with_capacity(1)];
@@ -355,7 +349,7 @@ impl Environment for Cx<'_> {
     fn degree(&self, node: NodeId, types: &[Arc<str>], direction: Direction) -> Result<u64> {
         let ids: Vec<TypeId> = types
             .iter()
-            .filter_map(|name| self.tx.find_type(name))
+            .filter_map(|name| known_type(self.tx, name))
             .collect();
         if ids.is_empty() && !types.is_empty() {
             return Ok(0);
@@ -371,6 +365,33 @@ impl Environment for Cx<'_> {
 
     fn allow_bytes(&self, bytes: usize) -> Result<()> {
         self.run.watch.allow(bytes)
+    }
+}
+
+/// The number of a label. A transaction that writes enters a name that is new, so that what it then does not find is
+/// observed like everything else (the label's membership, a record's content) and its own later use of the name is no
+/// collision with itself. A transaction that reads has no number for it and finds nothing.
+fn known_label(tx: &Transaction, name: &str) -> Option<LabelId> {
+    match tx.access() {
+        Access::Read => tx.find_label(name),
+        // Where a name cannot be entered, that it is absent is what was observed.
+        Access::Write => tx.intern_label(name).ok().or_else(|| tx.find_label(name)),
+    }
+}
+
+/// As [`known_label`], for a relationship type.
+fn known_type(tx: &Transaction, name: &str) -> Option<TypeId> {
+    match tx.access() {
+        Access::Read => tx.find_type(name),
+        Access::Write => tx.intern_type(name).ok().or_else(|| tx.find_type(name)),
+    }
+}
+
+/// As [`known_label`], for a property name.
+fn known_prop(tx: &Transaction, name: &str) -> Option<PropId> {
+    match tx.access() {
+        Access::Read => tx.find_prop(name),
+        Access::Write => tx.intern_prop(name).ok().or_else(|| tx.find_prop(name)),
     }
 }
 
