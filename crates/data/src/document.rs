@@ -14,6 +14,11 @@ use crate::{
     properties::{brief, merge_deep},
 };
 
+/// A key that nobody chose: a UUIDv7 as text, greater than those made before on this machine.
+pub fn new_key() -> Value {
+    Value::String(Uuid::now_v7().hyphenated().to_string().into())
+}
+
 impl Transaction {
     /// Inserts a document: a node of the label `collection` with a `_key`, generated (UUIDv7) where `document` has none.
     /// Returns its key.
@@ -30,7 +35,7 @@ impl Transaction {
         let key = match document.get(KEY) {
             Some(key) => key.clone(),
             None => {
-                let key = Value::String(Uuid::now_v7().hyphenated().to_string().into());
+                let key = new_key();
                 document.insert(KEY, key.clone());
                 key
             }

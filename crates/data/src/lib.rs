@@ -31,6 +31,7 @@ pub use catalog::{
     Catalog, Check, Constraint, ConstraintKind, ConstraintSpec, FieldPath, IndexDef, IndexField,
     IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
 };
+pub use document::new_key;
 pub use error::{DataError, ErrorKind};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
 pub use store::{Access, Store, StoreOptions};

@@ -116,6 +116,11 @@ impl Transaction {
         &self.inner
     }
 
+    /// The layer below itself, to end it there.
+    pub fn into_data(self) -> isomer_data::Transaction {
+        self.inner
+    }
+
     /// Applies the changes. When this returns they are on disk and visible to others. Returns their version.
     ///
     /// `Retry` where another transaction changed first what this one read: run it again (or use

@@ -2,6 +2,7 @@
 
 pub mod columns;
 pub mod delimited;
+pub mod feed;
 pub mod input;
 pub mod json;
 pub mod nodes;
@@ -9,14 +10,16 @@ pub mod progress;
 pub mod record;
 pub mod rejects;
 pub mod relationships;
-pub mod run;
-pub mod sink;
 pub mod source;
 
 use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use isomer_db::{
+    Database, ErrorKind,
+    data::{BulkOptions, DataError},
+};
 
 /// Options of `isomer import`.
 #[derive(Clone, Debug, Args)]
@@ -44,10 +47,28 @@ pub enum What {
 /// Runs the command.
 pub fn command(options: &ImportOptions) -> Result<()> {
     let db = crate::open::open(&options.db)?;
-    let counted = match &options.what {
+    let summary = match &options.what {
         What::Nodes(options) => nodes::import(&db, options)?,
         What::Relationships(options) => relationships::import(&db, options)?,
     };
-    crate::style::line(&counted.summary())?;
+    crate::style::line(&summary.text())?;
     Ok(db.close()?)
+}
+
+/// A load's memory, and its spill files beside the database: that disk has room for them or the load has none anyway.
+fn bulk_options(db: &Database) -> BulkOptions {
+    let mut options = BulkOptions::default();
+    if let Some(path) = db.path() {
+        options.spill_folder = path.to_owned();
+    }
+    options
+}
+
+/// Whether an error is about one row, so that the next may be good.
+fn is_rows_fault(error: &DataError) -> bool {
+    !matches!(error, DataError::Storage(_))
+        && matches!(
+            error.kind(),
+            ErrorKind::Exists | ErrorKind::Invalid | ErrorKind::NotFound | ErrorKind::Limit
+        )
 }

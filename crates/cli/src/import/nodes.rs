@@ -1,15 +1,21 @@
 //! `isomer import DB nodes`.
 
+use std::collections::VecDeque;
+
 use anyhow::{Result, bail};
 use clap::Args;
-use isomer_db::{Database, Map, Value};
+use isomer_db::{
+    Database, Error, Map, Value,
+    data::{BulkNode, DataError},
+};
 
 use super::{
+    bulk_options,
     columns::{Column, ColumnType, Declared},
     delimited::TextColumns,
+    feed::{Feed, Summary, Watch},
     input::InputOptions,
-    run::{Counted, Row, run},
-    sink::{Refusal, Sink, key_name},
+    record::Record,
 };
 
 /// Options of `isomer import DB nodes`.
@@ -32,79 +38,136 @@ pub struct NodesOptions {
     pub input: InputOptions,
 }
 
+/// Where a record's key is and what type it has.
+struct Key {
+    column: Column,
+    declared: Declared,
+    /// It must be there.
+    required: bool,
+}
+
 /// Runs the import.
-pub fn import(db: &Database, options: &NodesOptions) -> Result<Counted> {
-    let key = match &options.key {
-        Some(key) => Column::of_option(key)?,
-        None => Column {
-            name: key_name(),
-            declared: None,
-        },
-    };
-    let declared = key.declared.unwrap_or(Declared {
-        column_type: ColumnType::String,
-        list: false,
-        optional: false,
-    });
-    if declared.list || !matches!(declared.column_type, ColumnType::String | ColumnType::Int) {
-        bail!("the key `{}` must be a string or an int", key.name);
-    }
+pub fn import(db: &Database, options: &NodesOptions) -> Result<Summary> {
+    let key = Key::of(options.key.as_deref())?;
     let text_columns = TextColumns {
-        names: vec![key.name.to_string()],
+        names: vec![key.column.name.to_string()],
         first: 0,
     };
     let (source, reader) = options.input.open(text_columns, None)?;
     if let Some(columns) = reader.columns()
-        && options.key.is_some()
-        && !columns.contains(&key.name)
+        && key.required
+        && !columns.contains(&key.column.name)
     {
         bail!(
             "{} has no column `{}` for the key; it has {}",
             source.name,
-            key.name,
+            key.column.name,
             columns.join(", ")
         );
     }
-    let sink = Sink::new(db)?;
-    let labels = options
-        .label
-        .iter()
-        .map(|label| sink.label(label))
-        .collect::<Result<Vec<_>>>()?;
-    let names = options.label.clone();
-    let named = options.key.is_some();
-    run(
-        source,
-        reader,
-        sink,
-        &options.input,
-        "node",
-        move |sink: &mut Sink, row: Row<'_>| {
-            let record = row.record;
-            let found = record
-                .take(&key.name)
-                .or_else(|| record.member.clone().map(Value::String));
-            let value = match found {
-                Some(value) => declared
-                    .convert(value)
-                    .map_err(|reason| Refusal::Row(format!("the key `{}` {reason}", key.name)))?,
-                None => None,
-            };
-            let mut properties: Map = record.fields.drain(..).collect();
-            match value {
-                Some(value) => {
-                    properties.insert(key_name(), value);
-                }
-                None if named => {
-                    return Err(Refusal::Row(format!("the key `{}` is missing", key.name)));
-                }
-                None => {
-                    sink.node_without_key(&names, &properties)?;
-                    return Ok(1);
-                }
+    let feed = Feed::new(&source, reader, &options.input);
+    let convert = |record: &mut Record, nodes: &mut VecDeque<BulkNode>| {
+        nodes.push_back(BulkNode {
+            row: record.line,
+            properties: key.properties(record)?,
+        });
+        Ok(())
+    };
+    let outcome = match options.label.as_slice() {
+        [label] => {
+            let loaded = db.store()?.bulk_nodes(
+                label,
+                &bulk_options(db),
+                &mut feed.items(convert),
+                &mut Watch(&feed),
+            );
+            loaded.map(|outcome| outcome.loaded)
+        }
+        labels => several_labels(db, labels, &feed, convert),
+    };
+    feed.finish(outcome.map(|loaded| vec![("node", loaded)]))
+}
+
+impl Key {
+    fn of(option: Option<&str>) -> Result<Self> {
+        let column = match option {
+            Some(key) => Column::of_option(key)?,
+            None => Column {
+                name: "_key".into(),
+                declared: None,
+            },
+        };
+        let declared = column.declared.unwrap_or(Declared {
+            column_type: ColumnType::String,
+            list: false,
+            optional: false,
+        });
+        if declared.list || !matches!(declared.column_type, ColumnType::String | ColumnType::Int) {
+            bail!("the key `{}` must be a string or an int", column.name);
+        }
+        Ok(Self {
+            column,
+            declared,
+            required: option.is_some(),
+        })
+    }
+
+    /// The record's properties, its key among them as `_key`.
+    fn properties(&self, record: &mut Record) -> Result<Map, String> {
+        let found = record
+            .take(&self.column.name)
+            .or_else(|| record.member.clone().map(Value::String));
+        let key = match found {
+            Some(value) => self
+                .declared
+                .convert(value)
+                .map_err(|reason| format!("the key `{}` {reason}", self.column.name))?,
+            None => None,
+        };
+        let mut properties: Map = record.fields.drain(..).collect();
+        match key {
+            Some(key) => {
+                properties.insert("_key", key);
             }
-            sink.node(&labels, &properties)?;
-            Ok(1)
-        },
-    )
+            None if self.required => {
+                return Err(format!("the key `{}` is missing", self.column.name));
+            }
+            None => {
+                properties.insert("_key", isomer_db::data::new_key());
+            }
+        }
+        Ok(properties)
+    }
+}
+
+/// Nodes of several labels go the way of an ordinary transaction.
+fn several_labels(
+    db: &Database,
+    labels: &[String],
+    feed: &Feed,
+    convert: impl FnMut(&mut Record, &mut VecDeque<BulkNode>) -> Result<(), String>,
+) -> Result<u64, DataError> {
+    let closed = |error: Error| DataError::Closed(error.message().to_owned());
+    let mut transaction = db.begin().map_err(closed)?;
+    let labels = labels
+        .iter()
+        .map(|label| transaction.data().intern_label(label))
+        .collect::<Result<Vec<_>, _>>()?;
+    let mut loaded = 0;
+    for node in feed.items(convert) {
+        let node = node?;
+        let data = transaction.data();
+        let mark = data.mark();
+        match data.create_node(&labels, &node.properties) {
+            Ok(_) => loaded += 1,
+            Err(error) if super::is_rows_fault(&error) => {
+                data.rollback_to(mark)?;
+                feed.reject(node.row, error.to_string())?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    feed.stage("committing");
+    transaction.into_data().commit()?;
+    Ok(loaded)
 }

@@ -68,7 +68,7 @@ impl Progress {
     }
 
     /// What happens after the last row.
-    pub fn stage(&self, what: &'static str) {
+    pub fn stage(&self, what: &str) {
         self.bar
             .set_message(format!("{} rows, {what}", count(self.rows)));
         self.bar.tick();

@@ -20,6 +20,7 @@ pub struct Record {
 
 impl Record {
     /// The field of that name.
+    #[cfg(test)]
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.fields
             .iter()

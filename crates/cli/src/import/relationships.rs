@@ -1,19 +1,22 @@
 //! `isomer import DB relationships`.
 
-use std::collections::HashMap;
+use std::{collections::VecDeque, sync::Arc};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use isomer_db::{Database, Map, Value};
+use isomer_db::{
+    Database, Error, Map, Value,
+    data::{BulkEnds, BulkRelationship, DataError, GraphRead, KeyTypes},
+};
 use isomer_value::{LabelId, NodeId};
 
 use super::{
+    bulk_options,
     columns::article,
     delimited::TextColumns,
+    feed::{Feed, Summary, Watch},
     input::InputOptions,
-    record::RecordReader,
-    run::{Counted, Row, run},
-    sink::{KeyTypes, Refusal, Sink, key_name, shown},
+    record::{Record, RecordReader},
 };
 
 /// Options of `isomer import DB relationships`.
@@ -36,10 +39,10 @@ pub struct RelationshipsOptions {
     /// The label of the nodes where they end
     #[arg(long, value_name = "LABEL")]
     pub to: String,
-    /// The field with the key of the start [default: `_from`, `from` or `source`; the first column]
+    /// The field with the key of the start [default: `_from`, `from`, `source` or `start`; the first column]
     #[arg(long, value_name = "FIELD")]
     pub from_field: Option<String>,
-    /// The field with the key of the end [default: `_to`, `to` or `target`; the second column]
+    /// The field with the key of the end [default: `_to`, `to`, `target` or `end`; the second column]
     #[arg(long, value_name = "FIELD")]
     pub to_field: Option<String>,
     /// Makes a node with the key alone where an end is missing, instead of refusing the row
@@ -53,61 +56,56 @@ const FROM_NAMES: [&str; 4] = ["_from", "from", "source", "start"];
 const TO_NAMES: [&str; 4] = ["_to", "to", "target", "end"];
 
 /// Runs the import.
-pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Counted> {
-    let mut names = Vec::new();
-    names.extend(options.from_field.clone());
-    names.extend(options.to_field.clone());
+pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> {
+    let mut names: Vec<String> = options
+        .from_field
+        .iter()
+        .chain(&options.to_field)
+        .cloned()
+        .collect();
     names.extend(
         FROM_NAMES
             .iter()
             .chain(&TO_NAMES)
             .map(|&name| name.to_owned()),
     );
-    let text_columns = TextColumns {
-        names,
-        first: if options.from_field.is_none() && options.to_field.is_none() {
-            2
-        } else {
-            0
-        },
+    let first = if options.from_field.is_none() && options.to_field.is_none() {
+        2
+    } else {
+        0
     };
-    let (source, reader) = options.input.open(text_columns, None)?;
+    let (source, reader) = options.input.open(TextColumns { names, first }, None)?;
     let fields = EndFields::choose(options, reader.as_ref(), &source.name)?;
-    let sink = Sink::new(db)?;
-    let rel_type = sink.rel_type(&options.rel_type)?;
-    let mut from = End::new(&sink, &options.from, options.create_missing)?;
-    let mut to = End::new(&sink, &options.to, options.create_missing)?;
-    if options.from == options.to {
-        to.keys = from.keys;
-    }
-    let same_label = options.from == options.to;
-    run(
-        source,
-        reader,
-        sink,
-        &options.input,
-        "relationship",
-        move |sink: &mut Sink, row: Row<'_>| {
-            let record = row.record;
-            let source = fields.from(record)?;
-            let target = fields.to(record, &source.1)?;
-            let properties: Map = record.fields.drain(..).collect();
-            let start = from.node(sink, &source.0, &source.1)?;
-            let end = if same_label { &mut from } else { &mut to };
-            let targets = match &target.1 {
-                Value::List(items) => items.to_vec(),
-                one => vec![one.clone()],
-            };
-            for key in &targets {
-                let node = end.node(sink, &target.0, key)?;
-                sink.relationship(rel_type, start, node, &properties)?;
-            }
-            Ok(targets.len() as u64)
-        },
-    )
+    let store = db.store()?;
+    let keys = |label: &str| store.key_types(label).map_err(Error::from);
+    let (from, to) = (
+        End::new(&options.from, keys(&options.from)?),
+        End::new(&options.to, keys(&options.to)?),
+    );
+    let feed = Feed::new(&source, reader, &options.input);
+    let convert = |record: &mut Record, relationships: &mut VecDeque<BulkRelationship>| {
+        fields.relationships(record, &from, &to, relationships)
+    };
+    let outcome = if options.create_missing || from.is_mixed() || to.is_mixed() {
+        one_by_one(db, options, &feed, &from, &to, convert)
+    } else {
+        let ends = BulkEnds {
+            rel_type: &options.rel_type,
+            from: &options.from,
+            to: &options.to,
+        };
+        let loaded = store.bulk_relationships(
+            ends,
+            &bulk_options(db),
+            &mut feed.items(convert),
+            &mut Watch(&feed),
+        );
+        loaded.map(|outcome| vec![("relationship", outcome.loaded)])
+    };
+    feed.finish(outcome)
 }
 
-/// Which fields hold the ends.
+/// Which fields hold the ends; `None` where every record says.
 struct EndFields {
     from: Option<String>,
     to: Option<String>,
@@ -125,34 +123,8 @@ impl EndFields {
                 to: options.to_field.clone(),
             });
         };
-        let has = |name: &str| columns.iter().any(|column| column.as_ref() == name);
-        let choose = |given: &Option<String>,
-                      usual: &[&str],
-                      at: usize,
-                      what: &str|
-         -> Result<String> {
-            if let Some(name) = given {
-                if !has(name) {
-                    bail!(
-                        "{source} has no column `{name}`; it has {}",
-                        columns.join(", ")
-                    );
-                }
-                return Ok(name.clone());
-            }
-            if let Some(name) = usual.iter().find(|name| has(name)) {
-                return Ok((*name).to_owned());
-            }
-            match columns.get(at) {
-                Some(name) => Ok(name.to_string()),
-                None => bail!(
-                    "{source} has {} only: two are needed, the start and the end of each relationship (is the delimiter right?)",
-                    crate::style::counted(columns.len() as u64, what)
-                ),
-            }
-        };
-        let from = choose(&options.from_field, &FROM_NAMES, 0, "column")?;
-        let to = choose(&options.to_field, &TO_NAMES, 1, "column")?;
+        let from = choose_column(&columns, &options.from_field, &FROM_NAMES, 0, source)?;
+        let to = choose_column(&columns, &options.to_field, &TO_NAMES, 1, source)?;
         if from == to {
             bail!(
                 "start and end are both in column `{from}`: name them with --from-field and --to-field"
@@ -164,34 +136,53 @@ impl EndFields {
         })
     }
 
-    fn from(&self, record: &mut super::record::Record) -> Result<(String, Value), Refusal> {
+    /// The relationships of one record: one, or one per element where the end is a list.
+    fn relationships(
+        &self,
+        record: &mut Record,
+        from: &End,
+        to: &End,
+        out: &mut VecDeque<BulkRelationship>,
+    ) -> Result<(), String> {
+        let (field, value) = self.start(record)?;
+        let source = from.key(&field, &value)?;
+        let (field, value) = self.end(record)?;
+        let targets = match &value {
+            Value::List(items) => items
+                .iter()
+                .map(|item| to.key(&field, item))
+                .collect::<Result<Vec<_>, _>>()?,
+            one => vec![to.key(&field, one)?],
+        };
+        let properties: Map = record.fields.drain(..).collect();
+        out.extend(targets.into_iter().map(|target| BulkRelationship {
+            row: record.line,
+            source: source.clone(),
+            target,
+            properties: properties.clone(),
+        }));
+        Ok(())
+    }
+
+    fn start(&self, record: &mut Record) -> Result<(String, Value), String> {
         if let Some(name) = &self.from {
-            return match record.take(name) {
-                Some(value) => Ok((name.clone(), value)),
-                None => Err(Refusal::Row(format!("the start, `{name}`, is missing"))),
-            };
+            return record
+                .take(name)
+                .map(|value| (name.clone(), value))
+                .ok_or_else(|| format!("the start, `{name}`, is missing"));
         }
         if let Some(member) = &record.member {
             return Ok(("the object's name".into(), Value::String(member.clone())));
         }
-        take_any(record, &FROM_NAMES).ok_or_else(|| {
-            Refusal::Row(
-                "no field `_from`, `from`, `source` or `start`: name the field with --from-field"
-                    .into(),
-            )
-        })
+        take_any(record, &FROM_NAMES).ok_or_else(|| "the record has no field `_from`, `from`, `source` or `start`: name it with --from-field".into())
     }
 
-    fn to(
-        &self,
-        record: &mut super::record::Record,
-        _from: &Value,
-    ) -> Result<(String, Value), Refusal> {
+    fn end(&self, record: &mut Record) -> Result<(String, Value), String> {
         if let Some(name) = &self.to {
-            return match record.take(name) {
-                Some(value) => Ok((name.clone(), value)),
-                None => Err(Refusal::Row(format!("the end, `{name}`, is missing"))),
-            };
+            return record
+                .take(name)
+                .map(|value| (name.clone(), value))
+                .ok_or_else(|| format!("the end, `{name}`, is missing"));
         }
         if let Some(found) = take_any(record, &TO_NAMES) {
             return Ok(found);
@@ -201,91 +192,187 @@ impl EndFields {
             let (name, value) = record.fields.remove(0);
             return Ok((name.to_string(), value));
         }
-        Err(Refusal::Row(
-            "no field `_to`, `to`, `target` or `end`: name the field with --to-field".into(),
-        ))
+        Err(
+            "the record has no field `_to`, `to`, `target` or `end`: name it with --to-field"
+                .into(),
+        )
     }
 }
 
-fn take_any(record: &mut super::record::Record, names: &[&str]) -> Option<(String, Value)> {
+fn choose_column(
+    columns: &[Arc<str>],
+    given: &Option<String>,
+    usual: &[&str],
+    at: usize,
+    source: &str,
+) -> Result<String> {
+    let has = |name: &str| columns.iter().any(|column| column.as_ref() == name);
+    match given {
+        Some(name) if has(name) => return Ok(name.clone()),
+        Some(name) => bail!(
+            "{source} has no column `{name}`; it has {}",
+            columns.join(", ")
+        ),
+        None => {}
+    }
+    if let Some(name) = usual.iter().find(|name| has(name)) {
+        return Ok((*name).to_owned());
+    }
+    match columns.get(at) {
+        Some(name) => Ok(name.to_string()),
+        None => bail!(
+            "{source} has one column, `{}`: two are needed, the start and the end of each relationship (is the delimiter right?)",
+            columns.join(", ")
+        ),
+    }
+}
+
+fn take_any(record: &mut Record, names: &[&str]) -> Option<(String, Value)> {
     names
         .iter()
         .find_map(|name| Some(((*name).to_owned(), record.take(name)?)))
 }
 
-/// Finds the nodes at one end, and remembers those found.
+/// The label at one end and the types of its keys.
 struct End {
-    label: LabelId,
-    label_name: String,
+    label: String,
     keys: KeyTypes,
-    create: bool,
-    known: HashMap<Key, NodeId>,
 }
-
-/// A key for a hash map.
-#[derive(Clone, PartialEq, Eq, Hash)]
-enum Key {
-    Text(std::sync::Arc<str>),
-    Number(i64),
-}
-
-/// Most nodes that are remembered: about 60 bytes each.
-const MAX_KNOWN: usize = 4_000_000;
 
 impl End {
-    fn new(sink: &Sink, label: &str, create: bool) -> Result<Self> {
-        let keys = KeyTypes::of(sink.transaction(), label)?;
-        Ok(Self {
-            label: sink.label(label)?,
-            label_name: label.to_owned(),
+    fn new(label: &str, keys: KeyTypes) -> Self {
+        Self {
+            label: label.to_owned(),
             keys,
-            create,
-            known: HashMap::new(),
-        })
+        }
     }
 
-    fn node(&mut self, sink: &mut Sink, field: &str, key: &Value) -> Result<NodeId, Refusal> {
-        let name = match key {
-            Value::String(text) => Key::Text(text.clone()),
-            Value::Int(number) => Key::Number(*number),
-            other => {
-                return Err(Refusal::Row(format!(
-                    "`{field}` is {}, where the key of a {} is expected",
-                    article(other),
-                    self.label_name
-                )));
-            }
-        };
-        if let Some(node) = self.known.get(&name) {
-            return Ok(*node);
-        }
-        let node = match sink.find(self.label, self.keys, key)? {
-            Some(node) => node,
-            None if self.create => self.create(sink, key)?,
-            None => {
-                return Err(Refusal::Row(format!(
-                    "`{field}`: there is no {} with the key {}: import the nodes first, or say --create-missing",
-                    self.label_name,
-                    shown(key)
-                )));
-            }
-        };
-        if self.known.len() >= MAX_KNOWN {
-            self.known.clear();
-        }
-        self.known.insert(name, node);
-        Ok(node)
+    /// Whether a text may stand for a string or for an integer.
+    fn is_mixed(&self) -> bool {
+        self.keys.strings && self.keys.integers
     }
 
-    fn create(&mut self, sink: &mut Sink, key: &Value) -> Result<NodeId, Refusal> {
-        let Some(key) = self.keys.readings(key).into_iter().next() else {
-            return Err(Refusal::Row(format!(
-                "{} is no key that a {} can have",
-                shown(key),
-                self.label_name
-            )));
-        };
-        let properties: Map = [(key_name(), key)].into_iter().collect();
-        sink.node(&[self.label], &properties)
+    /// The value as a key of the type that the label's keys have: strings where it has none.
+    fn key(&self, field: &str, value: &Value) -> Result<Value, String> {
+        match value {
+            Value::String(text) if self.keys.integers && !self.keys.strings => {
+                match text.trim().parse() {
+                    Ok(number) => Ok(Value::Int(number)),
+                    Err(_) => Err(format!(
+                        "`{field}` is `{}`, and the keys of {} are integers",
+                        super::record::excerpt(text),
+                        self.label
+                    )),
+                }
+            }
+            Value::Int(number) if self.keys.strings || !self.keys.integers => {
+                Ok(Value::String(number.to_string().into()))
+            }
+            Value::String(_) | Value::Int(_) => Ok(value.clone()),
+            other => Err(format!(
+                "`{field}` is {}, where the key of a {} is expected",
+                article(other),
+                self.label
+            )),
+        }
+    }
+
+    /// The other reading of a key, where the label has keys of both types.
+    fn other_reading(&self, key: &Value) -> Option<Value> {
+        if !self.is_mixed() {
+            return None;
+        }
+        key.as_str()?.parse().ok().map(Value::Int)
+    }
+
+    fn find(
+        &self,
+        data: &isomer_db::data::Transaction,
+        label: LabelId,
+        key: &Value,
+    ) -> Result<Option<NodeId>, DataError> {
+        match (data.node_by_key(label, key)?, self.other_reading(key)) {
+            (None, Some(other)) => data.node_by_key(label, &other),
+            (found, _) => Ok(found),
+        }
+    }
+}
+
+/// Relationships whose ends may have to be made, or looked up twice, go the way of an ordinary transaction.
+fn one_by_one(
+    db: &Database,
+    options: &RelationshipsOptions,
+    feed: &Feed,
+    from: &End,
+    to: &End,
+    convert: impl FnMut(&mut Record, &mut VecDeque<BulkRelationship>) -> Result<(), String>,
+) -> Result<Vec<(&'static str, u64)>, DataError> {
+    let mut transaction = db
+        .begin()
+        .map_err(|error| DataError::Closed(error.message().to_owned()))?;
+    let data = transaction.data();
+    let rel_type = data.intern_type(&options.rel_type)?;
+    let (from_label, to_label) = (
+        data.intern_label(&from.label)?,
+        data.intern_label(&to.label)?,
+    );
+    let (mut relationships, mut nodes) = (0, 0);
+    for item in feed.items(convert) {
+        let item = item?;
+        let mark = data.mark();
+        let made = (|| {
+            let mut made = 0;
+            let mut ends = [NodeId(0); 2];
+            for (at, (end, label, key)) in [
+                (from, from_label, &item.source),
+                (to, to_label, &item.target),
+            ]
+            .into_iter()
+            .enumerate()
+            {
+                ends[at] = match end.find(data, label, key)? {
+                    Some(node) => node,
+                    None if options.create_missing => {
+                        made += 1;
+                        data.create_node(&[label], &[("_key", key.clone())].into_iter().collect())?
+                    }
+                    None => {
+                        return Err(DataError::NotFound(format!(
+                            "there is no {} with the key {}: import the nodes first, or say --create-missing",
+                            end.label,
+                            shown(key)
+                        )));
+                    }
+                };
+            }
+            data.create_relationship(rel_type, ends[0], ends[1], &item.properties)?;
+            Ok(made)
+        })();
+        match made {
+            Ok(made) => {
+                nodes += made;
+                relationships += 1;
+            }
+            Err(error) if super::is_rows_fault(&error) => {
+                data.rollback_to(mark)?;
+                feed.reject(item.row, error.to_string())?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    feed.stage("committing");
+    transaction.into_data().commit()?;
+    Ok(if nodes > 0 {
+        vec![("relationship", relationships), ("node", nodes)]
+    } else {
+        vec![("relationship", relationships)]
+    })
+}
+
+/// A key for people: strings in quotes.
+fn shown(key: &Value) -> String {
+    match key {
+        Value::String(text) => format!("\"{}\"", super::record::excerpt(text)),
+        other => crate::output::text(other),
     }
 }
