@@ -22,6 +22,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether nothing is left.
+    #[inline]
     pub fn is_at_end(&self) -> bool {
         self.at == self.bytes.len()
     }
@@ -41,6 +42,7 @@ impl<'a> Reader<'a> {
         }
     }
 
+    #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()
     }
@@ -86,8 +88,12 @@ impl<'a> Reader<'a> {
     /// An unsigned LEB128 integer: 7 bits a byte, lowest first, the top bit set on all but the last.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, ValueError> {
-        let mut value = 0;
-        for shift in (0..64).step_by(7) {
+        let first = self.u8()?;
+        if first < 0x80 {
+            return Ok(first.into());
+        }
+        let mut value = u64::from(first & 0x7f);
+        for shift in (7..64).step_by(7) {
             let byte = self.u8()?;
             let bits = u64::from(byte & 0x7f);
             if shift == 63 && bits > 1 {
@@ -101,11 +107,13 @@ impl<'a> Reader<'a> {
         Err(self.corrupt("an integer is longer than 64 bits"))
     }
 
+    #[inline]
     pub fn varint_u32(&mut self) -> Result<u32, ValueError> {
         u32::try_from(self.varint()?).map_err(|_| self.corrupt("an integer is longer than 32 bits"))
     }
 
     /// A length of something that lies ahead: never more than there are bytes left.
+    #[inline]
     pub fn length(&mut self) -> Result<usize, ValueError> {
         usize::try_from(self.varint()?)
             .ok()
