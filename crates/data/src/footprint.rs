@@ -30,6 +30,12 @@ pub(crate) enum Space {
     Index(u32),
     /// The keys of a bucket.
     Bucket(u32),
+    /// The values of a reversible bucket, and their keys.
+    Reverse(u32),
+    /// The sequences of a bucket.
+    Sequences(u32),
+    /// The names of the buckets.
+    Buckets,
 }
 
 /// One thing that can be observed or changed.
@@ -503,6 +509,12 @@ impl Footprint {
         self.add_levels(space, key);
     }
 
+    /// Took out keys of a space without naming or reading them.
+    pub(crate) fn change_space(&mut self, space: Space) {
+        self.add(Item::SpaceWhole(space));
+        self.add(Item::SpaceBulk(space));
+    }
+
     /// Put or took out an entry of an index; `ends` are the lengths of its first one, two, … fields.
     pub(crate) fn change_entry(&mut self, space: Space, values: &[u8], ends: &[usize]) {
         self.add(Item::SpaceWhole(space));
@@ -709,6 +721,9 @@ impl Space {
             Self::Keys(id) => u64::from(id),
             Self::Index(id) => 1 << 32 | u64::from(id),
             Self::Bucket(id) => 2 << 32 | u64::from(id),
+            Self::Reverse(id) => 3 << 32 | u64::from(id),
+            Self::Sequences(id) => 4 << 32 | u64::from(id),
+            Self::Buckets => 5 << 32,
         }
     }
 
@@ -722,15 +737,18 @@ impl Space {
                 Some(index) => format!("index {}", index.name),
                 None => format!("index number {id}"),
             },
-            Self::Bucket(id) => match catalog
-                .buckets()
-                .into_iter()
-                .find(|(bucket, _)| *bucket == id)
-            {
-                Some((_, name)) => format!("bucket {name}"),
-                None => format!("bucket number {id}"),
-            },
+            Self::Bucket(id) => named_bucket(catalog, id),
+            Self::Reverse(id) => format!("the values of {}", named_bucket(catalog, id)),
+            Self::Sequences(id) => format!("the sequences of {}", named_bucket(catalog, id)),
+            Self::Buckets => "the set of buckets".into(),
         }
+    }
+}
+
+fn named_bucket(catalog: &Catalog, id: u32) -> String {
+    match catalog.bucket_name(id) {
+        Some(name) => format!("bucket {name}"),
+        None => format!("bucket number {id}"),
     }
 }
 

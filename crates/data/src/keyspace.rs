@@ -20,11 +20,19 @@
 //! | `14` | `id` label, value of `_key` | `id` node | keys of documents |
 //! | `15` | `id` index, values, `id` node | one byte: length of the trailing `id` | index entries |
 //! | `16` | `id` label, `u64` time in ms, `id` node | – | documents that expire |
-//! | `20` to `2f` | `id` bucket, … | … | buckets, see `kv` |
+//! | `20` | `id` bucket | kind, whether reversible (see `kv`) | buckets |
+//! | `21` | `id` bucket, key | head, value (see `kv`) | entries of maps |
+//! | `22` | `id` bucket, `text` key, value | – | entries of multi-value buckets |
+//! | `23` | `id` bucket, `text` value, key | –, or time `u64` of expiry | keys of a value, in reversible buckets |
+//! | `24` | `u64` time in ms, `id` bucket, key | – | notes of expiry, some of them outdated |
+//! | `25` | `id` bucket, name | last number `u64` | sequences |
 //!
 //! **Ordered id.** The number of leading one bits of the first byte is the number of bytes that follow; the number is
 //! what remains, big endian: `0xxxxxxx` (below 2⁷), `10xxxxxx` + 1 byte (below 2¹⁴), … `11111110` + 7, `11111111` + 8.
 //! Each number has one spelling, its shortest.
+//!
+//! `text` is bytes of any length in the middle of a key: `00` is written as `00 ff`, and `00 00` ends it, so that the byte
+//! order of what is written is that of the bytes.
 //!
 //! **Link.** Direction and type in one byte for the first 63 types, so that all outgoing relationships of a node stand
 //! before its incoming ones and each type together: bit 7 is the direction (0 out, 1 in), bits 0–6 the type's number if
@@ -54,6 +62,13 @@ pub(crate) const TAG_LABEL: u8 = 0x13;
 pub(crate) const TAG_KEY: u8 = 0x14;
 pub(crate) const TAG_INDEX: u8 = 0x15;
 pub(crate) const TAG_EXPIRY: u8 = 0x16;
+
+pub(crate) const TAG_BUCKET: u8 = 0x20;
+const TAG_BUCKET_ENTRY: u8 = 0x21;
+const TAG_BUCKET_PAIR: u8 = 0x22;
+const TAG_BUCKET_REVERSE: u8 = 0x23;
+pub(crate) const TAG_BUCKET_EXPIRY: u8 = 0x24;
+const TAG_BUCKET_SEQUENCE: u8 = 0x25;
 
 /// The two spaces of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -271,6 +286,126 @@ pub(crate) fn entry_node(key: &[u8], value: &[u8]) -> Result<NodeId, DataError> 
     node.ok_or_else(|| DataError::corrupt("an index entry is malformed"))
 }
 
+/// Appends bytes so that others can follow.
+pub(crate) fn push_terminated(key: &mut Vec<u8>, bytes: &[u8]) {
+    for &byte in bytes {
+        key.push(byte);
+        if byte == 0 {
+            key.push(0xff);
+        }
+    }
+    key.extend_from_slice(&[0, 0]);
+}
+
+/// Takes what [`push_terminated`] wrote from the front of `bytes`.
+pub(crate) fn take_terminated(bytes: &mut &[u8]) -> Option<Vec<u8>> {
+    let mut taken = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    loop {
+        match (*bytes.get(at)?, bytes.get(at + 1)) {
+            (0, Some(0)) => {
+                *bytes = &bytes[at + 2..];
+                return Some(taken);
+            }
+            (0, Some(0xff)) => {
+                taken.push(0);
+                at += 2;
+            }
+            (0, _) => return None,
+            (byte, _) => {
+                taken.push(byte);
+                at += 1;
+            }
+        }
+    }
+}
+
+/// The definition of a bucket.
+pub(crate) fn bucket(id: u32) -> Vec<u8> {
+    tagged(TAG_BUCKET, id.into())
+}
+
+/// Everything in a bucket begins with one of these, its definition included, except notes of expiry.
+pub(crate) fn bucket_prefixes(id: u32) -> [Vec<u8>; 5] {
+    [
+        TAG_BUCKET,
+        TAG_BUCKET_ENTRY,
+        TAG_BUCKET_PAIR,
+        TAG_BUCKET_REVERSE,
+        TAG_BUCKET_SEQUENCE,
+    ]
+    .map(|tag| tagged(tag, id.into()))
+}
+
+/// One entry of a map.
+pub(crate) fn bucket_entry(id: u32, key: &[u8]) -> Vec<u8> {
+    let mut stored = Vec::with_capacity(key.len() + 6);
+    stored.push(TAG_BUCKET_ENTRY);
+    push_id(&mut stored, id.into());
+    stored.extend_from_slice(key);
+    stored
+}
+
+/// All entries of a multi-value bucket begin with this.
+pub(crate) fn bucket_pairs(id: u32) -> Vec<u8> {
+    tagged(TAG_BUCKET_PAIR, id.into())
+}
+
+/// One entry of a multi-value bucket.
+pub(crate) fn bucket_pair(id: u32, key: &[u8], value: &[u8]) -> Vec<u8> {
+    let mut stored = bucket_pairs(id);
+    push_terminated(&mut stored, key);
+    stored.extend_from_slice(value);
+    stored
+}
+
+/// All reverse entries of a bucket begin with this.
+pub(crate) fn bucket_reverses(id: u32) -> Vec<u8> {
+    tagged(TAG_BUCKET_REVERSE, id.into())
+}
+
+/// One reverse entry.
+pub(crate) fn bucket_reverse(id: u32, value: &[u8], key: &[u8]) -> Vec<u8> {
+    let mut stored = bucket_reverses(id);
+    push_terminated(&mut stored, value);
+    stored.extend_from_slice(key);
+    stored
+}
+
+/// The note that an entry expires.
+pub(crate) fn bucket_expiry(time: u64, id: u32, key: &[u8]) -> Vec<u8> {
+    let mut stored = vec![TAG_BUCKET_EXPIRY];
+    stored.extend_from_slice(&time.to_be_bytes());
+    push_id(&mut stored, id.into());
+    stored.extend_from_slice(key);
+    stored
+}
+
+/// The first note of an expiry after `now`.
+pub(crate) fn bucket_expiry_after(now: u64) -> Vec<u8> {
+    match now.checked_add(1) {
+        Some(after) => [&[TAG_BUCKET_EXPIRY][..], &after.to_be_bytes()].concat(),
+        None => vec![TAG_BUCKET_EXPIRY + 1],
+    }
+}
+
+/// Time, bucket and key of a note of expiry.
+pub(crate) fn take_bucket_expiry(note: &[u8]) -> Result<(u64, u32, &[u8]), DataError> {
+    let parsed = (|| {
+        let (time, mut rest) = note.get(1..)?.split_first_chunk::<8>()?;
+        let id = u32::try_from(take_id(&mut rest)?).ok()?;
+        Some((u64::from_be_bytes(*time), id, rest))
+    })();
+    parsed.ok_or_else(|| DataError::corrupt("a note of expiry is malformed"))
+}
+
+/// The last number of a sequence.
+pub(crate) fn bucket_sequence(id: u32, name: &str) -> Vec<u8> {
+    let mut stored = tagged(TAG_BUCKET_SEQUENCE, id.into());
+    stored.extend_from_slice(name.as_bytes());
+    stored
+}
+
 /// An id that makes up the rest of a key or a value.
 pub(crate) fn sole_id(bytes: &[u8], what: &str) -> Result<u64, DataError> {
     let mut rest = bytes;
@@ -343,9 +478,27 @@ mod tests {
         }
 
         #[test]
+        fn terminated_bytes_sort_as_they_are(
+            a in prop::collection::vec(0..4_u8, 0..6), b in prop::collection::vec(0..4_u8, 0..6), rest: (Vec<u8>, Vec<u8>)
+        ) {
+            let widen = |bytes: &[u8]| bytes.iter().map(|&byte| [0, 1, 0xfe, 0xff][byte as usize]).collect::<Vec<u8>>();
+            let (a, b) = (widen(&a), widen(&b));
+            let (one, two) = (bucket_pair(7, &a, &rest.0), bucket_pair(7, &b, &rest.1));
+            prop_assert_eq!(one.cmp(&two), a.cmp(&b).then(rest.0.cmp(&rest.1)));
+            let mut read = &one[bucket_pairs(7).len()..];
+            prop_assert_eq!(take_terminated(&mut read), Some(a.clone()));
+            prop_assert_eq!(read, rest.0.as_slice());
+            let note = bucket_expiry(u64::MAX - 1, 300, &a);
+            prop_assert_eq!(take_bucket_expiry(&note).unwrap(), (u64::MAX - 1, 300, a.as_slice()));
+            prop_assert!(note < bucket_expiry_after(u64::MAX - 1) && note >= bucket_expiry_after(u64::MAX - 2));
+        }
+
+        #[test]
         fn no_bytes_make_it_panic(bytes: Vec<u8>) {
             let _ = take_adjacency(&bytes);
             let _ = take_id(&mut bytes.as_slice());
+            let _ = take_terminated(&mut bytes.as_slice());
+            let _ = take_bucket_expiry(&bytes);
             let _ = entry_node(&bytes, &bytes);
         }
     }

@@ -8,6 +8,7 @@
 
 mod bulk;
 mod catalog;
+mod clock;
 mod counts;
 mod document;
 mod error;
@@ -16,6 +17,7 @@ mod footprint;
 mod graph;
 mod index;
 mod keyspace;
+mod kv;
 mod properties;
 mod read;
 mod schema_change;
@@ -31,11 +33,16 @@ pub use catalog::{
     Catalog, Check, Constraint, ConstraintKind, ConstraintSpec, FieldPath, IndexDef, IndexField,
     IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
 };
+pub use clock::{Clock, SystemClock};
 pub use document::new_key;
 pub use error::{DataError, ErrorKind};
+pub use kv::{
+    BucketKind, BucketOptions, Expiry, KvCursor, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,
+    MAX_PAIR_PART_BYTES, Sweeper,
+};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
 pub use store::{Access, Store, StoreOptions};
 pub use stream::{Change, ChangeSet, Counted};
 pub use transaction::{Mark, Transaction};
 
-pub use isomer_storage::{Durability, Order, Version};
+pub use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit, Version};

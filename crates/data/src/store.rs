@@ -11,10 +11,12 @@ use parking_lot::{Mutex, RwLock};
 use crate::{
     Catalog, DataError, Transaction,
     catalog::{NameKind, Names, Schema},
+    clock::{Clock, SystemClock},
     counts::{Counts, SharedCounts, SinceSave},
     extents::Extents,
     footprint::Item,
     keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
+    kv::Sequences,
 };
 
 /// Longest name of a label, type, property, bucket, index or constraint in bytes.
@@ -37,6 +39,8 @@ pub struct StoreOptions {
     pub stream_retention: u64,
     /// Things of one sort that a transaction names in its footprint; beyond, it declares whole labels and types.
     pub footprint_limit: usize,
+    /// The clock by which entries expire.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Default for StoreOptions {
@@ -44,6 +48,7 @@ impl Default for StoreOptions {
         Self {
             stream_retention: 10_000,
             footprint_limit: 4_096,
+            clock: Arc::new(SystemClock),
         }
     }
 }
@@ -71,6 +76,7 @@ pub(crate) struct Shared {
     /// Held shared by every commit, alone by a bulk load while it writes.
     pub(crate) gate: RwLock<()>,
     pub(crate) since_save: Mutex<SinceSave>,
+    pub(crate) sequences: Sequences,
 }
 
 /// The newest schema known, and when it holds.
@@ -119,6 +125,7 @@ impl Store {
                 stream_holds: Mutex::default(),
                 gate: RwLock::new(()),
                 since_save: Mutex::default(),
+                sequences: Sequences::default(),
             }),
         };
         store.drop_unfinished()?;

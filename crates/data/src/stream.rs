@@ -17,6 +17,12 @@
 //!   0a nodes loaded        id label, id first node, id number of ids
 //!   0b relationships loaded  id type, id first relationship, id number of ids
 //!   0c schema changed      bytes name of what changed
+//!   0d key put until       id bucket, bytes key, bytes value, id time of expiry in ms
+//!   0e value added         id bucket, bytes key, bytes value (multi-value buckets)
+//!   0f value removed       id bucket, bytes key, bytes value (multi-value buckets)
+//!   10 bucket created      id bucket, u8 whether multi-value, u8 whether reversible
+//!   11 bucket dropped      id bucket
+//!   12 sequence advanced   id bucket, bytes name, id last number
 //! ```
 //! `id` is an ordered id as in `keyspace`, `bytes` an id for the length and the bytes, a list of labels or properties
 //! an id for the number and the ids, properties set the same with `bytes` of the encoded value after each id.
@@ -190,6 +196,39 @@ pub enum Change<'a> {
     },
     /// An index or constraint was created or dropped.
     SchemaChanged { name: &'a [u8] },
+    /// A value that expires was put into a bucket.
+    KeyPutUntil {
+        bucket: u32,
+        key: &'a [u8],
+        value: &'a [u8],
+        expires_ms: u64,
+    },
+    /// A value was added to a key of a multi-value bucket.
+    ValueAdded {
+        bucket: u32,
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    /// A value was taken from a key of a multi-value bucket.
+    ValueRemoved {
+        bucket: u32,
+        key: &'a [u8],
+        value: &'a [u8],
+    },
+    /// A bucket was created, by name or with its first key.
+    BucketCreated {
+        bucket: u32,
+        multi: bool,
+        reversible: bool,
+    },
+    /// A bucket was dropped with all that was in it.
+    BucketDropped { bucket: u32 },
+    /// Numbers of a sequence were taken.
+    SequenceAdvanced {
+        bucket: u32,
+        name: &'a [u8],
+        last: u64,
+    },
 }
 
 impl<'a> ChangeSet<'a> {
@@ -271,11 +310,7 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
         },
         9 => {
             let (bucket, start) = (take_u32(rest)?, take_bytes(rest)?);
-            let bounded = match take_byte(rest)? {
-                0 => false,
-                1 => true,
-                _ => return None,
-            };
+            let bounded = take_flag(rest)?;
             let end = take_bytes(rest)?;
             Change::KeysDeleted {
                 bucket,
@@ -296,6 +331,35 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
         12 => Change::SchemaChanged {
             name: take_bytes(rest)?,
         },
+        13 => Change::KeyPutUntil {
+            bucket: take_u32(rest)?,
+            key: take_bytes(rest)?,
+            value: take_bytes(rest)?,
+            expires_ms: take_id(rest)?,
+        },
+        14 => Change::ValueAdded {
+            bucket: take_u32(rest)?,
+            key: take_bytes(rest)?,
+            value: take_bytes(rest)?,
+        },
+        15 => Change::ValueRemoved {
+            bucket: take_u32(rest)?,
+            key: take_bytes(rest)?,
+            value: take_bytes(rest)?,
+        },
+        16 => Change::BucketCreated {
+            bucket: take_u32(rest)?,
+            multi: take_flag(rest)?,
+            reversible: take_flag(rest)?,
+        },
+        17 => Change::BucketDropped {
+            bucket: take_u32(rest)?,
+        },
+        18 => Change::SequenceAdvanced {
+            bucket: take_u32(rest)?,
+            name: take_bytes(rest)?,
+            last: take_id(rest)?,
+        },
         _ => return None,
     })
 }
@@ -304,6 +368,14 @@ fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
     let (&first, rest) = bytes.split_first()?;
     *bytes = rest;
     Some(first)
+}
+
+fn take_flag(bytes: &mut &[u8]) -> Option<bool> {
+    match take_byte(bytes)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
 }
 
 fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
@@ -395,12 +467,7 @@ impl Change<'_> {
                     push_id(out, number);
                 }
             }
-            Self::KeyPut { bucket, key, value } => {
-                out.push(7);
-                push_id(out, (*bucket).into());
-                push_bytes(out, key);
-                push_bytes(out, value);
-            }
+            Self::KeyPut { bucket, key, value } => push_pair(out, 7, *bucket, key, value),
             Self::KeyDeleted { bucket, key } => {
                 out.push(8);
                 push_id(out, (*bucket).into());
@@ -437,8 +504,45 @@ impl Change<'_> {
                 out.push(12);
                 push_bytes(out, name);
             }
+            Self::KeyPutUntil {
+                bucket,
+                key,
+                value,
+                expires_ms,
+            } => {
+                push_pair(out, 13, *bucket, key, value);
+                push_id(out, *expires_ms);
+            }
+            Self::ValueAdded { bucket, key, value } => push_pair(out, 14, *bucket, key, value),
+            Self::ValueRemoved { bucket, key, value } => push_pair(out, 15, *bucket, key, value),
+            Self::BucketCreated {
+                bucket,
+                multi,
+                reversible,
+            } => {
+                out.push(16);
+                push_id(out, (*bucket).into());
+                out.extend_from_slice(&[u8::from(*multi), u8::from(*reversible)]);
+            }
+            Self::BucketDropped { bucket } => {
+                out.push(17);
+                push_id(out, (*bucket).into());
+            }
+            Self::SequenceAdvanced { bucket, name, last } => {
+                out.push(18);
+                push_id(out, (*bucket).into());
+                push_bytes(out, name);
+                push_id(out, *last);
+            }
         }
     }
+}
+
+fn push_pair(out: &mut Vec<u8>, tag: u8, bucket: u32, key: &[u8], value: &[u8]) {
+    out.push(tag);
+    push_id(out, bucket.into());
+    push_bytes(out, key);
+    push_bytes(out, value);
 }
 
 fn push_labels(out: &mut Vec<u8>, labels: &[LabelId]) {
@@ -527,6 +631,33 @@ mod tests {
                 count: 1 << 20,
             },
             Change::SchemaChanged { name: b"index" },
+            Change::KeyPutUntil {
+                bucket: 3,
+                key: b"a",
+                value: b"",
+                expires_ms: u64::MAX,
+            },
+            Change::ValueAdded {
+                bucket: 3,
+                key: b"a",
+                value: b"b",
+            },
+            Change::ValueRemoved {
+                bucket: 3,
+                key: b"a",
+                value: b"b",
+            },
+            Change::BucketCreated {
+                bucket: 3,
+                multi: false,
+                reversible: true,
+            },
+            Change::BucketDropped { bucket: 3 },
+            Change::SequenceAdvanced {
+                bucket: 3,
+                name: b"orders",
+                last: 1 << 40,
+            },
         ];
         let mut deltas = Deltas::default();
         deltas.add(Counted::Label(LabelId(5)), -3);

@@ -1,15 +1,16 @@
 //! Transactions: one version of the database and, on top, the transaction's own changes.
 
 use std::{
-    cell::{RefCell, RefMut},
+    cell::{OnceCell, RefCell, RefMut},
     sync::Arc,
 };
 
 use isomer_storage::{Durability, Read, Savepoint, Snapshot, StorageError, Version};
 use isomer_value::{LabelId, PropId, TypeId};
+use rustc_hash::FxHashMap;
 
 use crate::{
-    Access, Catalog, DataError, SchemaChange, SchemaOutcome, Store,
+    Access, BucketOptions, Catalog, DataError, SchemaChange, SchemaOutcome, Store,
     catalog::NameKind,
     footprint::Footprint,
     stream::{self, Change, Deltas},
@@ -37,6 +38,11 @@ pub struct Transaction {
     /// Whether any key was written, also outside the change stream.
     wrote: bool,
     broken: bool,
+    /// When it first looked at the clock, in ms: one present for the whole transaction.
+    now: OnceCell<u64>,
+    /// Buckets that were looked up, by number; nothing where there is none.
+    buckets: RefCell<FxHashMap<u32, Option<BucketOptions>>>,
+    dropped_buckets: Vec<String>,
 }
 
 enum State {
@@ -70,6 +76,9 @@ impl Transaction {
             marks: Vec::new(),
             wrote: false,
             broken: false,
+            now: OnceCell::new(),
+            buckets: RefCell::default(),
+            dropped_buckets: Vec::new(),
         })
     }
 
@@ -210,6 +219,7 @@ impl Transaction {
         self.deltas = marked.deltas.clone();
         self.marks.truncate(mark.0 + 1);
         self.broken = false;
+        self.buckets.get_mut().clear();
         Ok(())
     }
 
@@ -244,6 +254,7 @@ impl Transaction {
             deltas,
             wrote,
             broken,
+            dropped_buckets,
             ..
         } = self;
         let mut tx = match state {
@@ -268,6 +279,7 @@ impl Transaction {
             let _gate = store.shared().gate.read();
             tx.commit(durability)
         };
+        store.shared().sequences.forget(&dropped_buckets);
         match committed {
             Ok(version) => {
                 store.committed(entry_bytes);
@@ -308,6 +320,19 @@ impl Transaction {
 
     pub(crate) fn deltas_mut(&mut self) -> &mut Deltas {
         &mut self.deltas
+    }
+
+    /// The present, in ms: the same for the whole transaction.
+    pub(crate) fn now_ms(&self) -> u64 {
+        *self.now.get_or_init(|| self.store.options().clock.now_ms())
+    }
+
+    pub(crate) fn bucket_cache(&self) -> RefMut<'_, FxHashMap<u32, Option<BucketOptions>>> {
+        self.buckets.borrow_mut()
+    }
+
+    pub(crate) fn note_dropped_bucket(&mut self, name: &str) {
+        self.dropped_buckets.push(name.to_owned());
     }
 
     /// Notes an operation for the change stream.

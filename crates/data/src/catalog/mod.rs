@@ -91,6 +91,11 @@ impl Catalog {
         self.names.find(NameKind::Bucket, name)
     }
 
+    /// The bucket's name.
+    pub fn bucket_name(&self, id: u32) -> Option<Arc<str>> {
+        self.names.name(NameKind::Bucket, id)
+    }
+
     /// All buckets ever used, by number.
     pub fn buckets(&self) -> Vec<(u32, Arc<str>)> {
         self.names.all(NameKind::Bucket)

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use isomer_storage::{KeyRange, Order, Page, PageLimit, Read};
+use isomer_storage::Read;
 use isomer_value::{IndexId, LabelId, Value, key};
 
 use super::{
@@ -15,7 +15,8 @@ use super::{
 };
 use crate::{
     DataError,
-    keyspace::{SCHEMA_VERSION, TAG_NAME, TAG_SCHEMA, after_prefix},
+    keyspace::{SCHEMA_VERSION, TAG_NAME, TAG_SCHEMA},
+    read::each_pair,
 };
 
 impl Names {
@@ -94,37 +95,6 @@ impl Schema {
         value.extend(self.next_index.to_be_bytes());
         value
     }
-}
-
-fn each_pair(
-    read: &dyn Read,
-    prefix: &[u8],
-    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), DataError>,
-) -> Result<(), DataError> {
-    let mut page = Page::new();
-    let mut range = Some((prefix.to_vec(), after_prefix(prefix)));
-    while let Some((start, end)) = range.take() {
-        let limit = PageLimit {
-            keys: 4096,
-            bytes: 1 << 20,
-        };
-        read.scan(
-            KeyRange {
-                start: &start,
-                end: end.as_deref(),
-            },
-            Order::Ascending,
-            limit,
-            &mut page,
-        )?;
-        for (key, value) in page.iter() {
-            visit(key, value)?;
-        }
-        range = page
-            .next()
-            .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
-    }
-    Ok(())
 }
 
 fn text(value: &str) -> Value {

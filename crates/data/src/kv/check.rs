@@ -1,0 +1,103 @@
+//! Holding what is derived against its source: reverse entries and notes of expiry.
+
+use isomer_storage::Read;
+
+use super::{BucketKind, BucketOptions, entries::Entry, reverse};
+use crate::{
+    DataError, Store,
+    keyspace::{self, TAG_BUCKET},
+    read::each_pair,
+};
+
+impl Store {
+    /// Reads all buckets of the last version and answers what does not fit together, at most 100 findings.
+    pub fn check_buckets(&self) -> Result<Vec<String>, DataError> {
+        let snapshot = self.engine().snapshot()?;
+        let read: &dyn Read = &*snapshot;
+        let catalog = self.catalog();
+        let mut findings = Vec::new();
+        let mut buckets = Vec::new();
+        each_pair(read, &[TAG_BUCKET], |key, value| {
+            let id = keyspace::sole_id(&key[1..], "the number of a bucket")? as u32;
+            buckets.push((id, BucketOptions::decode(value)?));
+            Ok(())
+        })?;
+        for (id, options) in buckets {
+            let name = catalog
+                .bucket_name(id)
+                .unwrap_or_else(|| format!("number {id}").into());
+            let mut find = |what: String| {
+                if findings.len() < 100 {
+                    findings.push(format!("bucket `{name}`: {what}"));
+                }
+            };
+            if options.kind == BucketKind::Map {
+                check_map(read, id, options, &mut find)?;
+            } else {
+                check_multi(read, id, &mut find)?;
+            }
+        }
+        Ok(findings)
+    }
+}
+
+fn check_map(
+    read: &dyn Read,
+    id: u32,
+    options: BucketOptions,
+    find: &mut dyn FnMut(String),
+) -> Result<(), DataError> {
+    let prefix = keyspace::bucket_entry(id, b"");
+    let mut entries = 0_u64;
+    each_pair(read, &prefix, |stored_key, stored| {
+        let key = &stored_key[prefix.len()..];
+        entries += 1;
+        let Ok(entry) = Entry::decode(stored) else {
+            find(format!("the entry of key {} is malformed", shown(key)));
+            return Ok(());
+        };
+        if let Some(time) = entry.expires
+            && read.get(&keyspace::bucket_expiry(time, id, key))?.is_none()
+        {
+            find(format!("key {} expires, and no note says so", shown(key)));
+        }
+        if options.reversible {
+            let found = read.get(&keyspace::bucket_reverse(id, entry.value, key))?;
+            let expires = found.map(|found| reverse::expires_at(&found)).transpose();
+            if !matches!(expires, Ok(Some(expires)) if expires == entry.expires) {
+                find(format!(
+                    "the value of key {} does not lead back to it",
+                    shown(key)
+                ));
+            }
+        }
+        Ok(())
+    })?;
+    let mut reverses = 0_u64;
+    each_pair(read, &keyspace::bucket_reverses(id), |_, _| {
+        reverses += 1;
+        Ok(())
+    })?;
+    let expected = if options.reversible { entries } else { 0 };
+    if reverses != expected {
+        find(format!(
+            "{reverses} values lead back to a key, {expected} should"
+        ));
+    }
+    Ok(())
+}
+
+fn check_multi(read: &dyn Read, id: u32, find: &mut dyn FnMut(String)) -> Result<(), DataError> {
+    let prefix = keyspace::bucket_pairs(id);
+    each_pair(read, &prefix, |stored_key, _| {
+        let mut rest = &stored_key[prefix.len()..];
+        if keyspace::take_terminated(&mut rest).is_none() {
+            find(format!("the key {} is malformed", shown(stored_key)));
+        }
+        Ok(())
+    })
+}
+
+fn shown(key: &[u8]) -> String {
+    format!("`{}`", key[..key.len().min(40)].escape_ascii())
+}

@@ -1,0 +1,397 @@
+//! Entries of maps: one value a key.
+
+use isomer_storage::{KeyRange, Page};
+
+use super::{Bucket, BucketKind, Expiry, PAGE, check_key, check_value, wrong_kind};
+use crate::{
+    DataError, Order, Transaction,
+    footprint::Space,
+    keyspace::{self, after_prefix},
+    stream::Change,
+};
+
+/// What an entry's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    Bytes = 0,
+    Text = 1,
+    Value = 2,
+}
+
+/// A stored entry, decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Entry<'a> {
+    pub(super) content: Content,
+    /// When it expires, in ms.
+    pub(super) expires: Option<u64>,
+    pub(super) value: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    pub(super) fn decode(stored: &'a [u8]) -> Result<Self, DataError> {
+        Self::parse(stored).ok_or_else(|| DataError::corrupt("an entry of a bucket is malformed"))
+    }
+
+    fn parse(stored: &'a [u8]) -> Option<Self> {
+        let (&head, rest) = stored.split_first()?;
+        let content = match head >> 1 {
+            0 => Content::Bytes,
+            1 => Content::Text,
+            2 => Content::Value,
+            _ => return None,
+        };
+        let (expires, value) = match head & 1 {
+            0 => (None, rest),
+            _ => {
+                let (time, value) = rest.split_first_chunk::<8>()?;
+                (Some(u64::from_be_bytes(*time)), value)
+            }
+        };
+        Some(Self {
+            content,
+            expires,
+            value,
+        })
+    }
+
+    pub(super) fn encode(self) -> Vec<u8> {
+        let mut stored = Vec::with_capacity(9 + self.value.len());
+        stored.push((self.content as u8) << 1 | u8::from(self.expires.is_some()));
+        if let Some(time) = self.expires {
+            stored.extend_from_slice(&time.to_be_bytes());
+        }
+        stored.extend_from_slice(self.value);
+        stored
+    }
+
+    /// Whether it is there at `now`.
+    pub(super) fn is_live(self, now: u64) -> bool {
+        self.expires.is_none_or(|time| time > now)
+    }
+}
+
+impl Transaction {
+    /// The value under `key`; nothing where there is none, or it has expired.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] for a multi-value bucket.
+    pub fn kv_get(&self, bucket: &str, key: &[u8]) -> Result<Option<Vec<u8>>, DataError> {
+        let Some(bucket) = self.map_bucket(bucket)? else {
+            return Ok(None);
+        };
+        let Some(mut stored) = self.kv_stored(bucket, key)? else {
+            return Ok(None);
+        };
+        let skipped = stored.len() - Entry::decode(&stored)?.value.len();
+        stored.drain(..skipped);
+        Ok(Some(stored))
+    }
+
+    /// The values under `keys`, in their order, in one batch.
+    pub fn kv_get_many(
+        &self,
+        bucket: &str,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Option<Vec<u8>>>, DataError> {
+        let Some(bucket) = self.map_bucket(bucket)? else {
+            return Ok(vec![None; keys.len()]);
+        };
+        let mut stored_keys = Vec::with_capacity(keys.len());
+        for key in keys {
+            self.footprint().read_key(bucket.space(), key);
+            stored_keys.push(keyspace::bucket_entry(bucket.id, key));
+        }
+        let stored_keys: Vec<&[u8]> = stored_keys.iter().map(Vec::as_slice).collect();
+        let now = self.now_ms();
+        let stored = self.read().get_many(&stored_keys)?;
+        let live = stored.into_iter().map(|stored| {
+            let Some(stored) = stored else {
+                return Ok(None);
+            };
+            let entry = Entry::decode(&stored)?;
+            Ok(entry.is_live(now).then(|| entry.value.to_vec()))
+        });
+        live.collect()
+    }
+
+    /// Puts `value` under `key`, for good. Reads nothing, except in a reversible bucket.
+    ///
+    /// # Errors
+    /// [`DataError::Limit`] and [`DataError::Invalid`] for keys and values outside the limits, or a multi-value bucket.
+    pub fn kv_put(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+        self.kv_put_with(bucket, key, value, Expiry::Never)
+    }
+
+    /// Puts `value` under `key` until it expires; a time that has passed makes it invisible at once.
+    pub fn kv_put_with(
+        &mut self,
+        bucket: &str,
+        key: &[u8],
+        value: &[u8],
+        expiry: Expiry,
+    ) -> Result<(), DataError> {
+        let expires = self.expires_at(expiry);
+        self.kv_put_entry(
+            bucket,
+            key,
+            Entry {
+                content: Content::Bytes,
+                expires,
+                value,
+            },
+        )
+    }
+
+    /// Takes `key` out; no error where it is not there. Reads nothing, except in a reversible bucket.
+    pub fn kv_delete(&mut self, bucket: &str, key: &[u8]) -> Result<(), DataError> {
+        self.check_writable()?;
+        let name = bucket;
+        let Some(bucket) = self.bucket(name)? else {
+            return Ok(());
+        };
+        if bucket.options.kind != BucketKind::Map {
+            return Err(wrong_kind(name, bucket.options.kind));
+        }
+        self.kv_delete_entry(bucket, key)
+    }
+
+    /// Takes every key of `range` out. In a reversible bucket, and for a range within one, one by one.
+    pub fn kv_delete_range(&mut self, bucket: &str, range: KeyRange<'_>) -> Result<(), DataError> {
+        self.check_writable()?;
+        let name = bucket;
+        let Some(bucket) = self.bucket(name)? else {
+            return Ok(());
+        };
+        if bucket.options.kind != BucketKind::Map {
+            return Err(wrong_kind(name, bucket.options.kind));
+        }
+        if range.end.is_some_and(|end| end <= range.start) {
+            return Ok(());
+        }
+        if bucket.options.reversible {
+            return self.delete_one_by_one(bucket, range);
+        }
+        let start = keyspace::bucket_entry(bucket.id, range.start);
+        let end = match range.end {
+            Some(end) => Some(keyspace::bucket_entry(bucket.id, end)),
+            None => after_prefix(&keyspace::bucket_entry(bucket.id, b"")),
+        };
+        self.write(|tx| {
+            tx.delete_range(KeyRange {
+                start: &start,
+                end: end.as_deref(),
+            })
+        })?;
+        self.footprint_mut().change_space(bucket.space());
+        self.log(&Change::KeysDeleted {
+            bucket: bucket.id,
+            start: range.start,
+            end: range.end,
+        });
+        Ok(())
+    }
+
+    /// Puts `new` (`None`: deletes) if the value under `key` is `expected` (`None`: there is none); answers whether.
+    /// An entry that is put so never expires.
+    pub fn kv_compare_and_set(
+        &mut self,
+        bucket: &str,
+        key: &[u8],
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool, DataError> {
+        self.check_writable()?;
+        if self.kv_get(bucket, key)?.as_deref() != expected {
+            return Ok(false);
+        }
+        match new {
+            Some(value) => self.kv_put(bucket, key, value)?,
+            None => self.kv_delete(bucket, key)?,
+        }
+        Ok(true)
+    }
+
+    /// Changes when an entry expires; answers whether it is there.
+    pub fn kv_expire(
+        &mut self,
+        bucket: &str,
+        key: &[u8],
+        expiry: Expiry,
+    ) -> Result<bool, DataError> {
+        self.check_writable()?;
+        let Some(found) = self.map_bucket(bucket)? else {
+            return Ok(false);
+        };
+        let Some(stored) = self.kv_stored(found, key)? else {
+            return Ok(false);
+        };
+        let expires = self.expires_at(expiry);
+        self.kv_put_entry(
+            bucket,
+            key,
+            Entry {
+                expires,
+                ..Entry::decode(&stored)?
+            },
+        )?;
+        Ok(true)
+    }
+
+    /// When an entry expires: nothing where it is not there, [`Expiry::Never`] or [`Expiry::At`] where it is.
+    pub fn kv_expiry(&self, bucket: &str, key: &[u8]) -> Result<Option<Expiry>, DataError> {
+        let Some(bucket) = self.map_bucket(bucket)? else {
+            return Ok(None);
+        };
+        let Some(stored) = self.kv_stored(bucket, key)? else {
+            return Ok(None);
+        };
+        Ok(Some(
+            Entry::decode(&stored)?
+                .expires
+                .map_or(Expiry::Never, Expiry::At),
+        ))
+    }
+
+    /// A bucket that must be a map.
+    pub(super) fn map_bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
+        match self.bucket(name)? {
+            Some(bucket) if bucket.options.kind != BucketKind::Map => {
+                Err(wrong_kind(name, bucket.options.kind))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// The stored form of a live entry.
+    pub(super) fn kv_stored(
+        &self,
+        bucket: Bucket,
+        key: &[u8],
+    ) -> Result<Option<Vec<u8>>, DataError> {
+        self.footprint().read_key(bucket.space(), key);
+        let Some(stored) = self.read().get(&keyspace::bucket_entry(bucket.id, key))? else {
+            return Ok(None);
+        };
+        let live = Entry::decode(&stored)?.is_live(self.now_ms());
+        Ok(live.then_some(stored))
+    }
+
+    pub(super) fn kv_put_entry(
+        &mut self,
+        name: &str,
+        key: &[u8],
+        entry: Entry<'_>,
+    ) -> Result<(), DataError> {
+        let bucket = self.bucket_to_write(name)?;
+        if bucket.options.kind != BucketKind::Map {
+            return Err(wrong_kind(name, bucket.options.kind));
+        }
+        check_key(bucket, key)?;
+        check_value(bucket, entry.value)?;
+        if bucket.options.reversible {
+            self.delete_reverse(bucket, key)?;
+            self.put_reverse(bucket, key, entry)?;
+        }
+        self.put(&keyspace::bucket_entry(bucket.id, key), &entry.encode())?;
+        if let Some(time) = entry.expires {
+            self.put(&keyspace::bucket_expiry(time, bucket.id, key), b"")?;
+        }
+        self.footprint_mut()
+            .change_key(bucket.space(), key, bucket.options.reversible);
+        match entry.expires {
+            None => self.log(&Change::KeyPut {
+                bucket: bucket.id,
+                key,
+                value: entry.value,
+            }),
+            Some(expires_ms) => {
+                self.log(&Change::KeyPutUntil {
+                    bucket: bucket.id,
+                    key,
+                    value: entry.value,
+                    expires_ms,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn kv_delete_entry(&mut self, bucket: Bucket, key: &[u8]) -> Result<(), DataError> {
+        if bucket.options.reversible {
+            self.delete_reverse(bucket, key)?;
+        }
+        self.delete(&keyspace::bucket_entry(bucket.id, key))?;
+        self.footprint_mut()
+            .change_key(bucket.space(), key, bucket.options.reversible);
+        self.log(&Change::KeyDeleted {
+            bucket: bucket.id,
+            key,
+        });
+        Ok(())
+    }
+
+    fn delete_one_by_one(&mut self, bucket: Bucket, range: KeyRange<'_>) -> Result<(), DataError> {
+        self.footprint_mut()
+            .read_range(bucket.space(), range.start, range.end);
+        let prefix = keyspace::bucket_entry(bucket.id, b"");
+        let mut start = keyspace::bucket_entry(bucket.id, range.start);
+        let end = match range.end {
+            Some(end) => Some(keyspace::bucket_entry(bucket.id, end)),
+            None => after_prefix(&prefix),
+        };
+        let mut page = Page::new();
+        loop {
+            self.read().scan(
+                KeyRange {
+                    start: &start,
+                    end: end.as_deref(),
+                },
+                Order::Ascending,
+                PAGE,
+                &mut page,
+            )?;
+            for (key, _) in page.iter() {
+                self.kv_delete_entry(bucket, &key[prefix.len()..])?;
+            }
+            match page.next() {
+                Some(rest) => start = rest.start.to_vec(),
+                None => return Ok(()),
+            }
+        }
+    }
+
+    pub(super) fn expires_at(&self, expiry: Expiry) -> Option<u64> {
+        match expiry {
+            Expiry::Never => None,
+            Expiry::At(time) => Some(time),
+            Expiry::After(ms) => Some(self.now_ms().saturating_add(ms)),
+        }
+    }
+}
+
+impl Bucket {
+    /// The space of its values, where it is reversible.
+    pub(super) fn reverse_space(self) -> Space {
+        Space::Reverse(self.id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Entries come back as they were stored, and no bytes make decoding panic.
+        #[test]
+        fn entries_come_back(content in 0..3, expires: Option<u64>, value: Vec<u8>, now: u64) {
+            let content = [Content::Bytes, Content::Text, Content::Value][content as usize];
+            let entry = Entry { content, expires, value: &value };
+            let stored = entry.encode();
+            prop_assert_eq!(Entry::decode(&stored).unwrap(), entry);
+            prop_assert_eq!(entry.is_live(now), expires.is_none() || expires > Some(now));
+            let _ = Entry::decode(&value);
+        }
+    }
+}

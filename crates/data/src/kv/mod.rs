@@ -1,0 +1,326 @@
+//! Buckets: ordered maps from bytes to bytes.
+//!
+//! A bucket holds one value a key ([`BucketKind::Map`]) or several, sorted ([`BucketKind::Multi`]). A map may be
+//! *reversible*: the keys of a value are then kept in the same transaction. A map's entries may expire: they are
+//! invisible from that moment on, and taken away later by a sweep. Every bucket also has named sequences.
+//!
+//! A bucket comes into being when it is created, or as a plain map with the first write to it. Reading a bucket that
+//! does not exist finds nothing.
+//!
+//! **Isolation.** A transaction that reads a key, a range or the keys of a value conflicts with one that changed
+//! something there since; one that only puts or deletes without reading conflicts with readers alone, so two blind puts
+//! of one key both commit, the later one last. In a reversible bucket every change reads what it replaces.
+//!
+//! **Limits.** Keys have 1 byte to 32 KiB, 16 KiB in multi-value and reversible buckets, as the values there; other
+//! values have up to 16 MiB.
+//!
+//! **Entries.** The stored value of a map's entry is one byte (bit 0: it expires; bits 1 and 2: 0 bytes, 1 text, 2 a
+//! typed value), the time in ms (`u64`, big endian) if it expires, then the value. For typed values see
+//! [`Transaction::kv_put_value`].
+
+mod check;
+mod entries;
+mod multi;
+mod reverse;
+mod scan;
+mod sequence;
+mod sweep;
+mod values;
+
+use std::sync::Arc;
+
+use isomer_storage::{KeyRange, PageLimit};
+use isomer_value::limits::MAX_KEY_BYTES;
+
+pub use scan::KvCursor;
+pub(crate) use sequence::Sequences;
+pub use sweep::Sweeper;
+
+use crate::{
+    DataError, Order, Transaction,
+    catalog::NameKind,
+    footprint::Space,
+    keyspace::{self, after_prefix},
+    read::each_pair,
+    stream::Change,
+};
+
+/// Longest key of a map.
+pub const MAX_BUCKET_KEY_BYTES: usize = MAX_KEY_BYTES;
+/// Longest key, and longest value, where both stand in one stored key: in multi-value and reversible buckets.
+pub const MAX_PAIR_PART_BYTES: usize = 16 * 1024;
+/// Longest value of a map that is not reversible.
+pub const MAX_BUCKET_VALUE_BYTES: usize = 16 << 20;
+
+/// What a bucket holds under a key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BucketKind {
+    /// One value.
+    #[default]
+    Map,
+    /// Several values, each once, sorted by their bytes.
+    Multi,
+}
+
+/// How a bucket is made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BucketOptions {
+    /// What it holds under a key.
+    pub kind: BucketKind,
+    /// Whether the keys of a value can be asked for; maps only.
+    pub reversible: bool,
+}
+
+impl BucketOptions {
+    /// The definition as it is stored: kind, then whether reversible.
+    fn encode(self) -> [u8; 2] {
+        let kind = match self.kind {
+            BucketKind::Map => 0,
+            BucketKind::Multi => 1,
+        };
+        [kind, u8::from(self.reversible)]
+    }
+
+    fn decode(bytes: &[u8]) -> Result<Self, DataError> {
+        let (kind, reversible) = match bytes {
+            [0, 0] => (BucketKind::Map, false),
+            [0, 1] => (BucketKind::Map, true),
+            [1, 0] => (BucketKind::Multi, false),
+            _ => {
+                return Err(DataError::corrupt(
+                    "the definition of a bucket is malformed",
+                ));
+            }
+        };
+        Ok(Self { kind, reversible })
+    }
+}
+
+/// When an entry expires.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Expiry {
+    /// Never.
+    #[default]
+    Never,
+    /// At a time, in milliseconds since 1970 UTC.
+    At(u64),
+    /// So many milliseconds after the transaction's present.
+    After(u64),
+}
+
+/// A bucket that exists, as a transaction sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bucket {
+    pub(crate) id: u32,
+    pub(crate) options: BucketOptions,
+}
+
+impl Bucket {
+    /// The space of its keys.
+    fn space(self) -> Space {
+        Space::Bucket(self.id)
+    }
+}
+
+impl Transaction {
+    /// Creates a bucket.
+    ///
+    /// # Errors
+    /// [`DataError::NameExists`] if it exists; [`DataError::Invalid`] for a multi-value bucket that is reversible.
+    pub fn create_bucket(&mut self, name: &str, options: BucketOptions) -> Result<(), DataError> {
+        self.check_writable()?;
+        if options.kind == BucketKind::Multi && options.reversible {
+            return Err(DataError::invalid(
+                "a multi-value bucket cannot be reversible: keep a second bucket from value to key",
+            ));
+        }
+        if self.bucket(name)?.is_some() {
+            return Err(DataError::NameExists {
+                what: "bucket",
+                name: name.to_owned(),
+            });
+        }
+        self.define(name, options).map(drop)
+    }
+
+    /// Drops a bucket with all that is in it, sequences included; answers whether there was one.
+    pub fn drop_bucket(&mut self, name: &str) -> Result<bool, DataError> {
+        self.check_writable()?;
+        let Some(bucket) = self.bucket(name)? else {
+            return Ok(false);
+        };
+        for prefix in keyspace::bucket_prefixes(bucket.id) {
+            let end = after_prefix(&prefix);
+            self.write(|tx| {
+                tx.delete_range(KeyRange {
+                    start: &prefix,
+                    end: end.as_deref(),
+                })
+            })?;
+        }
+        let footprint = self.footprint_mut();
+        footprint.change_key(Space::Buckets, name.as_bytes(), true);
+        for space in [
+            Space::Bucket(bucket.id),
+            Space::Reverse(bucket.id),
+            Space::Sequences(bucket.id),
+        ] {
+            footprint.change_space(space);
+        }
+        self.log(&Change::BucketDropped { bucket: bucket.id });
+        self.bucket_cache().insert(bucket.id, None);
+        self.note_dropped_bucket(name);
+        Ok(true)
+    }
+
+    /// All buckets, by name.
+    pub fn list_buckets(&self) -> Result<Vec<(Arc<str>, BucketOptions)>, DataError> {
+        self.footprint().read_range(Space::Buckets, b"", None);
+        let names = self.catalog_ref().clone();
+        let mut buckets = Vec::new();
+        each_pair(self.read(), &[keyspace::TAG_BUCKET], |key, value| {
+            let id = keyspace::sole_id(&key[1..], "the number of a bucket")?;
+            let name = u32::try_from(id).ok().and_then(|id| names.bucket_name(id));
+            let name =
+                name.ok_or_else(|| DataError::corrupt(format!("bucket number {id} has no name")))?;
+            buckets.push((name, BucketOptions::decode(value)?));
+            Ok(())
+        })?;
+        buckets.sort_by(|(one, _), (two, _)| one.cmp(two));
+        Ok(buckets)
+    }
+
+    /// The bucket of that name, where it exists in this transaction.
+    pub(crate) fn bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
+        self.footprint().read_key(Space::Buckets, name.as_bytes());
+        let Some(id) = self.catalog_ref().bucket_id(name) else {
+            return Ok(None);
+        };
+        let cached = self.bucket_cache().get(&id).copied();
+        let options = match cached {
+            Some(options) => options,
+            None => {
+                let stored = self.read().get(&keyspace::bucket(id))?;
+                let options = stored
+                    .map(|stored| BucketOptions::decode(&stored))
+                    .transpose()?;
+                self.bucket_cache().insert(id, options);
+                options
+            }
+        };
+        Ok(options.map(|options| Bucket { id, options }))
+    }
+
+    /// The bucket to write to; a plain map is made where there is none.
+    fn bucket_to_write(&mut self, name: &str) -> Result<Bucket, DataError> {
+        self.check_writable()?;
+        match self.bucket(name)? {
+            Some(bucket) => Ok(bucket),
+            None => self.define(name, BucketOptions::default()),
+        }
+    }
+
+    fn define(&mut self, name: &str, options: BucketOptions) -> Result<Bucket, DataError> {
+        if name.is_empty() {
+            return Err(DataError::invalid(
+                "the name of a bucket is empty: give it a name",
+            ));
+        }
+        let id = self.intern(NameKind::Bucket, name)?;
+        self.put(&keyspace::bucket(id), &options.encode())?;
+        self.footprint_mut()
+            .change_key(Space::Buckets, name.as_bytes(), true);
+        self.log(&Change::BucketCreated {
+            bucket: id,
+            multi: options.kind == BucketKind::Multi,
+            reversible: options.reversible,
+        });
+        self.bucket_cache().insert(id, Some(options));
+        Ok(Bucket { id, options })
+    }
+}
+
+/// A bucket of one kind is asked for what the other one does.
+fn wrong_kind(name: &str, kind: BucketKind) -> DataError {
+    DataError::invalid(match kind {
+        BucketKind::Map => {
+            format!(
+                "bucket `{name}` holds one value a key: use put and get, or create a multi-value bucket"
+            )
+        }
+        BucketKind::Multi => {
+            format!("bucket `{name}` holds several values a key: use add, remove and values")
+        }
+    })
+}
+
+fn check_size(what: &str, size: usize, max: usize, advice: &'static str) -> Result<(), DataError> {
+    if size <= max {
+        return Ok(());
+    }
+    let (size, max) = (format!("{size} bytes"), format!("{max} bytes"));
+    Err(DataError::Limit {
+        what: what.into(),
+        size,
+        max,
+        advice,
+    })
+}
+
+/// Refuses keys that are empty or too long for `bucket`.
+fn check_key(bucket: Bucket, key: &[u8]) -> Result<(), DataError> {
+    if key.is_empty() {
+        return Err(DataError::invalid(
+            "the key is empty: a key of a bucket has at least one byte",
+        ));
+    }
+    let max = if pairs_up(bucket.options) {
+        MAX_PAIR_PART_BYTES
+    } else {
+        MAX_BUCKET_KEY_BYTES
+    };
+    check_size(
+        "the key",
+        key.len(),
+        max,
+        "shorten the key, or put a hash of it",
+    )
+}
+
+/// Refuses values that are too long for `bucket`.
+fn check_value(bucket: Bucket, value: &[u8]) -> Result<(), DataError> {
+    if pairs_up(bucket.options) {
+        let advice = "a multi-value or reversible bucket keeps values as keys: keep large ones in another bucket";
+        return check_size("the value", value.len(), MAX_PAIR_PART_BYTES, advice);
+    }
+    check_size(
+        "the value",
+        value.len(),
+        MAX_BUCKET_VALUE_BYTES,
+        "store it in several parts",
+    )
+}
+
+/// Whether key and value stand in one stored key.
+fn pairs_up(options: BucketOptions) -> bool {
+    options.reversible || options.kind == BucketKind::Multi
+}
+
+/// Pages of internal scans.
+const PAGE: PageLimit = PageLimit {
+    keys: 1024,
+    bytes: 1 << 20,
+};
+
+/// Everything that is observed by a scan: what was returned and what lies between.
+fn observed<'a>(
+    range: (&'a [u8], Option<&'a [u8]>),
+    order: Order,
+    rest: Option<(&'a [u8], Option<&'a [u8]>)>,
+) -> (&'a [u8], Option<&'a [u8]>) {
+    match (order, rest) {
+        (_, None) => range,
+        (Order::Ascending, Some((start, _))) => (range.0, Some(start)),
+        (Order::Descending, Some((_, end))) => (end.unwrap_or(range.0), range.1),
+    }
+}

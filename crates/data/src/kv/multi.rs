@@ -1,0 +1,176 @@
+//! Multi-value buckets: several values a key, each once, sorted.
+
+use isomer_storage::{KeyRange, Page, PageLimit};
+
+use super::{Bucket, BucketKind, PAGE, check_key, check_value, wrong_kind};
+use crate::{
+    DataError, Order, Transaction,
+    keyspace::{self, after_prefix, push_terminated},
+    stream::Change,
+};
+
+impl Transaction {
+    /// Adds `value` to the values of `key`; nothing changes where it is there already. Reads nothing: two transactions
+    /// may add to one key at once.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] for a bucket that is no multi-value bucket, one that does not exist included;
+    /// [`DataError::Limit`] for keys and values over 16 KiB.
+    pub fn kv_add(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+        self.check_writable()?;
+        let Some(found) = self.multi_bucket(bucket)? else {
+            return Err(DataError::invalid(format!(
+                "there is no bucket `{bucket}`: create it as a multi-value bucket first"
+            )));
+        };
+        check_key(found, key)?;
+        check_value(found, value)?;
+        self.put(&keyspace::bucket_pair(found.id, key, value), b"")?;
+        self.change_pair(found, key, value);
+        self.log(&Change::ValueAdded {
+            bucket: found.id,
+            key,
+            value,
+        });
+        Ok(())
+    }
+
+    /// Takes `value` out of the values of `key`; no error where it is not there.
+    pub fn kv_remove(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
+        self.check_writable()?;
+        let Some(found) = self.multi_bucket(bucket)? else {
+            return Ok(());
+        };
+        self.delete(&keyspace::bucket_pair(found.id, key, value))?;
+        self.change_pair(found, key, value);
+        self.log(&Change::ValueRemoved {
+            bucket: found.id,
+            key,
+            value,
+        });
+        Ok(())
+    }
+
+    /// Takes all values of `key` out; answers how many there were.
+    pub fn kv_remove_all(&mut self, bucket: &str, key: &[u8]) -> Result<u64, DataError> {
+        self.check_writable()?;
+        let mut removed = 0;
+        loop {
+            let values = self.kv_values(bucket, key, None, PAGE.keys)?;
+            for value in &values {
+                self.kv_remove(bucket, key, value)?;
+            }
+            removed += values.len() as u64;
+            if values.len() < PAGE.keys {
+                return Ok(removed);
+            }
+        }
+    }
+
+    /// Whether `value` is one of the values of `key`.
+    pub fn kv_has(&self, bucket: &str, key: &[u8], value: &[u8]) -> Result<bool, DataError> {
+        let Some(found) = self.multi_bucket(bucket)? else {
+            return Ok(false);
+        };
+        let (relative, _) = pair(key, value);
+        self.footprint().read_fields(found.space(), 2, &relative);
+        Ok(self
+            .read()
+            .get(&keyspace::bucket_pair(found.id, key, value))?
+            .is_some())
+    }
+
+    /// The values of `key`, ascending, at most `limit`, those after `after` where given.
+    pub fn kv_values(
+        &self,
+        bucket: &str,
+        key: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, DataError> {
+        let mut values = Vec::new();
+        self.each_value(bucket, key, after, limit, |value| {
+            values.push(value.to_vec())
+        })?;
+        Ok(values)
+    }
+
+    /// How many values `key` has.
+    pub fn kv_count(&self, bucket: &str, key: &[u8]) -> Result<u64, DataError> {
+        let mut count = 0;
+        self.each_value(bucket, key, None, usize::MAX, |_| count += 1)?;
+        Ok(count)
+    }
+
+    fn each_value(
+        &self,
+        bucket: &str,
+        key: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+        mut visit: impl FnMut(&[u8]),
+    ) -> Result<(), DataError> {
+        let Some(found) = self.multi_bucket(bucket)? else {
+            return Ok(());
+        };
+        let (relative, end) = pair(key, b"");
+        self.footprint()
+            .read_fields(found.space(), 1, &relative[..end]);
+        let prefix = keyspace::bucket_pair(found.id, key, b"");
+        let mut start = prefix.clone();
+        if let Some(after) = after {
+            start.extend_from_slice(after);
+            start.push(0);
+        }
+        let end = after_prefix(&prefix);
+        let (mut left, mut page) = (limit, Page::new());
+        while left > 0 {
+            let page_limit = PageLimit {
+                keys: left.min(PAGE.keys),
+                bytes: PAGE.bytes,
+            };
+            self.read().scan(
+                KeyRange {
+                    start: &start,
+                    end: end.as_deref(),
+                },
+                Order::Ascending,
+                page_limit,
+                &mut page,
+            )?;
+            page.iter()
+                .for_each(|(stored, _)| visit(&stored[prefix.len()..]));
+            left -= page.len();
+            match page.next() {
+                Some(rest) => start = rest.start.to_vec(),
+                None => break,
+            }
+        }
+        Ok(())
+    }
+
+    fn multi_bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
+        match self.bucket(name)? {
+            Some(bucket) if bucket.options.kind != BucketKind::Multi => {
+                Err(wrong_kind(name, bucket.options.kind))
+            }
+            found => Ok(found),
+        }
+    }
+
+    fn change_pair(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) {
+        let (relative, end) = pair(key, value);
+        let ends = [end, relative.len()];
+        self.footprint_mut()
+            .change_entry(bucket.space(), &relative, &ends);
+    }
+}
+
+/// Key and value as they stand in the stored key, and where the key ends.
+fn pair(key: &[u8], value: &[u8]) -> (Vec<u8>, usize) {
+    let mut relative = Vec::with_capacity(key.len() + value.len() + 2);
+    push_terminated(&mut relative, key);
+    let end = relative.len();
+    relative.extend_from_slice(value);
+    (relative, end)
+}

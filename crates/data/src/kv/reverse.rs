@@ -1,0 +1,122 @@
+//! Reversible buckets: the keys of a value.
+//!
+//! A reverse entry's own value is empty, or the time at which the entry expires (`u64` ms, big endian).
+
+use isomer_storage::{KeyRange, Page, PageLimit};
+
+use super::{Bucket, entries::Entry};
+use crate::{
+    DataError, Order, Transaction,
+    keyspace::{self, after_prefix, push_terminated},
+};
+
+impl Transaction {
+    /// The keys under which `value` stands, ascending, at most `limit`, those after `after` where given.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] for a bucket that is not reversible.
+    pub fn kv_keys_of(
+        &self,
+        bucket: &str,
+        value: &[u8],
+        after: Option<&[u8]>,
+        limit: usize,
+    ) -> Result<Vec<Vec<u8>>, DataError> {
+        let name = bucket;
+        let Some(bucket) = self.bucket(name)? else {
+            return Ok(Vec::new());
+        };
+        if !bucket.options.reversible {
+            return Err(DataError::invalid(format!(
+                "bucket `{name}` is not reversible: create it so, and the keys of a value can be asked for"
+            )));
+        }
+        let mut relative = Vec::with_capacity(value.len() + 2);
+        push_terminated(&mut relative, value);
+        self.footprint()
+            .read_fields(bucket.reverse_space(), 1, &relative);
+        let prefix = keyspace::bucket_reverse(bucket.id, value, b"");
+        let mut start = prefix.clone();
+        if let Some(after) = after {
+            start.extend_from_slice(after);
+            start.push(0);
+        }
+        let end = after_prefix(&prefix);
+        let (now, mut keys, mut page) = (self.now_ms(), Vec::new(), Page::new());
+        while keys.len() < limit {
+            let page_limit = PageLimit {
+                keys: limit - keys.len(),
+                bytes: 1 << 20,
+            };
+            self.read().scan(
+                KeyRange {
+                    start: &start,
+                    end: end.as_deref(),
+                },
+                Order::Ascending,
+                page_limit,
+                &mut page,
+            )?;
+            for (key, expires) in page.iter() {
+                if expires_at(expires)?.is_none_or(|time| time > now) {
+                    keys.push(key[prefix.len()..].to_vec());
+                }
+            }
+            match page.next() {
+                Some(rest) => start = rest.start.to_vec(),
+                None => break,
+            }
+        }
+        Ok(keys)
+    }
+
+    /// Adds the reverse entry of an entry that is being put.
+    pub(super) fn put_reverse(
+        &mut self,
+        bucket: Bucket,
+        key: &[u8],
+        entry: Entry<'_>,
+    ) -> Result<(), DataError> {
+        let expires = entry.expires.map(u64::to_be_bytes);
+        let stored = expires.as_ref().map_or(&[][..], |time| &time[..]);
+        self.put(
+            &keyspace::bucket_reverse(bucket.id, entry.value, key),
+            stored,
+        )?;
+        self.change_reverse(bucket, key, entry.value);
+        Ok(())
+    }
+
+    /// Takes away the reverse entry of what stands under `key`, expired or not.
+    pub(super) fn delete_reverse(&mut self, bucket: Bucket, key: &[u8]) -> Result<(), DataError> {
+        let Some(stored) = self.read().get(&keyspace::bucket_entry(bucket.id, key))? else {
+            return Ok(());
+        };
+        let entry = Entry::decode(&stored)?;
+        self.delete(&keyspace::bucket_reverse(bucket.id, entry.value, key))?;
+        self.change_reverse(bucket, key, entry.value);
+        Ok(())
+    }
+
+    fn change_reverse(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) {
+        let mut relative = Vec::with_capacity(value.len() + key.len() + 2);
+        push_terminated(&mut relative, value);
+        let end = relative.len();
+        relative.extend_from_slice(key);
+        self.footprint_mut()
+            .change_entry(bucket.reverse_space(), &relative, &[end]);
+    }
+}
+
+/// When a reverse entry expires.
+pub(super) fn expires_at(stored: &[u8]) -> Result<Option<u64>, DataError> {
+    match stored.len() {
+        0 => Ok(None),
+        _ => match stored.try_into() {
+            Ok(time) => Ok(Some(u64::from_be_bytes(time))),
+            Err(_) => Err(DataError::corrupt(
+                "a reverse entry of a bucket is malformed",
+            )),
+        },
+    }
+}

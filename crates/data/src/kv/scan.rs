@@ -1,0 +1,177 @@
+//! Scans of buckets, in both directions, page by page.
+
+use isomer_storage::{KeyRange, Page, PageLimit};
+
+use super::{
+    Bucket, BucketKind,
+    entries::{Content, Entry},
+    observed,
+};
+use crate::{
+    DataError, Order, Transaction,
+    keyspace::{self, after_prefix, push_terminated, take_terminated},
+};
+
+/// Where a scan of a bucket goes on. It belongs to that bucket and direction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KvCursor {
+    start: Vec<u8>,
+    end: Option<Vec<u8>>,
+}
+
+/// Gets each pair of a scan; of a multi-value bucket's pairs the second part is the entry's value.
+pub(super) type Visit<'a> = dyn FnMut(&[u8], Entry<'_>) -> Result<(), DataError> + 'a;
+
+impl Transaction {
+    /// The pairs of a bucket with keys in `range`, in `order`, until `page` is full; answers where to go on, if anywhere.
+    /// Clears `page` first and does not set its own continuation. Expired entries are left out. A multi-value bucket
+    /// gives one pair for each value.
+    pub fn kv_scan(
+        &self,
+        bucket: &str,
+        range: KeyRange<'_>,
+        order: Order,
+        limit: PageLimit,
+        after: Option<&KvCursor>,
+        page: &mut Page,
+    ) -> Result<Option<KvCursor>, DataError> {
+        page.clear();
+        self.kv_visit(bucket, range, order, limit, after, &mut |key, entry| {
+            page.push(key, entry.value);
+            Ok(())
+        })
+    }
+
+    /// Visits what [`Transaction::kv_scan`] puts on a page.
+    pub(super) fn kv_visit(
+        &self,
+        bucket: &str,
+        range: KeyRange<'_>,
+        order: Order,
+        limit: PageLimit,
+        after: Option<&KvCursor>,
+        visit: &mut Visit<'_>,
+    ) -> Result<Option<KvCursor>, DataError> {
+        let Some(bucket) = self.bucket(bucket)? else {
+            return Ok(None);
+        };
+        if range.end.is_some_and(|end| end <= range.start) {
+            return Ok(None);
+        }
+        let (start, end) = match after {
+            Some(cursor) => (cursor.start.clone(), cursor.end.clone()),
+            None => (
+                stored_bound(bucket, range.start),
+                range.end.map(|end| stored_bound(bucket, end)),
+            ),
+        };
+        let prefix = bucket.prefix();
+        let now = self.now_ms();
+        let (mut keys, mut bytes) = (0, 0);
+        let mut rest = Some(KvCursor {
+            start: start.clone(),
+            end: end.clone(),
+        });
+        let mut stored = Page::new();
+        while let Some(cursor) = &rest
+            && (keys == 0 || (keys < limit.keys && bytes < limit.bytes))
+        {
+            let from = [&prefix, cursor.start.as_slice()].concat();
+            let to = match &cursor.end {
+                Some(end) => Some([&prefix, end.as_slice()].concat()),
+                None => after_prefix(&prefix),
+            };
+            let room = PageLimit {
+                keys: limit.keys.saturating_sub(keys).max(1),
+                bytes: limit.bytes.saturating_sub(bytes).max(1),
+            };
+            self.read().scan(
+                KeyRange {
+                    start: &from,
+                    end: to.as_deref(),
+                },
+                order,
+                room,
+                &mut stored,
+            )?;
+            for (key, value) in stored.iter() {
+                if visit_pair(bucket, &key[prefix.len()..], value, now, visit)? {
+                    keys += 1;
+                    bytes += key.len() - prefix.len() + value.len();
+                }
+            }
+            rest = stored.next().map(|next| KvCursor {
+                start: next.start[prefix.len()..].to_vec(),
+                // The end of the bucket is no key of it.
+                end: next
+                    .end
+                    .filter(|end| end.starts_with(&prefix))
+                    .map(|end| end[prefix.len()..].to_vec()),
+            });
+        }
+        let seen = observed(
+            (&start, end.as_deref()),
+            order,
+            rest.as_ref()
+                .map(|rest| (rest.start.as_slice(), rest.end.as_deref())),
+        );
+        self.footprint().read_range(bucket.space(), seen.0, seen.1);
+        Ok(rest)
+    }
+}
+
+impl Bucket {
+    /// What the stored keys of its entries begin with.
+    fn prefix(self) -> Vec<u8> {
+        match self.options.kind {
+            BucketKind::Map => keyspace::bucket_entry(self.id, b""),
+            BucketKind::Multi => keyspace::bucket_pairs(self.id),
+        }
+    }
+}
+
+/// A key as the bound of a range of stored keys.
+fn stored_bound(bucket: Bucket, key: &[u8]) -> Vec<u8> {
+    match bucket.options.kind {
+        BucketKind::Map => key.to_vec(),
+        BucketKind::Multi if key.is_empty() => Vec::new(),
+        BucketKind::Multi => {
+            let mut bound = Vec::with_capacity(key.len() + 2);
+            push_terminated(&mut bound, key);
+            bound
+        }
+    }
+}
+
+/// Visits a stored pair; answers whether it is live.
+fn visit_pair(
+    bucket: Bucket,
+    stored: &[u8],
+    value: &[u8],
+    now: u64,
+    visit: &mut Visit<'_>,
+) -> Result<bool, DataError> {
+    match bucket.options.kind {
+        BucketKind::Map => {
+            let entry = Entry::decode(value)?;
+            if !entry.is_live(now) {
+                return Ok(false);
+            }
+            visit(stored, entry)?;
+        }
+        BucketKind::Multi => {
+            let mut rest = stored;
+            let key = take_terminated(&mut rest)
+                .ok_or_else(|| DataError::corrupt("a key of a multi-value bucket is malformed"))?;
+            visit(
+                &key,
+                Entry {
+                    content: Content::Bytes,
+                    expires: None,
+                    value: rest,
+                },
+            )?;
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,153 @@
+//! Sequences: numbers from 1 on, named within a bucket.
+//!
+//! *Gapless*: the next number is part of the transaction. If that is rolled back the number comes again, and two
+//! transactions that take numbers of one sequence at once conflict. *Gapped*: numbers are taken from a block that was
+//! reserved beforehand in a commit of its own, so that nobody waits for anybody; a number once given never comes again,
+//! and those of transactions that did not commit are missing. Both draw from the same counter.
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::{
+    Access, DataError, ErrorKind, Store, Transaction, footprint::Space, keyspace, stream::Change,
+};
+
+/// The first block; each further one is twice as large, up to the largest.
+const FIRST_BLOCK: u64 = 32;
+const LARGEST_BLOCK: u64 = 1 << 16;
+/// How often a reservation is tried again when it loses.
+const ATTEMPTS: usize = 100;
+
+/// Reserved blocks, by bucket and sequence.
+#[derive(Debug, Default)]
+pub(crate) struct Sequences {
+    blocks: Mutex<FxHashMap<(Box<str>, Box<str>), Block>>,
+}
+
+#[derive(Debug)]
+struct Block {
+    next: u64,
+    end: u64,
+    size: u64,
+}
+
+impl Sequences {
+    /// Forgets the blocks of buckets that were dropped.
+    pub(crate) fn forget(&self, buckets: &[String]) {
+        if !buckets.is_empty() {
+            self.blocks
+                .lock()
+                .retain(|(bucket, _), _| !buckets.iter().any(|dropped| **dropped == **bucket));
+        }
+    }
+}
+
+impl Transaction {
+    /// The next number of a gapless sequence: one more than the last one committed, 1 at first.
+    pub fn sequence_next(&mut self, bucket: &str, sequence: &str) -> Result<u64, DataError> {
+        self.sequence_advance(bucket, sequence, 1)
+    }
+
+    /// The last number of a sequence that was given out or reserved; 0 before the first.
+    pub fn sequence_last(&self, bucket: &str, sequence: &str) -> Result<u64, DataError> {
+        let Some(bucket) = self.bucket(bucket)? else {
+            return Ok(0);
+        };
+        self.footprint()
+            .read_key(Space::Sequences(bucket.id), sequence.as_bytes());
+        self.stored_number(bucket.id, sequence)
+    }
+
+    /// Takes `count` numbers within this transaction; answers the first.
+    fn sequence_advance(
+        &mut self,
+        bucket: &str,
+        sequence: &str,
+        count: u64,
+    ) -> Result<u64, DataError> {
+        crate::store::check_name("sequence", sequence)?;
+        let bucket = self.bucket_to_write(bucket)?;
+        self.footprint_mut()
+            .change_key(Space::Sequences(bucket.id), sequence.as_bytes(), true);
+        let last = self.stored_number(bucket.id, sequence)?;
+        // Every number fits a signed integer of the query language.
+        let new = last
+            .checked_add(count)
+            .filter(|new| i64::try_from(*new).is_ok())
+            .ok_or_else(|| DataError::Limit {
+                what: format!("sequence `{sequence}`"),
+                size: last.to_string(),
+                max: i64::MAX.to_string(),
+                advice: "begin a new sequence",
+            })?;
+        self.put(
+            &keyspace::bucket_sequence(bucket.id, sequence),
+            &new.to_be_bytes(),
+        )?;
+        self.log(&Change::SequenceAdvanced {
+            bucket: bucket.id,
+            name: sequence.as_bytes(),
+            last: new,
+        });
+        Ok(last + 1)
+    }
+
+    fn stored_number(&self, bucket: u32, sequence: &str) -> Result<u64, DataError> {
+        match self
+            .read()
+            .get(&keyspace::bucket_sequence(bucket, sequence))?
+        {
+            None => Ok(0),
+            Some(stored) => match stored.as_slice().try_into() {
+                Ok(number) => Ok(u64::from_be_bytes(number)),
+                Err(_) => Err(DataError::corrupt(format!(
+                    "sequence `{sequence}` is malformed"
+                ))),
+            },
+        }
+    }
+}
+
+impl Store {
+    /// A number of a gapped sequence: larger than every one taken before, and never given again. Needs no transaction,
+    /// and may be called beside one.
+    pub fn sequence_take(&self, bucket: &str, sequence: &str) -> Result<u64, DataError> {
+        let mut blocks = self.shared().sequences.blocks.lock();
+        let key: (Box<str>, Box<str>) = (bucket.into(), sequence.into());
+        let size = match blocks.get_mut(&key) {
+            Some(block) if block.next < block.end => {
+                block.next += 1;
+                return Ok(block.next - 1);
+            }
+            Some(block) => (block.size * 2).min(LARGEST_BLOCK),
+            None => FIRST_BLOCK,
+        };
+        let first = self.reserve_numbers(bucket, sequence, size)?;
+        blocks.insert(
+            key,
+            Block {
+                next: first + 1,
+                end: first + size,
+                size,
+            },
+        );
+        Ok(first)
+    }
+
+    /// Reserves durably, so that no crash brings a number back.
+    fn reserve_numbers(&self, bucket: &str, sequence: &str, count: u64) -> Result<u64, DataError> {
+        let mut attempt = 0;
+        loop {
+            let mut tx = self.begin(Access::Write)?;
+            let first = tx.sequence_advance(bucket, sequence, count)?;
+            match tx.commit() {
+                Ok(_) => return Ok(first),
+                // Not knowing whether it happened costs a gap, no more.
+                Err(error) if matches!(error.kind(), ErrorKind::Retry) && attempt < ATTEMPTS => {
+                    attempt += 1
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
