@@ -21,8 +21,11 @@ const ATTEMPTS: usize = 100;
 /// Reserved blocks, by bucket and sequence.
 #[derive(Debug, Default)]
 pub(crate) struct Sequences {
-    blocks: Mutex<FxHashMap<(Box<str>, Box<str>), Block>>,
+    blocks: Mutex<FxHashMap<Named, Block>>,
 }
+
+/// Bucket and sequence.
+type Named = (Box<str>, Box<str>);
 
 #[derive(Debug)]
 struct Block {
@@ -113,7 +116,7 @@ impl Store {
     /// and may be called beside one.
     pub fn sequence_take(&self, bucket: &str, sequence: &str) -> Result<u64, DataError> {
         let mut blocks = self.shared().sequences.blocks.lock();
-        let key: (Box<str>, Box<str>) = (bucket.into(), sequence.into());
+        let key: Named = (bucket.into(), sequence.into());
         let size = match blocks.get_mut(&key) {
             Some(block) if block.next < block.end => {
                 block.next += 1;
