@@ -263,7 +263,7 @@ fn limits_are_errors() {
     assert!(tx.kv_get("map", b"large").unwrap() == Some(value.clone()));
     assert_eq!(
         tx.kv_keys_of("reversible", &part, None, 9).unwrap(),
-        [part.clone()]
+        std::slice::from_ref(&part)
     );
     assert_eq!(
         tx.kv_values("multi", &part, None, 9).unwrap(),
@@ -989,7 +989,7 @@ fn collisions_are_the_right_ones() {
         let mut me = store.begin(Access::Write).unwrap();
         mine(&mut me).unwrap();
         me.kv_put("mine", b"k", b"v").unwrap();
-        write(&store, |tx| others(tx)).unwrap();
+        write(&store, others).unwrap();
         match me.commit() {
             Ok(_) => assert!(!collide, "{name}: not noticed"),
             Err(error) => {
@@ -1286,9 +1286,12 @@ impl Random {
 /// Two maps (plain `b`, reversible `r`) with times of expiry, and one sorted set of pairs (`m`).
 #[derive(Clone, Default)]
 struct Model {
-    maps: [BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>; 2],
+    maps: [ModelMap; 2],
     pairs: BTreeSet<(Vec<u8>, Vec<u8>)>,
 }
+
+/// Key to value and time of expiry.
+type ModelMap = BTreeMap<Vec<u8>, (Vec<u8>, Option<u64>)>;
 
 const MAPS: [&str; 2] = ["b", "r"];
 
