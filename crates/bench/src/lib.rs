@@ -1,14 +1,18 @@
 //! Workloads: the data that demonstrations, tests and benchmarks run on, and the benchmarks themselves.
 //!
 //! - [`network`]: a social network shaped like soc-Pokec, deterministic by its seed; [`profile`]: its people's documents;
-//!   [`files`]: both as files; [`shape`]: its measured figures.
+//!   [`files`]: both as files; [`shape`]: its measured figures; [`load`]: both into a database.
+//! - [`mod@core`]: the benchmark of the same name; [`report`]: who is told of its figures.
 //!
 //! Everything is made in memory from a seed and streams from there: nothing is downloaded.
 
+pub mod core;
 pub mod files;
+pub mod load;
 pub mod network;
 pub mod profile;
 pub mod random;
+pub mod report;
 pub mod shape;
 
 pub use network::Network;

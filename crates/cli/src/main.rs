@@ -2,7 +2,9 @@
 //!
 //! Exit codes: 0 done, 1 an error (told on standard error), 2 wrong usage.
 
+mod bench;
 mod check;
+mod demo;
 mod import;
 mod open;
 mod output;
@@ -41,6 +43,12 @@ enum Command {
     Check(check::CheckOptions),
     /// Says what a database holds
     Stats(stats::StatsOptions),
+    /// Makes a database in a temporary folder and shows what it can do
+    Demo(demo::DemoOptions),
+    /// Measures this machine: figures as JSON lines
+    Bench(bench::BenchOptions),
+    /// Writes a social network as files, for imports and comparisons
+    Generate(bench::GenerateOptions),
 }
 
 fn main() -> ExitCode {
@@ -51,6 +59,9 @@ fn main() -> ExitCode {
         Command::Shell(options) => shell::command(options),
         Command::Check(options) => check::command(options),
         Command::Stats(options) => stats::command(options),
+        Command::Demo(options) => demo::command(options),
+        Command::Bench(options) => bench::command(options),
+        Command::Generate(options) => bench::generate(options),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

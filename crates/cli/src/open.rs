@@ -14,8 +14,3 @@ pub fn open(path: &Path) -> Result<Database> {
 pub fn open_existing(path: &Path) -> Result<Database> {
     Ok(Database::builder().create(false).open(path)?)
 }
-
-/// Opens a database that must be there, for reading alone.
-pub fn open_read_only(path: &Path) -> Result<Database> {
-    Ok(Database::builder().read_only(true).open(path)?)
-}

@@ -1,0 +1,68 @@
+//! Loads a generated network into a database.
+
+use anyhow::Result;
+use isomer_db::{
+    Database, Error, Value,
+    data::{BulkEnds, BulkNode, BulkOptions, BulkRelationship, BulkWatch, DataError},
+};
+
+use crate::{Network, profile::to_map};
+
+/// The label of people.
+pub const PERSON: &str = "Person";
+/// The type of their relationships.
+pub const FRIEND: &str = "FRIEND";
+
+/// Loads all profiles as nodes `:Person`, keys in `_key`.
+pub fn load_people(db: &Database, network: &Network, watch: &mut dyn BulkWatch) -> Result<u64> {
+    let mut rows = (0..network.people()).map(|person| {
+        Ok::<_, DataError>(BulkNode {
+            row: u64::from(person) + 1,
+            properties: to_map(&network.profile(person)),
+        })
+    });
+    let outcome = db
+        .store()?
+        .bulk_nodes(PERSON, &options(db), &mut rows, watch)
+        .map_err(Error::from)?;
+    Ok(outcome.loaded)
+}
+
+/// Loads all relationships as `(:Person)-[:FRIEND]->(:Person)`.
+pub fn load_friendships(
+    db: &Database,
+    network: &Network,
+    watch: &mut dyn BulkWatch,
+) -> Result<u64> {
+    let key = |person| Value::String(Network::key(person).into());
+    let mut rows = network
+        .edges()
+        .iter()
+        .enumerate()
+        .map(|(at, &(source, target))| {
+            Ok::<_, DataError>(BulkRelationship {
+                row: at as u64 + 1,
+                source: key(source),
+                target: key(target),
+                properties: isomer_db::Map::new(),
+            })
+        });
+    let ends = BulkEnds {
+        rel_type: FRIEND,
+        from: PERSON,
+        to: PERSON,
+    };
+    let outcome = db
+        .store()?
+        .bulk_relationships(ends, &options(db), &mut rows, watch)
+        .map_err(Error::from)?;
+    Ok(outcome.loaded)
+}
+
+fn options(db: &Database) -> BulkOptions {
+    let mut options = BulkOptions::default();
+    if let Some(path) = db.path() {
+        options.spill_folder = path.to_owned();
+    }
+    options
+}

@@ -1,0 +1,150 @@
+//! `isomer bench` and `isomer generate`.
+
+use std::{io::IsTerminal, path::PathBuf, time::Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, ValueEnum};
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use isomer_bench::{
+    Network, core, files, network,
+    report::{Case, Report},
+};
+
+use crate::style::{counted, duration, line};
+
+/// Options of `isomer bench`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:
+  isomer bench core --scale 0.1
+
+Prints one JSON object a line for each figure, and nothing else, on standard output:
+  {\"bench\":\"core\",\"case\":\"point_read_us\",\"value\":7.250,\"unit\":\"us\",\"n\":50000}")]
+pub struct BenchOptions {
+    /// Which benchmark
+    #[arg(value_enum)]
+    pub name: BenchName,
+    /// Size of the data: 1.0 is 1,632,803 people and 30,622,564 relationships
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.1)]
+    pub scale: f64,
+    /// Where the database is made, and removed afterwards [default: the folder for temporary files]
+    #[arg(long, value_name = "FOLDER")]
+    pub folder: Option<PathBuf>,
+}
+
+/// The benchmarks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BenchName {
+    /// Load, point reads, neighbours, an aggregate, single writes
+    Core,
+}
+
+/// Runs the command.
+pub fn command(options: &BenchOptions) -> Result<()> {
+    check_scale(options.scale)?;
+    let folder = match &options.folder {
+        Some(folder) => tempfile::tempdir_in(folder)
+            .with_context(|| format!("no folder can be made in {}", folder.display()))?,
+        None => tempfile::tempdir().context("no temporary folder can be made")?,
+    };
+    if cfg!(debug_assertions) {
+        eprintln!("note: this build is not optimised: its figures say little");
+    }
+    let mut report = Told::new();
+    let outcome = match options.name {
+        BenchName::Core => core::run(folder.path(), options.scale, &mut report),
+    };
+    report.bar.finish_and_clear();
+    outcome
+}
+
+fn check_scale(scale: f64) -> Result<()> {
+    if !(scale > 0.0 && scale <= 10.0) {
+        bail!("the scale is {scale}: give a number above 0 and up to 10");
+    }
+    Ok(())
+}
+
+/// Figures on standard output, all else on standard error.
+struct Told {
+    bar: ProgressBar,
+}
+
+impl Told {
+    fn new() -> Self {
+        let target = if std::io::stderr().is_terminal() {
+            ProgressDrawTarget::stderr()
+        } else {
+            ProgressDrawTarget::hidden()
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        bar.enable_steady_tick(std::time::Duration::from_millis(100));
+        Self { bar }
+    }
+}
+
+impl Report for Told {
+    fn case(&mut self, case: Case) {
+        self.bar.suspend(|| {
+            if let Err(error) = line(&case.to_json()) {
+                eprintln!("error: standard output cannot be written: {error}");
+            }
+        });
+    }
+
+    fn stage(&mut self, what: &str) {
+        self.bar.set_message(format!("{what} …"));
+        if self.bar.is_hidden() {
+            eprintln!("{what} …");
+        }
+    }
+
+    fn note(&mut self, text: &str) {
+        self.bar.suspend(|| eprintln!("  {text}"));
+    }
+}
+
+/// Options of `isomer generate`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:
+  isomer generate data --scale 0.01
+  isomer import people.db nodes data/profiles.jsonl --label Person
+  isomer import people.db relationships data/edges.tsv --columns from,to --type FRIEND --from Person --to Person
+
+Writes profiles.jsonl, edges.tsv, keys.txt (keys to read) and pairs.tsv (pairs with the length of their shortest path).
+The same scale and seed give the same files everywhere.")]
+pub struct GenerateOptions {
+    /// Where the files go; made where nothing is
+    pub folder: PathBuf,
+    /// Size: 1.0 is 1,632,803 people and 30,622,564 relationships
+    #[arg(long, value_name = "FACTOR", default_value_t = 0.1)]
+    pub scale: f64,
+    /// Another seed gives another network
+    #[arg(long, value_name = "N", default_value_t = network::DEFAULT_SEED)]
+    pub seed: u64,
+}
+
+/// Writes a social network as files.
+pub fn generate(options: &GenerateOptions) -> Result<()> {
+    check_scale(options.scale)?;
+    let start = Instant::now();
+    std::fs::create_dir_all(&options.folder)
+        .with_context(|| format!("{} cannot be made", options.folder.display()))?;
+    let network = Network::at_scale(options.scale, options.seed);
+    files::write_files(&network, &options.folder).with_context(|| {
+        format!(
+            "the files in {} cannot be written",
+            options.folder.display()
+        )
+    })?;
+    let people = format!(
+        "{} and {}",
+        counted(u64::from(network.people()), "profile"),
+        counted(network.edges().len() as u64, "relationship")
+    );
+    line(&format!(
+        "wrote {people} to {} in {}",
+        options.folder.display(),
+        duration(start.elapsed())
+    ))?;
+    Ok(())
+}

@@ -1,0 +1,365 @@
+//! `isomer demo`: a database is made, filled and asked, with every query, its first rows and its time.
+
+use std::{
+    io::IsTerminal,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget};
+use isomer_bench::{
+    Network,
+    files::{PathQuery, path_queries},
+    load::{load_friendships, load_people},
+    network::DEFAULT_SEED,
+};
+use isomer_db::{Database, Map, QueryResult, Row, Value, params};
+
+use crate::{
+    output::{self, table},
+    style::{Style, bytes, count, counted, duration, rate},
+};
+
+/// Options of `isomer demo`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:
+  isomer demo
+
+Nothing is kept: the database is made in a temporary folder and removed afterwards.")]
+pub struct DemoOptions {
+    /// How many people the network has
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1_000..=2_000_000))]
+    pub people: u32,
+}
+
+/// Rows that are shown of each result.
+const SHOWN_ROWS: usize = 5;
+/// Single reads and writes that are timed together.
+const READS: usize = 1_000;
+const WRITES: usize = 20;
+/// Sessions in the bucket.
+const SESSIONS: u32 = 1_000;
+
+/// Runs the command.
+pub fn command(options: &DemoOptions) -> Result<()> {
+    let folder = tempfile::Builder::new()
+        .prefix("isomer-demo-")
+        .tempdir()
+        .context("no temporary folder can be made")?;
+    let outcome = run(&folder.path().join("people"), options);
+    folder
+        .close()
+        .context("the temporary folder cannot be removed")?;
+    outcome
+}
+
+struct Demo {
+    db: Database,
+    network: Network,
+    style: Style,
+    number: u32,
+}
+
+fn run(path: &Path, options: &DemoOptions) -> Result<()> {
+    let style = Style::stdout();
+    println!(
+        "{} A database in {}, a social network made from a seed.\n",
+        style.heading("IsomerDB demonstration."),
+        path.display()
+    );
+    if cfg!(debug_assertions) {
+        println!("(This build is not optimised: run it with --release to see real times.)\n");
+    }
+    let network = step(
+        "Making the network",
+        || Ok(Network::of_people(options.people, DEFAULT_SEED)),
+        |network| {
+            format!(
+                "{} people, {} friendships",
+                count(u64::from(network.people())),
+                count(network.edges().len() as u64)
+            )
+        },
+    )?;
+    let db = step(
+        "Opening the database",
+        || Ok(Database::open(path)?),
+        |_| "an empty folder became a database".into(),
+    )?;
+    let start = Instant::now();
+    step(
+        "Loading the profiles",
+        || load_people(&db, &network, &mut ()),
+        |loaded| format!("{} JSON documents", count(*loaded)),
+    )?;
+    step(
+        "Loading the friendships",
+        || load_friendships(&db, &network, &mut ()),
+        |loaded| format!("{} relationships", count(*loaded)),
+    )?;
+    let loading = start.elapsed();
+    let mut demo = Demo {
+        db,
+        network,
+        style,
+        number: 0,
+    };
+    step(
+        "Opening sessions",
+        || demo.open_sessions(),
+        |opened| format!("{} keys in the bucket `sessions`", count(*opened)),
+    )?;
+    let rows = demo.network.edges().len() as u64 + u64::from(demo.network.people());
+    let size = demo.db.store()?.engine().statistics()?.stored_bytes;
+    println!(
+        "\n{} rows a second while loading, {} on disk, every commit durable.",
+        rate(rows, loading),
+        bytes(size)
+    );
+    demo.single_reads()?;
+    demo.single_writes()?;
+    demo.aggregate()?;
+    demo.neighbours()?;
+    demo.paths()?;
+    demo.recommendation()?;
+    demo.all_models()?;
+    demo.db.close()?;
+    println!(
+        "\n{} `isomer shell` opens an empty database to play with; `isomer --help` lists the rest.",
+        style.heading("That was it.")
+    );
+    Ok(())
+}
+
+/// Does one thing, and says what came of it and how long it took.
+fn step<T>(
+    what: &str,
+    work: impl FnOnce() -> Result<T>,
+    told: impl FnOnce(&T) -> String,
+) -> Result<T> {
+    let target = if std::io::stdout().is_terminal() {
+        ProgressDrawTarget::stdout()
+    } else {
+        ProgressDrawTarget::hidden()
+    };
+    let bar = ProgressBar::with_draw_target(None, target);
+    bar.enable_steady_tick(Duration::from_millis(80));
+    bar.set_message(format!("{what} …"));
+    let start = Instant::now();
+    let made = work();
+    bar.finish_and_clear();
+    let made = made.with_context(|| format!("{}: that went wrong", what.to_lowercase()))?;
+    println!(
+        "  {what:<24} {:>9}  {}",
+        duration(start.elapsed()),
+        told(&made)
+    );
+    Ok(made)
+}
+
+impl Demo {
+    /// The person that most friendships leave: everything about them has rows.
+    fn hub(&self) -> String {
+        let mut counts = vec![0u32; self.network.people() as usize];
+        for &(source, _) in self.network.edges() {
+            counts[source as usize] += 1;
+        }
+        // Well known, not the very best known: whose friends still fit a screen.
+        let chosen = (0..self.network.people())
+            .filter(|&person| counts[person as usize] <= 40)
+            .max_by_key(|&person| counts[person as usize])
+            .unwrap_or(0);
+        Network::key(chosen)
+    }
+
+    fn open_sessions(&self) -> Result<u64> {
+        let step = (self.network.people() / SESSIONS).max(1);
+        let sessions: Vec<Value> = (0..SESSIONS)
+            .map(|session| {
+                let user = if session == 0 {
+                    self.hub()
+                } else {
+                    Network::key((session * step) % self.network.people())
+                };
+                params! { "id" => format!("session-{session:04}"), "user" => user }.into()
+            })
+            .collect();
+        self.db.query(
+            "UNWIND $sessions AS s CALL kv.put('sessions', s.id, s.user)",
+            params! { "sessions" => sessions },
+        )?;
+        Ok(u64::from(SESSIONS))
+    }
+
+    fn title(&mut self, text: &str) {
+        self.number += 1;
+        println!(
+            "\n{}",
+            self.style.heading(&format!("{}. {text}", self.number))
+        );
+    }
+
+    fn show_query(&self, text: &str, params: &Map) {
+        for line in text.lines() {
+            println!("   {}", self.style.bold(line));
+        }
+        if !params.is_empty() {
+            let given: Vec<String> = params
+                .iter()
+                .map(|(name, value)| format!("${name} = {}", quoted(value)))
+                .collect();
+            println!(
+                "   {}",
+                self.style.dim(&format!("with {}", given.join(", ")))
+            );
+        }
+    }
+
+    /// Prints a query, runs it twice and prints its first rows and the second time.
+    fn ask(&self, text: &str, params: Map) -> Result<QueryResult> {
+        self.show_query(text, &params);
+        let query = self.db.prepare(text)?;
+        let first = Instant::now();
+        query.query(&params)?;
+        let first = first.elapsed();
+        let again = Instant::now();
+        let result = query.query(&params)?;
+        let again = again.elapsed();
+        self.show_rows(&result);
+        println!(
+            "   {}",
+            self.style.dim(&format!(
+                "{} in {} (the first time {})",
+                counted(result.len() as u64, "row"),
+                duration(again),
+                duration(first)
+            ))
+        );
+        Ok(result)
+    }
+
+    fn show_rows(&self, result: &QueryResult) {
+        let rows: Vec<Row> = result.iter().take(SHOWN_ROWS).cloned().collect();
+        if rows.is_empty() {
+            println!("   (no rows)");
+            return;
+        }
+        for line in table(result.columns(), &rows).lines() {
+            println!("   {line}");
+        }
+        if result.len() > rows.len() {
+            println!("   … {} more", count((result.len() - rows.len()) as u64));
+        }
+    }
+
+    fn single_reads(&mut self) -> Result<()> {
+        self.title("Single reads: one document by its key");
+        let text = "MATCH (p:Person {_key: $key}) RETURN p";
+        let result = self.db.query(text, [("key", "P1")])?;
+        self.show_query(text, &params! { "key" => "P1" });
+        self.show_rows(&result);
+        let query = self.db.prepare(text)?;
+        let step = (self.network.people() as usize / READS).max(1);
+        let start = Instant::now();
+        for person in (0..self.network.people()).step_by(step).take(READS) {
+            query.query([("key", Network::key(person))])?;
+        }
+        let time = start.elapsed();
+        println!(
+            "   {}",
+            self.style.dim(&format!(
+                "{} reads, prepared: {} each",
+                count(READS as u64),
+                duration(time / READS as u32)
+            ))
+        );
+        Ok(())
+    }
+
+    fn single_writes(&mut self) -> Result<()> {
+        self.title("Single writes: one document a transaction, on disk when it returns");
+        let text = "CREATE (v:Visit {_key: $key, person: $person, page: '/home'})";
+        self.show_query(text, &params! { "key" => "V0", "person" => "P1" });
+        let query = self.db.prepare(text)?;
+        let start = Instant::now();
+        for number in 0..WRITES {
+            query.query(params! { "key" => format!("V{number}"), "person" => "P1" })?;
+        }
+        let time = start.elapsed();
+        println!(
+            "   {}",
+            self.style.dim(&format!(
+                "{WRITES} durable writes: {} each",
+                duration(time / WRITES as u32)
+            ))
+        );
+        Ok(())
+    }
+
+    fn aggregate(&mut self) -> Result<()> {
+        self.title("An aggregate over every document: how many people there are of each age");
+        self.ask(
+            "MATCH (p:Person) RETURN p.AGE AS age, count(*) AS people ORDER BY people DESC",
+            Map::new(),
+        )?;
+        Ok(())
+    }
+
+    fn neighbours(&mut self) -> Result<()> {
+        self.title("Neighbours of neighbours: whom my friends know");
+        self.ask("MATCH (:Person {_key: $key})-[:FRIEND]->()-[:FRIEND]->(f)\nRETURN DISTINCT f._key AS person, f.home.town AS town", params! { "key" => self.hub() })?;
+        Ok(())
+    }
+
+    fn paths(&mut self) -> Result<()> {
+        self.title("Shortest paths: over how many people two strangers know each other");
+        let text = "MATCH (a:Person {_key: $from}), (b:Person {_key: $to})\nMATCH p = shortestPath((a)-[:FRIEND*]->(b))\nRETURN length(p) AS steps, [n IN nodes(p) | n._key] AS over";
+        let queries = path_queries(&self.network, 2);
+        for PathQuery {
+            source,
+            target,
+            distance,
+        } in queries
+        {
+            let result = self.ask(
+                text,
+                params! { "from" => Network::key(source), "to" => Network::key(target) },
+            )?;
+            if distance.is_none() && result.is_empty() {
+                println!(
+                    "   {}",
+                    self.style
+                        .dim("no path leads there, and that is the right answer")
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn recommendation(&mut self) -> Result<()> {
+        self.title("A recommendation: whom most of my friends know and I do not");
+        self.ask(
+            "MATCH (me:Person {_key: $key})-[:FRIEND]->(friend)-[:FRIEND]->(other)\nWHERE other <> me AND NOT (me)-[:FRIEND]->(other)\nRETURN other._key AS person, count(*) AS friends, other.home.town AS town\nORDER BY friends DESC, person LIMIT 10",
+            params! { "key" => self.hub() },
+        )?;
+        Ok(())
+    }
+
+    fn all_models(&mut self) -> Result<()> {
+        self.title("All three models in one query: a session from a bucket, its user's document, friends of friends by a nested property");
+        self.ask(
+            "MATCH (me:Person {_key: kv.get('sessions', $session)})-[:FRIEND]->()-[:FRIEND]->(other)\nWHERE other.looks.eyes = 'green' AND other.home.province = me.home.province\nRETURN DISTINCT other._key AS person, other.home.town AS town, other.looks.hair AS hair\nORDER BY person LIMIT 10",
+            params! { "session" => "session-0000" },
+        )?;
+        Ok(())
+    }
+}
+
+fn quoted(value: &Value) -> String {
+    match value {
+        Value::String(text) => format!("'{text}'"),
+        other => output::text(other),
+    }
+}
