@@ -1,9 +1,20 @@
 //! openCypher's Technology Compatibility Kit, run against a database.
+//!
+//! A scenario *passes*, *fails* (an error where an answer was demanded, or another error), is *wrong* (an answer where another
+//! one, or an error, was demanded) or is *skipped*. Every scenario has a fresh database in memory.
 
 mod gherkin;
+pub mod notation;
+mod procedure;
+pub mod report;
+pub mod run;
 pub mod scenario;
+mod subject;
+pub mod suite;
 
 use std::path::{Path, PathBuf};
+
+pub use gherkin::Step;
 
 /// The suite's folder beside the checkout (or under `ISOMER_SHARED`), where there is one.
 pub fn suite_folder() -> Option<PathBuf> {
@@ -15,3 +26,20 @@ pub fn suite_folder() -> Option<PathBuf> {
     let folder = shared.join("tck");
     folder.join("features").is_dir().then_some(folder)
 }
+
+/// The named graphs that belong to a folder of features: `graphs` in it, beside it or beside one of its parents,
+/// else those of the suite beside the checkout.
+pub fn graphs_folder(features: &Path) -> Option<PathBuf> {
+    let features = features
+        .canonicalize()
+        .unwrap_or_else(|_| features.to_path_buf());
+    let own = features
+        .ancestors()
+        .take(4)
+        .map(|folder| folder.join("graphs"));
+    own.chain(suite_folder().map(|folder| folder.join("graphs")))
+        .find(|folder| folder.is_dir())
+}
+
+/// The text of the list of scenarios that are deliberately not met.
+pub const DEVIATIONS: &str = include_str!("../../tck-deviations.txt");
