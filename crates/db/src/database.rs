@@ -122,7 +122,7 @@ impl Database {
         let inner = Inner {
             store: RwLock::new(Some(store)),
             plans: PlanCache::new(options.cached_plans),
-            registry: Arc::new(Registry::with_builtins()),
+            registry: Arc::new(options.registry.clone()),
             running: Arc::default(),
             options,
             path,

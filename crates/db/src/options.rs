@@ -1,8 +1,10 @@
 //! How a database is opened, and how a query runs.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use isomer_data::Durability;
+use isomer_exec::{Procedure, Registry};
 
 use crate::{CancelHandle, Database, Limits, Result};
 
@@ -29,6 +31,7 @@ pub struct Builder {
     pub(crate) durability: Durability,
     pub(crate) max_retries: u32,
     pub(crate) cached_plans: usize,
+    pub(crate) registry: Registry,
 }
 
 impl Default for Builder {
@@ -43,6 +46,7 @@ impl Default for Builder {
             durability: Durability::Synced,
             max_retries: 100,
             cached_plans: 1024,
+            registry: Registry::with_builtins(),
         }
     }
 }
@@ -100,6 +104,12 @@ impl Builder {
     /// How many plans of queries are kept; 1,024 unless said otherwise.
     pub fn cached_plans(mut self, plans: usize) -> Self {
         self.cached_plans = plans;
+        self
+    }
+
+    /// Adds a procedure that queries can call, or replaces the one of its name.
+    pub fn procedure(mut self, procedure: Arc<dyn Procedure>) -> Self {
+        self.registry.add_procedure(procedure);
         self
     }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use isomer_data::Transaction;
 use isomer_exec::{ExecError, Procedure};
-use isomer_plan::{Kind, ProcedureField, ProcedureMode, ProcedureSignature};
+use isomer_plan::catalog::{ProcedureField, ProcedureMode, ProcedureSignature};
+use isomer_plan::expr::Kind;
 use isomer_value::Value;
 
 use super::notation;
