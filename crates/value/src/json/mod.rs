@@ -1,4 +1,4 @@
-//! The one JSON codec: text to [`Value`] and back.
+//! The one JSON codec: text to [`Value`](crate::Value) and back.
 //!
 //! Reading is strict RFC 8259, and right or an error: integers are exact within 64 bits and refused beyond, floats are the nearest double
 //! and refused where they overflow (`1e400`), a key given twice in one object is refused, so are lone surrogates and nesting
@@ -19,6 +19,7 @@
 //! | relationship | `{"$relationship": 1, "type": "KNOWS", "source": 1, "target": 2, "properties": {…}}` |
 //! | path | `{"$path": [node, relationship, node, …]}` |
 //!
+//! A written text may be nested twice as deep as one that is read: queries wrap stored documents in lists and maps.
 //! A node or relationship of which only the id was read has no `labels`, `type` and `properties`.
 
 mod read;

@@ -124,12 +124,13 @@ fn nesting_is_bounded() {
         );
     }
     assert!(message(&"{\"a\":".repeat(100_000)).contains("nested deeper"));
-    let mut out = String::from("kept");
-    assert_eq!(
-        write(&vec![deepest].into(), &mut out),
-        Err(ValueError::TooDeep { max: 128 })
-    );
-    assert_eq!(out, "kept");
+    let wrap = |value, depth| (0..depth).fold(value, |inner, _| Value::from(vec![inner]));
+    let mut out = String::new();
+    write(&wrap(deepest.clone(), 128), &mut out).unwrap();
+    assert_eq!(out, nest(256));
+    let too_deep = write(&wrap(deepest, 129), &mut out);
+    assert_eq!(too_deep, Err(ValueError::TooDeep { max: 256 }));
+    assert_eq!(out.len(), 512, "what was there stays");
 }
 
 #[test]

@@ -4,10 +4,13 @@ use crate::{
     Crs, Map, Node, Path, Point, Relationship, Value, ValueError, limits::MAX_NESTING, temporal,
 };
 
+/// How deep a written text is nested at most: a stored document, and as much again that the query put around it.
+const MAX_WRITTEN: usize = 2 * MAX_NESTING;
+
 /// The JSON text of a value, in the forms that the [module](super) lists.
 ///
 /// # Errors
-/// `TooDeep` for nesting over [`MAX_NESTING`].
+/// `TooDeep` for nesting over twice [`MAX_NESTING`].
 pub fn to_string(value: &Value) -> Result<String, ValueError> {
     let mut out = String::new();
     write(value, &mut out)?;
@@ -20,7 +23,7 @@ pub fn to_string(value: &Value) -> Result<String, ValueError> {
 /// As [`to_string`].
 pub fn write(value: &Value, out: &mut String) -> Result<(), ValueError> {
     let start = out.len();
-    put(value, out, MAX_NESTING).inspect_err(|_| out.truncate(start))
+    put(value, out, MAX_WRITTEN).inspect_err(|_| out.truncate(start))
 }
 
 fn put(value: &Value, out: &mut String, depth_left: usize) -> Result<(), ValueError> {
@@ -60,7 +63,7 @@ fn put(value: &Value, out: &mut String, depth_left: usize) -> Result<(), ValueEr
 fn deeper(depth_left: usize) -> Result<usize, ValueError> {
     depth_left
         .checked_sub(1)
-        .ok_or(ValueError::TooDeep { max: MAX_NESTING })
+        .ok_or(ValueError::TooDeep { max: MAX_WRITTEN })
 }
 
 fn put_separated<T>(

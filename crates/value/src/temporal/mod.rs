@@ -166,22 +166,41 @@ impl Function {
 /// `.transaction`, `.statement`, `.realtime` and `.truncate`; `datetime.fromepoch`, `datetime.fromepochmillis`; `duration`, `duration.between`,
 /// `duration.inMonths`, `duration.inDays`, `duration.inSeconds`. Which clock the first three tell is the caller's choice of [`Now`].
 pub fn function(name: &str) -> Option<Function> {
-    let name = name.to_ascii_lowercase();
-    let (head, tail) = name.split_once('.').unwrap_or((&name, ""));
-    let kind = Kind::ALL.into_iter().find(|kind| kind.function() == head);
-    Some(Function(match (head, tail, kind) {
-        (_, "", Some(kind)) => Operation::Create(kind),
-        (_, "transaction" | "statement" | "realtime", Some(kind)) => Operation::CreateNow(kind),
-        (_, "truncate", Some(kind)) => Operation::Truncate(kind),
-        ("datetime", "fromepoch", _) => Operation::FromEpoch,
-        ("datetime", "fromepochmillis", _) => Operation::FromEpochMillis,
-        ("duration", "", _) => Operation::Duration,
-        ("duration", "between", _) => Operation::Between,
-        ("duration", "inmonths", _) => Operation::InMonths,
-        ("duration", "indays", _) => Operation::InDays,
-        ("duration", "inseconds", _) => Operation::InSeconds,
-        _ => return None,
-    }))
+    let (head, tail) = name.split_once('.').unwrap_or((name, ""));
+    let is = |text: &str, wanted: &str| text.eq_ignore_ascii_case(wanted);
+    let found = |tails: &[(&str, Operation)]| {
+        tails
+            .iter()
+            .find(|(own, _)| is(tail, own))
+            .map(|(_, operation)| Function(*operation))
+    };
+    if let Some(kind) = Kind::ALL.into_iter().find(|kind| is(head, kind.function())) {
+        let of_kind = found(&[
+            ("", Operation::Create(kind)),
+            ("truncate", Operation::Truncate(kind)),
+            ("transaction", Operation::CreateNow(kind)),
+            ("statement", Operation::CreateNow(kind)),
+            ("realtime", Operation::CreateNow(kind)),
+        ]);
+        let of_epoch = || {
+            found(&[
+                ("fromEpoch", Operation::FromEpoch),
+                ("fromEpochMillis", Operation::FromEpochMillis),
+            ])
+            .filter(|_| kind == Kind::ZonedDateTime)
+        };
+        return of_kind.or_else(of_epoch);
+    }
+    if !is(head, "duration") {
+        return None;
+    }
+    found(&[
+        ("", Operation::Duration),
+        ("between", Operation::Between),
+        ("inMonths", Operation::InMonths),
+        ("inDays", Operation::InDays),
+        ("inSeconds", Operation::InSeconds),
+    ])
 }
 
 #[cfg(test)]
