@@ -1,0 +1,605 @@
+//! Whatever the planner guesses, the answer is that of a naive search.
+//!
+//! Random patterns over a small random graph are planned under wild statistics, so that every way of ordering, seeking
+//! and joining gets its turn, and each answer is compared with that of a backtracking search that knows no plan.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use isomer_data::{Access, GraphRead, Store, StoreOptions, Transaction};
+use isomer_exec::{Execution, Options, Rows};
+use isomer_plan::catalog::{Catalog, FunctionSignature, IndexInfo, ProcedureSignature};
+use isomer_storage::MemoryEngine;
+use isomer_value::{LabelId, Map, PropId, TypeId, Value};
+
+const NODES: usize = 7;
+const QUERIES: u64 = 400;
+
+/// A linear congruential generator: the same numbers on every run.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: usize) -> usize {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        ((self.0 >> 33) as usize) % sides
+    }
+
+    fn chance(&mut self, percent: usize) -> bool {
+        self.roll(100) < percent
+    }
+}
+
+#[derive(Debug)]
+struct Graph {
+    /// Labels (A, B) and `x` of each node; its position is its `_key` in B and its property `i`.
+    nodes: Vec<([bool; 2], i64)>,
+    /// (source, target, type); its position is its property `j`.
+    relationships: Vec<(usize, usize, usize)>,
+}
+
+impl Graph {
+    fn random(dice: &mut Dice) -> Self {
+        let nodes = (0..NODES)
+            .map(|_| ([dice.chance(60), dice.chance(50)], dice.roll(3) as i64))
+            .collect();
+        let relationships = (0..11)
+            .map(|_| (dice.roll(NODES), dice.roll(NODES), dice.roll(2)))
+            .collect();
+        Self {
+            nodes,
+            relationships,
+        }
+    }
+
+    fn statement(&self) -> String {
+        let mut parts = Vec::new();
+        for (at, (labels, x)) in self.nodes.iter().enumerate() {
+            let names: String = ["A", "B"]
+                .iter()
+                .zip(labels)
+                .filter(|(_, has)| **has)
+                .map(|(name, _)| format!(":{name}"))
+                .collect();
+            let key = if labels[0] || labels[1] {
+                format!(", _key: {at}")
+            } else {
+                String::new()
+            };
+            parts.push(format!("(n{at}{names} {{i: {at}, x: {x}{key}}})"));
+        }
+        for (at, (source, target, kind)) in self.relationships.iter().enumerate() {
+            parts.push(format!(
+                "(n{source})-[:{} {{j: {at}}}]->(n{target})",
+                ["R", "S"][*kind]
+            ));
+        }
+        format!("CREATE {}", parts.join(", "))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Way {
+    Out,
+    In,
+    Both,
+}
+
+#[derive(Debug)]
+struct NodePattern {
+    variable: usize,
+    label: Option<usize>,
+    x: Option<i64>,
+}
+
+#[derive(Debug)]
+struct LinkPattern {
+    kind: Option<usize>,
+    way: Way,
+    walk: Option<(usize, usize)>,
+}
+
+#[derive(Debug)]
+struct Path {
+    nodes: Vec<NodePattern>,
+    links: Vec<LinkPattern>,
+}
+
+#[derive(Debug)]
+enum Condition {
+    SameX(usize, usize),
+    Differ(usize, usize),
+    LessX(usize, i64),
+    KeyIs(usize, usize),
+    XIn(usize, Vec<i64>),
+}
+
+#[derive(Debug)]
+struct Clause {
+    optional: bool,
+    paths: Vec<Path>,
+    conditions: Vec<Condition>,
+}
+
+/// What is bound: a node per variable, the relationships of each link in order of the text.
+#[derive(Clone, Debug)]
+struct Row {
+    nodes: Vec<Option<usize>>,
+    links: Vec<Option<Vec<usize>>>,
+}
+
+const VARIABLES: usize = 5;
+
+fn random_clause(dice: &mut Dice, optional: bool) -> Clause {
+    let mut paths = Vec::new();
+    for _ in 0..=dice.roll(2) {
+        let length = dice.roll(3);
+        let nodes = (0..=length)
+            .map(|_| NodePattern {
+                variable: dice.roll(VARIABLES),
+                label: dice.chance(40).then(|| dice.roll(2)),
+                x: dice.chance(15).then(|| dice.roll(3) as i64),
+            })
+            .collect();
+        let links = (0..length)
+            .map(|_| LinkPattern {
+                kind: dice.chance(50).then(|| dice.roll(2)),
+                way: [Way::Out, Way::In, Way::Both][dice.roll(3)],
+                walk: dice.chance(20).then(|| (dice.roll(2), 1 + dice.roll(2))),
+            })
+            .collect();
+        paths.push(Path { nodes, links });
+    }
+    let used: Vec<usize> = paths
+        .iter()
+        .flat_map(|path: &Path| path.nodes.iter().map(|node| node.variable))
+        .collect();
+    let mut conditions = Vec::new();
+    while dice.chance(45) {
+        let (a, b) = (used[dice.roll(used.len())], used[dice.roll(used.len())]);
+        conditions.push(match dice.roll(5) {
+            0 => Condition::SameX(a, b),
+            1 => Condition::Differ(a, b),
+            2 => Condition::LessX(a, dice.roll(4) as i64),
+            3 => Condition::KeyIs(a, dice.roll(NODES)),
+            _ => Condition::XIn(a, vec![dice.roll(3) as i64, dice.roll(3) as i64]),
+        });
+    }
+    Clause {
+        optional,
+        paths,
+        conditions,
+    }
+}
+
+fn text(clauses: &[Clause]) -> String {
+    let mut out = String::new();
+    let mut link_count = 0;
+    for clause in clauses {
+        out.push_str(if clause.optional {
+            "OPTIONAL MATCH "
+        } else {
+            "MATCH "
+        });
+        for (at, path) in clause.paths.iter().enumerate() {
+            out.push_str(if at > 0 { ", " } else { "" });
+            for (step, node) in path.nodes.iter().enumerate() {
+                if step > 0 {
+                    let link = &path.links[step - 1];
+                    let kind = link
+                        .kind
+                        .map(|kind| format!(":{}", ["R", "S"][kind]))
+                        .unwrap_or_default();
+                    let walk = link
+                        .walk
+                        .map(|(min, max)| format!("*{min}..{max}"))
+                        .unwrap_or_default();
+                    let (before, after) = match link.way {
+                        Way::Out => ("-", "->"),
+                        Way::In => ("<-", "-"),
+                        Way::Both => ("-", "-"),
+                    };
+                    let _ = write!(out, "{before}[r{link_count}{kind}{walk}]{after}");
+                    link_count += 1;
+                }
+                let label = node
+                    .label
+                    .map(|label| format!(":{}", ["A", "B"][label]))
+                    .unwrap_or_default();
+                let x = node.x.map(|x| format!(" {{x: {x}}}")).unwrap_or_default();
+                let _ = write!(out, "(v{}{label}{x})", node.variable);
+            }
+        }
+        for (at, condition) in clause.conditions.iter().enumerate() {
+            out.push_str(if at == 0 { " WHERE " } else { " AND " });
+            let _ = match condition {
+                Condition::SameX(a, b) => write!(out, "v{a}.x = v{b}.x"),
+                Condition::Differ(a, b) => write!(out, "v{a} <> v{b}"),
+                Condition::LessX(a, x) => write!(out, "v{a}.x < {x}"),
+                Condition::KeyIs(a, key) => write!(out, "v{a}._key = {key}"),
+                Condition::XIn(a, list) => write!(out, "v{a}.x IN {list:?}"),
+            };
+        }
+        out.push(' ');
+    }
+    out
+}
+
+/// The rows of a clause for one row before it, by trying everything.
+fn search(graph: &Graph, clause: &Clause, row: &Row) -> Vec<Row> {
+    let mut found = Vec::new();
+    place(
+        graph,
+        clause,
+        0,
+        0,
+        row.clone(),
+        &mut BTreeSet::new(),
+        &mut found,
+    );
+    found
+}
+
+fn fits(graph: &Graph, pattern: &NodePattern, node: usize, row: &Row) -> bool {
+    row.nodes[pattern.variable].is_none_or(|bound| bound == node)
+        && pattern.label.is_none_or(|label| graph.nodes[node].0[label])
+        && pattern.x.is_none_or(|x| graph.nodes[node].1 == x)
+}
+
+fn place(
+    graph: &Graph,
+    clause: &Clause,
+    path: usize,
+    step: usize,
+    row: Row,
+    used: &mut BTreeSet<usize>,
+    found: &mut Vec<Row>,
+) {
+    let Some(pattern) = clause.paths.get(path) else {
+        if clause
+            .conditions
+            .iter()
+            .all(|condition| holds(graph, condition, &row))
+        {
+            found.push(row);
+        }
+        return;
+    };
+    if step == 0 {
+        for node in 0..NODES {
+            if fits(graph, &pattern.nodes[0], node, &row) {
+                let mut next = row.clone();
+                next.nodes[pattern.nodes[0].variable] = Some(node);
+                place(graph, clause, path, 1, next, used, found);
+            }
+        }
+        return;
+    }
+    if step > pattern.links.len() {
+        return place(graph, clause, path + 1, 0, row, used, found);
+    }
+    let at = row.nodes[pattern.nodes[step - 1].variable].expect("placed before");
+    let (min, max) = pattern.links[step - 1].walk.unwrap_or((1, 1));
+    walk(
+        graph,
+        clause,
+        (path, step),
+        (min, max),
+        at,
+        Vec::new(),
+        &row,
+        used,
+        found,
+    );
+}
+
+#[expect(
+    clippy::too_many_arguments,
+    reason = "a naive search carries all it knows"
+)]
+fn walk(
+    graph: &Graph,
+    clause: &Clause,
+    (path, step): (usize, usize),
+    (min, max): (usize, usize),
+    at: usize,
+    steps: Vec<usize>,
+    row: &Row,
+    used: &mut BTreeSet<usize>,
+    found: &mut Vec<Row>,
+) {
+    let pattern = &clause.paths[path];
+    if steps.len() >= min && fits(graph, &pattern.nodes[step], at, row) {
+        let mut next = row.clone();
+        next.nodes[pattern.nodes[step].variable] = Some(at);
+        next.links.push(Some(steps.clone()));
+        place(graph, clause, path, step + 1, next, used, found);
+    }
+    if steps.len() == max {
+        return;
+    }
+    let link = &pattern.links[step - 1];
+    for (number, (source, target, kind)) in graph.relationships.iter().enumerate() {
+        if used.contains(&number) || link.kind.is_some_and(|wanted| wanted != *kind) {
+            continue;
+        }
+        let mut ends = Vec::new();
+        if link.way != Way::In && *source == at {
+            ends.push(*target);
+        }
+        if link.way != Way::Out && *target == at && !(link.way == Way::Both && source == target) {
+            ends.push(*source);
+        }
+        for end in ends {
+            used.insert(number);
+            let mut longer = steps.clone();
+            longer.push(number);
+            walk(
+                graph,
+                clause,
+                (path, step),
+                (min, max),
+                end,
+                longer,
+                row,
+                used,
+                found,
+            );
+            used.remove(&number);
+        }
+    }
+}
+
+fn holds(graph: &Graph, condition: &Condition, row: &Row) -> bool {
+    let node = |variable: &usize| row.nodes[*variable].expect("bound by its clause");
+    let x = |variable: &usize| graph.nodes[node(variable)].1;
+    match condition {
+        Condition::SameX(a, b) => x(a) == x(b),
+        Condition::Differ(a, b) => node(a) != node(b),
+        Condition::LessX(a, bound) => x(a) < *bound,
+        Condition::KeyIs(a, key) => {
+            node(a) == *key && (graph.nodes[*key].0[0] || graph.nodes[*key].0[1])
+        }
+        Condition::XIn(a, list) => list.contains(&x(a)),
+    }
+}
+
+fn expected(graph: &Graph, clauses: &[Clause]) -> Vec<Row> {
+    let mut rows = vec![Row {
+        nodes: vec![None; VARIABLES],
+        links: Vec::new(),
+    }];
+    for clause in clauses {
+        let link_count: usize = clause.paths.iter().map(|path| path.links.len()).sum();
+        rows = rows
+            .iter()
+            .flat_map(|row| {
+                let mut found = search(graph, clause, row);
+                if found.is_empty() && clause.optional {
+                    let mut alone = row.clone();
+                    alone.links.extend(std::iter::repeat_n(None, link_count));
+                    found.push(alone);
+                }
+                found
+            })
+            .collect();
+    }
+    rows
+}
+
+fn shown(row: &Row, variables: &BTreeSet<usize>, walks: &[bool]) -> String {
+    let number =
+        |number: Option<usize>| number.map_or("null".to_owned(), |number| number.to_string());
+    let mut parts: Vec<String> = variables
+        .iter()
+        .map(|variable| number(row.nodes[*variable]))
+        .collect();
+    for (link, is_walk) in row.links.iter().zip(walks) {
+        parts.push(match (link, is_walk) {
+            (None, _) => "null".to_owned(),
+            (Some(steps), true) => format!("{steps:?}"),
+            (Some(steps), false) => steps[0].to_string(),
+        });
+    }
+    parts.join(" ")
+}
+
+/// The catalog of a transaction, with counts made up from a seed.
+struct Guessing {
+    catalog: Arc<isomer_data::Catalog>,
+    seed: u64,
+}
+
+impl Guessing {
+    fn guess(&self, about: u64) -> u64 {
+        [0, 1, 3, 20, 1_000, 1_000_000]
+            [Dice(self.seed.wrapping_mul(31).wrapping_add(about)).roll(6)]
+    }
+}
+
+impl Catalog for Guessing {
+    fn schema_version(&self) -> u64 {
+        self.catalog.schema_version()
+    }
+
+    fn label(&self, name: &str) -> Option<LabelId> {
+        self.catalog.label_id(name)
+    }
+
+    fn relationship_type(&self, name: &str) -> Option<TypeId> {
+        self.catalog.type_id(name)
+    }
+
+    fn property(&self, name: &str) -> Option<PropId> {
+        self.catalog.prop_id(name)
+    }
+
+    fn node_count(&self, label: Option<LabelId>) -> u64 {
+        self.guess(label.map_or(7, |label| 100 + u64::from(label.0)))
+    }
+
+    fn relationship_count(&self, rel_type: Option<TypeId>) -> u64 {
+        self.guess(rel_type.map_or(8, |rel_type| 200 + u64::from(rel_type.0)))
+    }
+
+    fn indexes(&self, label: LabelId) -> Vec<IndexInfo> {
+        self.catalog
+            .usable_indexes(label)
+            .map(|index| IndexInfo {
+                id: index.id,
+                name: index.name.clone(),
+                paths: index
+                    .fields
+                    .iter()
+                    .map(|field| field.path.0.to_vec())
+                    .collect(),
+                unique: index.unique,
+                each_element: false,
+                distinct_keys: None,
+            })
+            .collect()
+    }
+
+    fn procedure(&self, _name: &str) -> Option<Arc<ProcedureSignature>> {
+        None
+    }
+
+    fn function(&self, _name: &str) -> Option<Arc<FunctionSignature>> {
+        None
+    }
+}
+
+fn run(transaction: &mut Transaction, query: &str, seed: u64) -> Vec<String> {
+    let catalog = Guessing {
+        catalog: transaction.catalog(),
+        seed,
+    };
+    let plan = isomer_plan::prepare(query, &catalog, &isomer_plan::Options::default())
+        .unwrap_or_else(|error| panic!("{query}: {error}"));
+    let mut execution =
+        Execution::start(plan.clone(), &Map::new(), &Options::default(), transaction)
+            .expect("started");
+    let mut rows = Rows::new();
+    let mut found = Vec::new();
+    loop {
+        let more = execution
+            .next_rows(transaction, &mut rows)
+            .unwrap_or_else(|error| {
+                panic!("{query}: {error}\n{}", isomer_plan::explain::text(&plan))
+            });
+        found.extend(
+            rows.iter()
+                .map(|row| row.iter().map(show_value).collect::<Vec<_>>().join(" ")),
+        );
+        if !more {
+            break;
+        }
+    }
+    found.sort();
+    found
+}
+
+fn show_value(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Int(number) => number.to_string(),
+        Value::List(items) => format!(
+            "[{}]",
+            items.iter().map(show_value).collect::<Vec<_>>().join(", ")
+        ),
+        other => format!("{other:?}"),
+    }
+}
+
+#[test]
+fn any_plan_gives_the_rows_of_a_naive_search() {
+    let mut dice = Dice(20_261_121);
+    let mut with_rows = 0;
+    for round in 0..QUERIES / 20 {
+        let graph = Graph::random(&mut dice);
+        let store =
+            Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).expect("a store");
+        for statement in [
+            graph.statement(),
+            "CREATE INDEX FOR (n:A) ON (n.x)".to_owned(),
+        ] {
+            let mut transaction = store.begin(Access::Write).expect("a transaction");
+            run(&mut transaction, &statement, 0);
+            transaction.commit().expect("committed");
+        }
+        let mut transaction = store.begin(Access::Read).expect("a transaction");
+        for _ in 0..20 {
+            with_rows += u64::from(check(&mut dice, &graph, &mut transaction, round));
+        }
+    }
+    assert!(
+        with_rows > QUERIES / 3,
+        "only {with_rows} of {QUERIES} queries had rows"
+    );
+}
+
+/// Runs one random query in all ways; whether it has rows.
+fn check(dice: &mut Dice, graph: &Graph, transaction: &mut Transaction, round: u64) -> bool {
+    let mut clauses = vec![random_clause(dice, false)];
+    if dice.chance(50) {
+        let optional = dice.chance(40);
+        clauses.push(random_clause(dice, optional));
+    }
+    let pattern = text(&clauses);
+    let paths = || clauses.iter().flat_map(|clause| &clause.paths);
+    let variables: BTreeSet<usize> = paths()
+        .flat_map(|path| path.nodes.iter().map(|node| node.variable))
+        .collect();
+    let walks: Vec<bool> = paths()
+        .flat_map(|path| path.links.iter().map(|link| link.walk.is_some()))
+        .collect();
+    let mut columns: Vec<String> = variables
+        .iter()
+        .map(|variable| format!("v{variable}.i"))
+        .collect();
+    columns.extend(walks.iter().enumerate().map(|(at, walk)| {
+        if *walk {
+            format!("[r IN r{at} | r.j] AS r{at}")
+        } else {
+            format!("r{at}.j")
+        }
+    }));
+    let rows = expected(graph, &clauses);
+    let mut wanted: Vec<String> = rows
+        .iter()
+        .map(|row| shown(row, &variables, &walks))
+        .collect();
+    wanted.sort();
+    let first = variables.iter().next().expect("a path has a node");
+    let mut starts: Vec<String> = rows
+        .iter()
+        .map(|row| row.nodes[*first].map_or("null".into(), |at| at.to_string()))
+        .collect();
+    starts.sort();
+    starts.dedup();
+    for seed in 0..4 {
+        let seed = round * 100 + seed;
+        let query = format!("{pattern}RETURN {}", columns.join(", "));
+        assert_eq!(
+            run(transaction, &query, seed),
+            wanted,
+            "{query} (statistics {seed})\n{graph:?}"
+        );
+        let query = format!("{pattern}RETURN count(*)");
+        assert_eq!(
+            run(transaction, &query, seed),
+            [wanted.len().to_string()],
+            "{query} (statistics {seed})\n{graph:?}"
+        );
+        let query = format!("{pattern}RETURN DISTINCT v{first}.i");
+        assert_eq!(
+            run(transaction, &query, seed),
+            starts,
+            "{query} (statistics {seed})\n{graph:?}"
+        );
+    }
+    !wanted.is_empty()
+}
