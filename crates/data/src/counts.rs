@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// Commits after which the numbers are stored again.
-const COMMITS_BETWEEN_SAVES: u64 = 1024;
+pub(crate) const COMMITS_BETWEEN_SAVES: u64 = 1024;
 /// Bytes of change stream after which the numbers are stored again.
 const BYTES_BETWEEN_SAVES: u64 = 32 << 20;
 /// Changes kept for readers of older versions.

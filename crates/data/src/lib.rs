@@ -8,6 +8,7 @@
 
 mod bulk;
 mod catalog;
+mod check;
 mod clock;
 mod counts;
 mod document;

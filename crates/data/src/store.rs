@@ -199,13 +199,13 @@ impl Store {
         }
     }
 
-    /// The number of a name; a new one is stored at once, in a commit of its own.
     /// Looks a name up that was not there, after whoever is entering a name just now.
     pub(crate) fn find_settled(&self, kind: NameKind, name: &str) -> Option<u32> {
         let _interning = self.shared.interning.lock();
         self.shared.names.find(kind, name)
     }
 
+    /// The number of a name; a new one is stored at once, in a commit of its own.
     pub(crate) fn intern(&self, kind: NameKind, name: &str) -> Result<u32, DataError> {
         if let Some(id) = self.shared.names.find(kind, name) {
             return Ok(id);

@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 
 use isomer_value::{Value, equality, order};
 
-use super::{Catalog, Check, Constraint, ConstraintKind, FieldPath, Schema};
+use super::{Catalog, Check, Constraint, ConstraintKind, FieldPath, IndexState, Schema};
 use crate::{
     DataError,
     graph::{KEY, NodeState},
@@ -20,6 +20,20 @@ impl Schema {
             }
         }
         Ok(())
+    }
+}
+
+impl Schema {
+    /// As [`Schema::check`], by the constraints alone that existing records are known to keep.
+    pub(crate) fn check_ready(&self, catalog: &Catalog, node: &NodeState) -> Result<(), DataError> {
+        let ready = |constraint: &&Constraint| {
+            constraint.state == IndexState::Ready
+                && node.labels.binary_search(&constraint.label).is_ok()
+        };
+        self.constraints
+            .iter()
+            .filter(ready)
+            .try_for_each(|constraint| constraint.check(catalog, node))
     }
 }
 

@@ -18,6 +18,7 @@ use crate::{
 };
 
 pub(crate) use nodes::{KEY, NodeState, encode_key, without_nulls};
+pub(crate) use records::row_of;
 
 impl GraphRead for Transaction {
     fn catalog(&self) -> Arc<Catalog> {

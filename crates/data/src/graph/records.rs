@@ -313,7 +313,7 @@ fn push_row(
 }
 
 /// Type and ends that a relationship's record holds.
-pub(super) fn row_of(id: RelId, record: &RecordRef<'_>) -> Result<RelRow, DataError> {
+pub(crate) fn row_of(id: RelId, record: &RecordRef<'_>) -> Result<RelRow, DataError> {
     let (type_id, source, target): (TypeId, NodeId, NodeId) =
         record.endpoints().ok_or_else(|| {
             DataError::corrupt(format!("the record of relationship {id} is a node's"))

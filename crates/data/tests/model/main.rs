@@ -585,6 +585,10 @@ fn final_state(store: &Store, model: &mut Naive, seed: u64) {
     ops.extend((0..LABELS).map(|label| Op::CountNodes { label: Some(label) }));
     ops.extend((0..10).map(|a| Op::SeekAB { a }));
     ops.push(Op::SeekA { low: 0, high: 10 });
+    let findings = store
+        .check(&mut |_, _| isomer_data::Verdict::Continue)
+        .unwrap();
+    assert_eq!(findings, Vec::<String>::new(), "seed {seed}");
     for access in [Access::Read, Access::Write] {
         let mut tx = store.begin(access).unwrap();
         for op in &ops {
@@ -602,7 +606,11 @@ fn random_histories_are_what_plain_maps_say() {
     let mut tally = Tally::default();
     for seed in 0..120 {
         let mut options = StoreOptions::default();
-        options.footprint_limit = if seed % 2 == 0 { 4096 } else { 1 + seed as usize % 5 };
+        options.footprint_limit = if seed % 2 == 0 {
+            4096
+        } else {
+            1 + seed as usize % 5
+        };
         let store = Store::open(Arc::new(isomer_storage::MemoryEngine::new()), options).unwrap();
         let one = history(&store, seed, 400);
         tally.committed += one.committed;

@@ -1,0 +1,201 @@
+//! Finding what makes a sum differ: every source is asked for its pairs, every pair for its source.
+
+use isomer_value::{LabelId, NodeId, RelId, record::RecordRef};
+
+use super::{Check, entries, node_state, stored_keys};
+use crate::{
+    DataError, IndexDef, RelRow,
+    graph::{NodeState, row_of},
+    index::brief_values,
+    keyspace::{
+        self, Side, TAG_ADJACENCY, TAG_KEY, TAG_LABEL, TAG_NODE, TAG_REL, entry_node, sole_id,
+        take_adjacency, take_id,
+    },
+};
+
+impl Check<'_> {
+    pub(super) fn search_members(&mut self) -> Result<(), DataError> {
+        self.each_node(|check, id, state| {
+            for &label in &state.labels {
+                if !check.has(&keyspace::member(label, id))? {
+                    let label = check.label(label);
+                    check.find(format!(
+                        "node {id} carries {label} and is not among its nodes"
+                    ));
+                }
+            }
+            Ok(())
+        })?;
+        self.scan("labels", &[TAG_LABEL], |check, key, _| {
+            let mut rest = &key[1..];
+            let entry = (|| Some((take_id(&mut rest)?, take_id(&mut rest)?)))();
+            let Some((label, node)) = entry.filter(|_| rest.is_empty()) else {
+                check.find("an entry of a label is malformed".into());
+                return Ok(());
+            };
+            let (label, node) = (LabelId(label as u32), NodeId(node));
+            if !check
+                .node(node)?
+                .is_some_and(|state| state.labels.contains(&label))
+            {
+                let label = check.label(label);
+                check.find(format!(
+                    "node {node} is among the nodes of {label} and does not carry it"
+                ));
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn search_keys(&mut self) -> Result<(), DataError> {
+        self.each_node(|check, id, state| {
+            for key in stored_keys(state).unwrap_or_default() {
+                let found = check.tx.read().get(&key)?;
+                if found.map(|value| sole_id(&value, "")).and_then(Result::ok) != Some(id.0) {
+                    check.find(format!("the _key of node {id} does not lead to it"));
+                }
+            }
+            Ok(())
+        })?;
+        self.scan("keys", &[TAG_KEY], |check, key, value| {
+            let Ok(node) = sole_id(value, "").map(NodeId) else {
+                check.find("the node under a _key is malformed".into());
+                return Ok(());
+            };
+            let holds = check.node(node)?.is_some_and(|state| {
+                stored_keys(&state).is_ok_and(|keys| keys.iter().any(|own| own == key))
+            });
+            if !holds {
+                check.find(format!(
+                    "a _key leads to node {node}, which does not have it"
+                ));
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn search_adjacency(&mut self) -> Result<(), DataError> {
+        self.scan("relationships", &[TAG_REL], |check, key, value| {
+            let id = RelId(sole_id(&key[1..], "the key of a relationship")?);
+            let Some(RelRow {
+                type_id,
+                source,
+                target,
+                ..
+            }) = row(id, value)
+            else {
+                return Ok(());
+            };
+            for (node, side, other, name) in [
+                (source, Side::Out, target, "source"),
+                (target, Side::In, source, "target"),
+            ] {
+                if !check.has(&keyspace::adjacency(node, side, type_id, other, id))? {
+                    check.find(format!(
+                        "relationship {id} is not found from its {name}, node {node}"
+                    ));
+                }
+            }
+            Ok(())
+        })?;
+        self.scan("adjacency", &[TAG_ADJACENCY], |check, key, _| {
+            let mut rest = &key[1..];
+            let entry = take_id(&mut rest)
+                .and_then(|node| Some((NodeId(node), take_adjacency(rest).ok()?)));
+            let Some((node, (side, type_id, other, rel))) = entry else {
+                check.find("an entry of an adjacency is malformed".into());
+                return Ok(());
+            };
+            let (source, target) = if side == Side::Out {
+                (node, other)
+            } else {
+                (other, node)
+            };
+            let stored = check.tx.read().get(&keyspace::relationship(rel))?;
+            if stored.and_then(|value| row(rel, &value))
+                != Some(RelRow {
+                    id: rel,
+                    type_id,
+                    source,
+                    target,
+                })
+            {
+                check.find(format!(
+                    "node {node} lists relationship {rel} to node {other}, which is not so"
+                ));
+            }
+            Ok(())
+        })
+    }
+
+    pub(super) fn search_entries(&mut self, index: &IndexDef) -> Result<(), DataError> {
+        self.each_node(|check, id, state| {
+            for entry in entries(index, state).unwrap_or_default() {
+                if !check.has(&entry.key(id))? {
+                    let value = brief_values(&entry.values);
+                    check.find(format!(
+                        "index {} lacks node {id} under {value}",
+                        index.name
+                    ));
+                }
+            }
+            Ok(())
+        })?;
+        self.scan(
+            "indexes",
+            &keyspace::entries_of(index.id),
+            |check, key, value| {
+                let Ok(node) = entry_node(key, value) else {
+                    check.find(format!("an entry of index {} is malformed", index.name));
+                    return Ok(());
+                };
+                let state = check.node(node)?.unwrap_or_default();
+                if !entries(index, &state)
+                    .unwrap_or_default()
+                    .iter()
+                    .any(|entry| entry.key(node) == key)
+                {
+                    check.find(format!(
+                        "index {} holds node {node} under a value that it does not have",
+                        index.name
+                    ));
+                }
+                Ok(())
+            },
+        )
+    }
+
+    fn each_node(
+        &mut self,
+        mut visit: impl FnMut(&mut Self, NodeId, &NodeState) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        self.scan("nodes", &[TAG_NODE], |check, key, value| {
+            let id = NodeId(sole_id(&key[1..], "the key of a node")?);
+            // A record that cannot be read has been told of.
+            match node_state(value, &check.tx) {
+                Ok(state) => visit(check, id, &state),
+                Err(_) => Ok(()),
+            }
+        })
+    }
+
+    fn node(&self, id: NodeId) -> Result<Option<NodeState>, DataError> {
+        let stored = self.tx.read().get(&keyspace::node(id))?;
+        Ok(stored.and_then(|value| node_state(&value, &self.tx).ok()))
+    }
+
+    fn has(&self, key: &[u8]) -> Result<bool, DataError> {
+        Ok(self.tx.read().get(key)?.is_some())
+    }
+
+    fn label(&self, label: LabelId) -> String {
+        match self.tx.names().label_name(label) {
+            Some(name) => format!(":{name}"),
+            None => format!("label number {label}"),
+        }
+    }
+}
+
+fn row(id: RelId, value: &[u8]) -> Option<RelRow> {
+    row_of(id, &RecordRef::new(value).ok()?).ok()
+}
