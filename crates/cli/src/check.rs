@@ -5,6 +5,7 @@ use std::{io::IsTerminal, path::PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use isomer_db::data::Verdict;
 
 use crate::{
     open,
@@ -31,22 +32,31 @@ pub fn command(options: &CheckOptions) -> Result<()> {
     let start = std::time::Instant::now();
     let db = open::open_existing(&options.db)?;
     let shown = !options.quiet && std::io::stderr().is_terminal();
-    let target = if shown {
-        ProgressDrawTarget::stderr_with_hz(10)
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(Some(1), target);
+    let bar = ProgressBar::with_draw_target(Some(1), bar_target(shown));
     if let Ok(style) =
         ProgressStyle::with_template("{bar:30} {percent:>3}%  {bytes} of {total_bytes}  {eta} left")
     {
         bar.set_style(style.progress_chars("━╸─"));
     }
-    let damage = db.store()?.engine().verify(&mut |done, total| {
+    let store = db.store()?;
+    let mut damage = store.engine().verify(&mut |done, total| {
         bar.set_length(total.max(1));
         bar.set_position(done);
     })?;
     bar.finish_and_clear();
+    if damage.is_empty() {
+        let bar = ProgressBar::with_draw_target(None, bar_target(shown));
+        bar.set_style(ProgressStyle::with_template(
+            "{spinner} {msg}  {human_pos} records",
+        )?);
+        damage = store.check(&mut |what, done| {
+            bar.set_message(what);
+            bar.set_position(done);
+            Verdict::Continue
+        })?;
+        bar.finish_and_clear();
+    }
+    drop(store);
     db.close()?;
     if damage.is_empty() {
         crate::style::line(&format!(
@@ -64,4 +74,12 @@ pub fn command(options: &CheckOptions) -> Result<()> {
         counted(damage.len() as u64, "damaged place"),
         options.db.display()
     )
+}
+
+fn bar_target(shown: bool) -> ProgressDrawTarget {
+    if shown {
+        ProgressDrawTarget::stderr_with_hz(10)
+    } else {
+        ProgressDrawTarget::hidden()
+    }
 }
