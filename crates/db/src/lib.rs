@@ -1,20 +1,22 @@
 //! The public Rust API: databases, transactions, queries and errors by kind.
 //!
 //! A [`Database`] is opened once per process; [`Database::query`] runs a query in a transaction of its own,
-//! [`Database::transact`] runs several in one. Documents ([`Transaction::collection`]) and the graph
-//! ([`Transaction::query`]) are read and written in the same serializable transaction.
+//! [`Database::transact`] runs several in one. Key-values ([`Transaction::bucket`]), documents
+//! ([`Transaction::collection`]) and the graph ([`Transaction::query`]) are read and written in the same
+//! serializable transaction.
 //!
 //! ```
 //! use isomer_db::{Database, params};
 //!
 //! let db = Database::open_in_memory()?;
 //! db.transact(|tx| {
+//!     tx.bucket("sessions").put("s-1", "ada")?;
 //!     tx.collection("User").insert(&params! { "_key" => "ada", "address" => params! { "city" => "London" } })?;
 //!     tx.query("MATCH (u:User {_key: 'ada'}) CREATE (u)-[:FRIEND]->(:User {_key: 'charles', address: {city: 'London'}})", ())
 //! })?;
 //! let friends = db.query(
-//!     "MATCH (u:User {_key: $who})-[:FRIEND]->(f) WHERE f.address.city = u.address.city RETURN f._key AS who",
-//!     params! { "who" => "ada" },
+//!     "MATCH (u:User {_key: kv.get('sessions', $session)})-[:FRIEND]->(f) WHERE f.address.city = u.address.city RETURN f._key AS who",
+//!     params! { "session" => "s-1" },
 //! )?;
 //! assert_eq!(friends.single()?.get::<String>("who")?, "charles");
 //! # Ok::<(), isomer_db::Error>(())
@@ -23,6 +25,7 @@
 //! What this crate keeps true: a commit that returned is on disk; every error has a [`ErrorKind`] that says what to do
 //! next; nothing below it leaks an engine's type.
 
+mod bucket;
 mod cache;
 mod catalog;
 mod collection;
@@ -39,6 +42,7 @@ mod statement;
 mod stream;
 mod transaction;
 
+pub use bucket::Bucket;
 pub use collection::Collection;
 pub use database::Database;
 pub use de::from_value;
@@ -51,7 +55,7 @@ pub use statement::Prepared;
 pub use stream::RowStream;
 pub use transaction::Transaction;
 
-pub use isomer_data::Durability;
+pub use isomer_data::{BucketOptions, Durability, Expiry, Order};
 pub use isomer_exec::{CancelHandle, Counters, Limits};
 pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};
 

@@ -6,7 +6,7 @@ use isomer_data::{Access, DataError, Version};
 use isomer_value::Map;
 
 use crate::{
-    Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult,
+    Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult,
     Result, RowStream,
     statement::{self, Statement},
 };
@@ -22,6 +22,7 @@ use crate::{
 /// let mut tx = db.begin()?;
 /// tx.query("CREATE (:User {_key: 'ada'})", ())?;
 /// tx.collection("User").patch("ada", &params! { "age" => 36 })?;
+/// tx.bucket("sessions").put("s-1", "ada")?;
 /// tx.commit()?;
 /// assert_eq!(db.query("MATCH (u:User {_key: 'ada'}) RETURN u.age AS age", ())?.single()?.get::<u8>("age")?, 36);
 /// # Ok::<(), isomer_db::Error>(())
@@ -89,6 +90,11 @@ impl Transaction {
     /// The documents of a label: insert, get, replace, patch, remove, by key.
     pub fn collection<'t>(&'t mut self, label: &str) -> Collection<'t> {
         Collection::new(self, label)
+    }
+
+    /// A bucket of keys and values.
+    pub fn bucket<'t>(&'t mut self, name: &str) -> Bucket<'t> {
+        Bucket::new(self, name)
     }
 
     /// The version that it reads.

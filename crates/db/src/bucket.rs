@@ -1,0 +1,216 @@
+//! Buckets: ordered keys and values.
+
+use isomer_data::{BucketOptions, DataError, Expiry, KeyRange, Order, PageLimit};
+use isomer_value::Value;
+
+use crate::{Error, Result, Transaction};
+
+/// A bucket of keys and values: see [`Transaction::bucket`]. Keys are bytes, ordered as bytes; values are of any type
+/// that can be stored. A bucket comes into being with its first key.
+///
+/// ```
+/// use isomer_db::{Database, Expiry, Value};
+///
+/// let db = Database::open_in_memory()?;
+/// db.transact(|tx| {
+///     let mut sessions = tx.bucket("sessions");
+///     sessions.put("s-1", "ada")?;
+///     sessions.put_until("s-2", "bob", Expiry::After(60_000))?;
+///     assert_eq!(sessions.get("s-1")?, Some(Value::from("ada")));
+///     assert_eq!(sessions.scan("s-", 10)?.len(), 2);
+///     sessions.delete("s-2")?;
+///     assert_eq!(sessions.get("s-2")?, None);
+///     Ok::<_, isomer_db::Error>(())
+/// })?;
+/// // The language sees the same keys.
+/// assert_eq!(db.query("RETURN kv.get('sessions', 's-1') AS who", ())?.single()?.get::<String>("who")?, "ada");
+/// # Ok::<(), isomer_db::Error>(())
+/// ```
+pub struct Bucket<'t> {
+    transaction: &'t mut Transaction,
+    name: String,
+}
+
+/// What a scan reads at once.
+const PAGE_BYTES: usize = 1 << 20;
+
+impl<'t> Bucket<'t> {
+    pub(crate) fn new(transaction: &'t mut Transaction, name: &str) -> Self {
+        Self { transaction, name: name.to_owned() }
+    }
+
+    /// Makes the bucket with options of its own: several values a key, or reversible (the keys of a value can be asked
+    /// for). `Exists` where it exists.
+    ///
+    /// ```
+    /// use isomer_db::{BucketOptions, Database};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// db.transact(|tx| {
+    ///     let mut emails = tx.bucket("emails");
+    ///     emails.create(BucketOptions { reversible: true, ..BucketOptions::default() })?;
+    ///     emails.put("ada", "ada@example.org")?;
+    ///     assert_eq!(emails.keys_of("ada@example.org", 10)?, [b"ada".to_vec()]);
+    ///     Ok::<_, isomer_db::Error>(())
+    /// })?;
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn create(&mut self, options: BucketOptions) -> Result<()> {
+        self.run(|data, name| data.create_bucket(name, options))
+    }
+
+    /// Drops the bucket with all that is in it; false where there is none.
+    pub fn drop_bucket(&mut self) -> Result<bool> {
+        self.run(|data, name| data.drop_bucket(name))
+    }
+
+    /// The value under `key`.
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Value>> {
+        let key = Value::Bytes(key.as_ref().into());
+        let value = self.run(|data, name| data.kv_get_value(name, &key))?;
+        Ok(Some(value).filter(|value| !value.is_null()))
+    }
+
+    /// Puts `value` under `key`; null takes the key out.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl Into<Value>) -> Result<()> {
+        self.put_until(key, value, Expiry::Never)
+    }
+
+    /// Puts `value` under `key` until it expires.
+    pub fn put_until(&mut self, key: impl AsRef<[u8]>, value: impl Into<Value>, expiry: Expiry) -> Result<()> {
+        let (key, value) = (Value::Bytes(key.as_ref().into()), value.into());
+        self.run(|data, name| data.kv_put_value(name, &key, &value, expiry))
+    }
+
+    /// Takes `key` out; no error where it is not there.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
+        self.run(|data, name| data.kv_delete(name, key.as_ref()))
+    }
+
+    /// Takes every key from `from` (inclusive) to `to` (exclusive; none for the end) out.
+    pub fn delete_range(&mut self, from: impl AsRef<[u8]>, to: Option<&[u8]>) -> Result<()> {
+        self.run(|data, name| data.kv_delete_range(name, KeyRange { start: from.as_ref(), end: to }))
+    }
+
+    /// Puts `new` (`None` deletes) if the bytes under `key` are `expected` (`None`: there is no key). Answers whether.
+    pub fn compare_and_set(&mut self, key: impl AsRef<[u8]>, expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<bool> {
+        self.run(|data, name| data.kv_compare_and_set(name, key.as_ref(), expected, new))
+    }
+
+    /// Changes when `key` expires; false where it is not there.
+    pub fn expire(&mut self, key: impl AsRef<[u8]>, expiry: Expiry) -> Result<bool> {
+        self.run(|data, name| data.kv_expire(name, key.as_ref(), expiry))
+    }
+
+    /// The pairs whose keys begin with `prefix`, ascending, at most `limit`.
+    pub fn scan(&mut self, prefix: impl AsRef<[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Value)>> {
+        let start = prefix.as_ref().to_vec();
+        let end = after_prefix(&start);
+        self.range(&start, end.as_deref(), Order::Ascending, limit)
+    }
+
+    /// The pairs with keys from `from` (inclusive) to `to` (exclusive; none for the end), in either order, at most `limit`.
+    ///
+    /// ```
+    /// use isomer_db::{Database, Order};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let newest = db.transact(|tx| {
+    ///     let mut log = tx.bucket("log");
+    ///     (1..=9u8).try_for_each(|day| log.put([day], i64::from(day)))?;
+    ///     log.range(&[1], Some(&[6]), Order::Descending, 2)
+    /// })?;
+    /// assert_eq!(newest, [(vec![5], 5.into()), (vec![4], 4.into())]);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn range(&mut self, from: &[u8], to: Option<&[u8]>, order: Order, limit: usize) -> Result<Vec<(Vec<u8>, Value)>> {
+        self.run(|data, name| {
+            let mut pairs = Vec::new();
+            let mut after = None;
+            while pairs.len() < limit {
+                let page = PageLimit { keys: limit - pairs.len(), bytes: PAGE_BYTES };
+                let range = KeyRange { start: from, end: to };
+                after = data.kv_scan_values(name, range, order, page, after.as_ref(), &mut |key, value| {
+                    pairs.push((key_bytes(&key), value));
+                })?;
+                if after.is_none() {
+                    break;
+                }
+            }
+            Ok(pairs)
+        })
+    }
+
+    /// The keys under which `value` stands, ascending, at most `limit`. `Invalid` where the bucket is not reversible.
+    pub fn keys_of(&mut self, value: impl AsRef<[u8]>, limit: usize) -> Result<Vec<Vec<u8>>> {
+        self.run(|data, name| data.kv_keys_of(name, value.as_ref(), None, limit))
+    }
+
+    /// Adds `value` to the values of `key`, in a bucket of several values a key.
+    ///
+    /// ```
+    /// use isomer_db::{BucketOptions, Database, data::BucketKind};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let tags = db.transact(|tx| {
+    ///     let mut tags = tx.bucket("tags");
+    ///     tags.create(BucketOptions { kind: BucketKind::Multi, ..BucketOptions::default() })?;
+    ///     tags.add("post-1", "rust")?;
+    ///     tags.add("post-1", "database")?;
+    ///     tags.values("post-1", 10)
+    /// })?;
+    /// assert_eq!(tags, [b"database".to_vec(), b"rust".to_vec()]);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn add(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.run(|data, name| data.kv_add(name, key.as_ref(), value.as_ref()))
+    }
+
+    /// Takes `value` out of the values of `key`; no error where it is not there.
+    pub fn remove(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.run(|data, name| data.kv_remove(name, key.as_ref(), value.as_ref()))
+    }
+
+    /// The values of `key` in a bucket of several values a key, ascending, at most `limit`.
+    pub fn values(&mut self, key: impl AsRef<[u8]>, limit: usize) -> Result<Vec<Vec<u8>>> {
+        self.run(|data, name| data.kv_values(name, key.as_ref(), None, limit))
+    }
+
+    /// The next number of a gapless sequence of this bucket: one more than the last that was committed, 1 at first.
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// let number = || db.transact(|tx| tx.bucket("shop").next_number("invoice"));
+    /// assert_eq!((number()?, number()?), (1, 2));
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn next_number(&mut self, sequence: &str) -> Result<u64> {
+        self.run(|data, name| data.sequence_next(name, sequence))
+    }
+
+    fn run<T>(&mut self, run: impl FnOnce(&mut isomer_data::Transaction, &str) -> Result<T, DataError>) -> Result<T, Error> {
+        let name = &self.name;
+        self.transaction.below(|data| run(data, name))
+    }
+}
+
+fn key_bytes(key: &Value) -> Vec<u8> {
+    match key {
+        Value::String(text) => text.as_bytes().to_vec(),
+        Value::Bytes(bytes) => bytes.to_vec(),
+        other => unreachable!("the keys of a bucket are text or bytes, not {}", other.type_name()),
+    }
+}
+
+/// The first key after all that begin with `prefix`; none where there is no such key.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let mut end = prefix.to_vec();
+    while let Some(last) = end.last_mut() {
+        if *last < u8::MAX {
+            *last += 1;
+            return Some(end);
+        }
+        end.pop();
+    }
+    None
+}
