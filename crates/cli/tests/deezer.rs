@@ -31,7 +31,11 @@ impl Naive {
         }
         let genres = std::fs::read(folder.join("deezer_HU_genres.json")).expect("the genres");
         let likes = serde_json::from_slice(&genres).expect("an object of lists");
-        Self { friends, likes, friendships }
+        Self {
+            friends,
+            likes,
+            friendships,
+        }
     }
 
     fn of(&self, user: &str) -> BTreeSet<String> {
@@ -40,7 +44,11 @@ impl Naive {
 
     /// Who is reached over exactly two friendships that differ; the user is not, unless by two friendships to one.
     fn two_steps(&self, user: &str) -> BTreeSet<String> {
-        let mut found: BTreeSet<String> = self.of(user).iter().flat_map(|friend| self.of(friend)).collect();
+        let mut found: BTreeSet<String> = self
+            .of(user)
+            .iter()
+            .flat_map(|friend| self.of(friend))
+            .collect();
         found.remove(user);
         found
     }
@@ -68,11 +76,17 @@ impl Naive {
         let own: BTreeSet<&String> = self.likes[user].iter().collect();
         let mut counts: BTreeMap<&String, i64> = BTreeMap::new();
         for friend in self.of(user) {
-            for genre in self.likes[&friend].iter().filter(|genre| !own.contains(genre)) {
+            for genre in self.likes[&friend]
+                .iter()
+                .filter(|genre| !own.contains(genre))
+            {
                 *counts.entry(genre).or_default() += 1;
             }
         }
-        let mut ranked: Vec<(String, i64)> = counts.into_iter().map(|(genre, count)| (genre.clone(), count)).collect();
+        let mut ranked: Vec<(String, i64)> = counts
+            .into_iter()
+            .map(|(genre, count)| (genre.clone(), count))
+            .collect();
         ranked.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         ranked.truncate(10);
         ranked
@@ -81,20 +95,29 @@ impl Naive {
 
 /// Runs the binary and returns what it printed.
 fn isomer(arguments: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_isomer")).args(arguments).output().expect("the binary runs");
+    let output = Command::new(env!("CARGO_BIN_EXE_isomer"))
+        .args(arguments)
+        .output()
+        .expect("the binary runs");
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "isomer {arguments:?}: {told}");
     String::from_utf8(output.stdout).expect("text")
 }
 
 fn rows(db: &str, query: &str) -> Vec<serde_json::Value> {
-    isomer(&["query", db, query, "--format", "jsonl"]).lines().map(|line| serde_json::from_str(line).expect("a row is JSON")).collect()
+    isomer(&["query", db, query, "--format", "jsonl"])
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("a row is JSON"))
+        .collect()
 }
 
 fn data_folder() -> Option<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2)?;
     let folder = root.parent()?.join("shared/data/deezer");
-    folder.join("deezer_HU_edges.csv").is_file().then_some(folder)
+    folder
+        .join("deezer_HU_edges.csv")
+        .is_file()
+        .then_some(folder)
 }
 
 #[test]
@@ -105,34 +128,103 @@ fn the_commands_load_deezer_and_answer_as_naive_code_does() {
     };
     let folder = tempfile::tempdir().expect("a folder");
     let db = folder.path().join("deezer").display().to_string();
-    let (edges, genres) = (data.join("deezer_HU_edges.csv").display().to_string(), data.join("deezer_HU_genres.json").display().to_string());
-    isomer(&["import", &db, "nodes", &genres, "--label", "User", "--value-field", "genres"]);
+    let (edges, genres) = (
+        data.join("deezer_HU_edges.csv").display().to_string(),
+        data.join("deezer_HU_genres.json").display().to_string(),
+    );
+    isomer(&[
+        "import",
+        &db,
+        "nodes",
+        &genres,
+        "--label",
+        "User",
+        "--value-field",
+        "genres",
+    ]);
     // The keys of the JSON object are strings, and so `0` in the CSV finds "0".
-    isomer(&["import", &db, "relationships", &edges, "--type", "FRIEND", "--from", "User", "--to", "User"]);
-    isomer(&["query", &db, "MATCH (u:User) UNWIND u.genres AS genre WITH DISTINCT genre CREATE (:Genre {_key: genre})"]);
-    isomer(&["import", &db, "relationships", &genres, "--type", "LIKES", "--from", "User", "--to", "Genre"]);
+    isomer(&[
+        "import",
+        &db,
+        "relationships",
+        &edges,
+        "--type",
+        "FRIEND",
+        "--from",
+        "User",
+        "--to",
+        "User",
+    ]);
+    isomer(&[
+        "query",
+        &db,
+        "MATCH (u:User) UNWIND u.genres AS genre WITH DISTINCT genre CREATE (:Genre {_key: genre})",
+    ]);
+    isomer(&[
+        "import",
+        &db,
+        "relationships",
+        &genres,
+        "--type",
+        "LIKES",
+        "--from",
+        "User",
+        "--to",
+        "Genre",
+    ]);
     let naive = Naive::read(&data);
 
     let counted = rows(&db, "MATCH (u:User) RETURN count(*) AS users");
     assert_eq!(counted[0]["users"], naive.likes.len());
-    let counted = rows(&db, "MATCH (:User)-[f:FRIEND]->(:User) RETURN count(f) AS friendships");
+    let counted = rows(
+        &db,
+        "MATCH (:User)-[f:FRIEND]->(:User) RETURN count(f) AS friendships",
+    );
     assert_eq!(counted[0]["friendships"], naive.friendships);
     let likes: usize = naive.likes.values().map(Vec::len).sum();
     let counted = rows(&db, "MATCH ()-[l:LIKES]->() RETURN count(l) AS likes");
     assert_eq!(counted[0]["likes"], likes);
 
     let mut per_genre: BTreeMap<&str, i64> = BTreeMap::new();
-    naive.likes.values().flatten().for_each(|genre| *per_genre.entry(genre).or_default() += 1);
-    let found = rows(&db, "MATCH (u:User)-[:LIKES]->(g:Genre) RETURN g._key AS genre, count(u) AS users");
-    let found: BTreeMap<&str, i64> = found.iter().map(|row| (row["genre"].as_str().expect("a name"), row["users"].as_i64().expect("a number"))).collect();
+    naive
+        .likes
+        .values()
+        .flatten()
+        .for_each(|genre| *per_genre.entry(genre).or_default() += 1);
+    let found = rows(
+        &db,
+        "MATCH (u:User)-[:LIKES]->(g:Genre) RETURN g._key AS genre, count(u) AS users",
+    );
+    let found: BTreeMap<&str, i64> = found
+        .iter()
+        .map(|row| {
+            (
+                row["genre"].as_str().expect("a name"),
+                row["users"].as_i64().expect("a number"),
+            )
+        })
+        .collect();
     assert_eq!(found, per_genre);
-    let found = rows(&db, "MATCH (u:User) UNWIND u.genres AS genre RETURN genre, count(*) AS users");
-    let found: BTreeMap<&str, i64> = found.iter().map(|row| (row["genre"].as_str().expect("a name"), row["users"].as_i64().expect("a number"))).collect();
+    let found = rows(
+        &db,
+        "MATCH (u:User) UNWIND u.genres AS genre RETURN genre, count(*) AS users",
+    );
+    let found: BTreeMap<&str, i64> = found
+        .iter()
+        .map(|row| {
+            (
+                row["genre"].as_str().expect("a name"),
+                row["users"].as_i64().expect("a number"),
+            )
+        })
+        .collect();
     assert_eq!(found, per_genre, "genres in the documents");
 
     // Many small questions go through the library, on the database that the commands made.
     let db = Database::open(&db).expect("the database opens");
-    let users: Vec<String> = (0..20).map(|at| (at * 2_371 % naive.likes.len()).to_string()).collect();
+    let users: Vec<String> = (0..20)
+        .map(|at| (at * 2_371 % naive.likes.len()).to_string())
+        .collect();
     for user in &users {
         let found = db.query("MATCH (:User {_key: $user})-[:FRIEND]-()-[:FRIEND]-(other) RETURN DISTINCT other._key", [("user", user.as_str())]).expect("two steps");
         let found: BTreeSet<String> = found.deserialize().expect("keys").into_iter().collect();
@@ -159,6 +251,10 @@ fn the_commands_load_deezer_and_answer_as_naive_code_does() {
             )
             .expect("a shortest path");
         let found: Vec<i64> = found.deserialize().expect("lengths");
-        assert_eq!(found.first().copied(), naive.distance(from, to), "from {from} to {to}");
+        assert_eq!(
+            found.first().copied(),
+            naive.distance(from, to),
+            "from {from} to {to}"
+        );
     }
 }

@@ -36,7 +36,10 @@ const PAGE_BYTES: usize = 1 << 20;
 
 impl<'t> Bucket<'t> {
     pub(crate) fn new(transaction: &'t mut Transaction, name: &str) -> Self {
-        Self { transaction, name: name.to_owned() }
+        Self {
+            transaction,
+            name: name.to_owned(),
+        }
     }
 
     /// Makes the bucket with options of its own: several values a key, or reversible (the keys of a value can be asked
@@ -77,7 +80,12 @@ impl<'t> Bucket<'t> {
     }
 
     /// Puts `value` under `key` until it expires.
-    pub fn put_until(&mut self, key: impl AsRef<[u8]>, value: impl Into<Value>, expiry: Expiry) -> Result<()> {
+    pub fn put_until(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        value: impl Into<Value>,
+        expiry: Expiry,
+    ) -> Result<()> {
         let (key, value) = (Value::Bytes(key.as_ref().into()), value.into());
         self.run(|data, name| data.kv_put_value(name, &key, &value, expiry))
     }
@@ -89,11 +97,24 @@ impl<'t> Bucket<'t> {
 
     /// Takes every key from `from` (inclusive) to `to` (exclusive; none for the end) out.
     pub fn delete_range(&mut self, from: impl AsRef<[u8]>, to: Option<&[u8]>) -> Result<()> {
-        self.run(|data, name| data.kv_delete_range(name, KeyRange { start: from.as_ref(), end: to }))
+        self.run(|data, name| {
+            data.kv_delete_range(
+                name,
+                KeyRange {
+                    start: from.as_ref(),
+                    end: to,
+                },
+            )
+        })
     }
 
     /// Puts `new` (`None` deletes) if the bytes under `key` are `expected` (`None`: there is no key). Answers whether.
-    pub fn compare_and_set(&mut self, key: impl AsRef<[u8]>, expected: Option<&[u8]>, new: Option<&[u8]>) -> Result<bool> {
+    pub fn compare_and_set(
+        &mut self,
+        key: impl AsRef<[u8]>,
+        expected: Option<&[u8]>,
+        new: Option<&[u8]>,
+    ) -> Result<bool> {
         self.run(|data, name| data.kv_compare_and_set(name, key.as_ref(), expected, new))
     }
 
@@ -103,7 +124,11 @@ impl<'t> Bucket<'t> {
     }
 
     /// The pairs whose keys begin with `prefix`, ascending, at most `limit`.
-    pub fn scan(&mut self, prefix: impl AsRef<[u8]>, limit: usize) -> Result<Vec<(Vec<u8>, Value)>> {
+    pub fn scan(
+        &mut self,
+        prefix: impl AsRef<[u8]>,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Value)>> {
         let start = prefix.as_ref().to_vec();
         let end = after_prefix(&start);
         self.range(&start, end.as_deref(), Order::Ascending, limit)
@@ -123,16 +148,35 @@ impl<'t> Bucket<'t> {
     /// assert_eq!(newest, [(vec![5], 5.into()), (vec![4], 4.into())]);
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
-    pub fn range(&mut self, from: &[u8], to: Option<&[u8]>, order: Order, limit: usize) -> Result<Vec<(Vec<u8>, Value)>> {
+    pub fn range(
+        &mut self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        order: Order,
+        limit: usize,
+    ) -> Result<Vec<(Vec<u8>, Value)>> {
         self.run(|data, name| {
             let mut pairs = Vec::new();
             let mut after = None;
             while pairs.len() < limit {
-                let page = PageLimit { keys: limit - pairs.len(), bytes: PAGE_BYTES };
-                let range = KeyRange { start: from, end: to };
-                after = data.kv_scan_values(name, range, order, page, after.as_ref(), &mut |key, value| {
-                    pairs.push((key_bytes(&key), value));
-                })?;
+                let page = PageLimit {
+                    keys: limit - pairs.len(),
+                    bytes: PAGE_BYTES,
+                };
+                let range = KeyRange {
+                    start: from,
+                    end: to,
+                };
+                after = data.kv_scan_values(
+                    name,
+                    range,
+                    order,
+                    page,
+                    after.as_ref(),
+                    &mut |key, value| {
+                        pairs.push((key_bytes(&key), value));
+                    },
+                )?;
                 if after.is_none() {
                     break;
                 }
@@ -188,7 +232,10 @@ impl<'t> Bucket<'t> {
         self.run(|data, name| data.sequence_next(name, sequence))
     }
 
-    fn run<T>(&mut self, run: impl FnOnce(&mut isomer_data::Transaction, &str) -> Result<T, DataError>) -> Result<T, Error> {
+    fn run<T>(
+        &mut self,
+        run: impl FnOnce(&mut isomer_data::Transaction, &str) -> Result<T, DataError>,
+    ) -> Result<T, Error> {
         let name = &self.name;
         self.transaction.below(|data| run(data, name))
     }
@@ -198,7 +245,10 @@ fn key_bytes(key: &Value) -> Vec<u8> {
     match key {
         Value::String(text) => text.as_bytes().to_vec(),
         Value::Bytes(bytes) => bytes.to_vec(),
-        other => unreachable!("the keys of a bucket are text or bytes, not {}", other.type_name()),
+        other => unreachable!(
+            "the keys of a bucket are text or bytes, not {}",
+            other.type_name()
+        ),
     }
 }
 

@@ -6,8 +6,8 @@ use isomer_data::{Access, DataError, Version};
 use isomer_value::Map;
 
 use crate::{
-    Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult,
-    Result, RowStream,
+    Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions,
+    QueryResult, Result, RowStream,
     statement::{self, Statement},
 };
 

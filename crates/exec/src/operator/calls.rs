@@ -75,6 +75,11 @@ impl Operate for ProcedureCall {
             }
             watch.allow(bytes)
         })?;
+        match &*signature.name {
+            crate::builtin::PUT => cx.run.counters.bucket_puts += 1,
+            crate::builtin::DELETE => cx.run.counters.bucket_deletes += 1,
+            _ => {}
+        }
         let mut chunk = self.input.repeat(&spot, if call.void { 1 } else { count });
         if !call.void {
             for ((_, slot), values) in call.yields.iter().zip(columns) {
