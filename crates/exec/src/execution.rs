@@ -80,6 +80,17 @@ impl Execution {
         options: &Options,
         transaction: &mut Transaction,
     ) -> Result<Self> {
+        on_deep_stack(plan.operators.len(), || {
+            Self::start_here(plan.clone(), parameters, options, transaction)
+        })
+    }
+
+    fn start_here(
+        plan: Arc<Plan>,
+        parameters: &Map,
+        options: &Options,
+        transaction: &mut Transaction,
+    ) -> Result<Self> {
         let values = plan
             .parameters
             .iter()
@@ -140,7 +151,8 @@ impl Execution {
     /// Fills `rows` with the next rows, at least one unless there are no more. Returns whether there may be more.
     pub fn next_rows(&mut self, transaction: &mut Transaction, rows: &mut Rows) -> Result<bool> {
         rows.begin(self.run.plan.columns.len());
-        let outcome = self.advance(transaction, rows);
+        let depth = self.run.plan.operators.len();
+        let outcome = on_deep_stack(depth, || self.advance(transaction, rows));
         match outcome {
             Ok(more) => {
                 self.rows_given += rows.len() as u64;
@@ -262,6 +274,51 @@ impl Execution {
         }
         Ok(())
     }
+}
+
+/// A tree of operators is as deep as its statement is long: dropping it recurses as running it does.
+impl Drop for Execution {
+    fn drop(&mut self) {
+        let depth = self.run.plan.operators.len();
+        if depth > SHALLOW {
+            let body = std::mem::replace(&mut self.body, State::Done);
+            let subplans = std::mem::take(&mut self.run.subplans);
+            // Where no thread can be had the closure is dropped here, which is all that is left to try.
+            let _ = on_deep_stack(depth, move || {
+                drop(body);
+                drop(subplans);
+                Ok(())
+            });
+        }
+    }
+}
+
+/// Operators that may stand one above another on the caller's own stack.
+const SHALLOW: usize = 64;
+/// The stack for more: of the planner's most operators each gets 64 KiB. Only what is touched takes memory.
+const DEEP_STACK_BYTES: usize = 256 << 20;
+
+/// Runs `work` on the caller's stack or, where `depth` operators may recurse too deep for it, on one of its own.
+fn on_deep_stack<T: Send>(depth: usize, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    if depth <= SHALLOW {
+        return work();
+    }
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new()
+            .name("isomer-deep-query".into())
+            .stack_size(DEEP_STACK_BYTES)
+            .spawn_scoped(scope, work)
+            .map_err(|error| {
+                ExecError::limit(
+                    format!("{SHALLOW} operators without a thread of its own ({error})"),
+                    "split the statement, or free memory and threads",
+                )
+            })?;
+        match worker.join() {
+            Ok(outcome) => outcome,
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 /// Cancels another query.

@@ -49,37 +49,11 @@ pub(crate) fn value(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value>
             subject,
             arms,
             otherwise,
-        } => {
-            let subject = subject
-                .as_ref()
-                .map(|subject| value(subject, row, cx))
-                .transpose()?;
-            for (when, then) in arms {
-                let when = value(when, row, cx)?;
-                let taken = match &subject {
-                    Some(subject) => equal_truth(subject, &when),
-                    None => truth(&when, "WHEN")?,
-                };
-                if taken == Some(true) {
-                    return value(then, row, cx);
-                }
-            }
-            otherwise
-                .as_ref()
-                .map_or(Ok(Value::Null), |otherwise| value(otherwise, row, cx))
-        }
+        } => case(subject.as_deref(), arms, otherwise.as_deref(), row, cx),
         Expr::Call {
             function: Builtin::Coalesce,
             arguments,
-        } => {
-            for argument in arguments {
-                let found = value(argument, row, cx)?;
-                if !found.is_null() {
-                    return Ok(found);
-                }
-            }
-            Ok(Value::Null)
-        }
+        } => coalesce(arguments, row, cx),
         Expr::MapProjection { base, items } => map_projection(base, items, row, cx),
         Expr::ListComprehension {
             list,
@@ -109,23 +83,56 @@ pub(crate) fn value(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value>
         } => comprehension::reduce(*accumulator, init, *element, list, step, row, cx),
         Expr::Subquery(subquery) => comprehension::subquery(subquery, row, cx),
         Expr::BuildPath { start, steps } => build_path(*start, steps, row, cx),
-        _ => {
-            let mut operands = Vec::with_capacity(3);
-            let mut failed = None;
-            expr.for_each_child(&mut |child| {
-                if failed.is_none() {
-                    match value(child, row, cx) {
-                        Ok(operand) => operands.push(operand),
-                        Err(error) => failed = Some(error),
-                    }
-                }
-            });
-            match failed {
-                Some(error) => Err(error),
-                None => strict::apply(expr, &operands, cx),
+        _ => strictly(expr, row, cx),
+    }
+}
+
+fn strictly(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+    let mut operands = Vec::with_capacity(3);
+    let mut failed = None;
+    expr.for_each_child(&mut |child| {
+        if failed.is_none() {
+            match value(child, row, cx) {
+                Ok(operand) => operands.push(operand),
+                Err(error) => failed = Some(error),
             }
         }
+    });
+    match failed {
+        Some(error) => Err(error),
+        None => strict::apply(expr, &operands, cx),
     }
+}
+
+fn case(
+    subject: Option<&Expr>,
+    arms: &[(Expr, Expr)],
+    otherwise: Option<&Expr>,
+    row: Row<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Value> {
+    let subject = subject.map(|subject| value(subject, row, cx)).transpose()?;
+    for (when, then) in arms {
+        let when = value(when, row, cx)?;
+        let taken = match &subject {
+            Some(subject) => equal_truth(subject, &when),
+            None => truth(&when, "WHEN")?,
+        };
+        if taken == Some(true) {
+            return value(then, row, cx);
+        }
+    }
+    otherwise.map_or(Ok(Value::Null), |otherwise| value(otherwise, row, cx))
+}
+
+fn coalesce(arguments: &[Expr], row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value> {
+    for argument in arguments {
+        let found = value(argument, row, cx)?;
+        if !found.is_null() {
+            return Ok(found);
+        }
+    }
+    Ok(Value::Null)
 }
 
 /// `AND` (or, where `or` is set, `OR`) of all terms, in order; the first that decides ends it.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use isomer_data::{GraphRead, NodeLabels};
 use isomer_plan::{
-    expr::{Comparison, Expr, LabelRef, PropRef, TypeRef},
+    expr::{Arithmetic, Comparison, Expr, LabelRef, PropRef, SlotId, TypeRef},
     function::Function as Builtin,
 };
 use isomer_value::{NodeId, RelId, Value};
@@ -38,79 +38,28 @@ impl Selection<'_> {
 }
 
 /// The values of `expr` for the selected flat rows: entry `i` belongs to the selection's row `i`.
+///
+/// Recursion goes through here: the arms are functions of their own, so that a level of nesting takes little stack.
 pub(crate) fn column<'c>(
     expr: &Expr,
     chunk: &'c Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
 ) -> Result<Cow<'c, Column>> {
-    let owned = match expr {
-        Expr::Const(value) => Column::Const(value.clone()),
-        Expr::Param(param) => Column::Const(cx.run.parameters[param.index()].clone()),
-        Expr::Slot(slot) => {
-            return Ok(match (chunk.column(*slot), rows) {
-                (None, _) => Cow::Owned(Column::Const(Value::Null)),
-                (Some(column), Selection::All(_)) => Cow::Borrowed(column),
-                (Some(column), Selection::Rows(rows)) => Cow::Owned(column.gather(rows)),
-            });
-        }
-        Expr::Property { base, name } => {
-            let base = column(base, chunk, rows, cx)?;
-            properties(&base, *name, rows.len(), cx)?
-        }
-        Expr::And(terms) => Column::Bools(conjunction(terms, false, chunk, rows, cx)?),
-        Expr::Or(terms) => Column::Bools(conjunction(terms, true, chunk, rows, cx)?),
-        Expr::Not(term) => {
-            let truths = truths(term, "NOT", chunk, rows, cx)?;
-            Column::Bools(
-                truths
-                    .into_iter()
-                    .map(|truth| truth.map(|truth| !truth))
-                    .collect(),
-            )
-        }
-        Expr::Compare { op, left, right } => {
-            let left = column(left, chunk, rows, cx)?;
-            let right = column(right, chunk, rows, cx)?;
-            Column::Bools(compare(*op, &left, &right, rows.len()))
-        }
-        Expr::Arith { op, left, right } => {
-            let left = column(left, chunk, rows, cx)?;
-            let right = column(right, chunk, rows, cx)?;
-            let made: Result<Vec<Value>> = (0..rows.len())
-                .map(|row| {
-                    with(&left, row, |a| {
-                        with(&right, row, |b| arith::arithmetic(*op, a, b, cx))
-                    })
-                })
-                .collect();
-            Column::Values(made?)
-        }
-        Expr::IsNull(base) => {
-            let base = column(base, chunk, rows, cx)?;
-            Column::Bools((0..rows.len()).map(|row| Some(base.is_null(row))).collect())
-        }
-        Expr::IsNotNull(base) => {
-            let base = column(base, chunk, rows, cx)?;
-            Column::Bools(
-                (0..rows.len())
-                    .map(|row| Some(!base.is_null(row)))
-                    .collect(),
-            )
-        }
-        Expr::HasLabels { entity, labels } => {
-            let base = column(entity, chunk, rows, cx)?;
-            match &*base {
-                Column::Nodes(nodes) => Column::Bools(has_labels(nodes, labels, cx)?),
-                _ => strictly(expr, &[base], rows.len(), cx)?,
-            }
-        }
-        Expr::HasType { entity, types } => {
-            let base = column(entity, chunk, rows, cx)?;
-            match &*base {
-                Column::Rels(rels) => Column::Bools(has_type(rels, types, cx)),
-                _ => strictly(expr, &[base], rows.len(), cx)?,
-            }
+    let made = match expr {
+        Expr::Slot(slot) => return Ok(slot_column(chunk, *slot, rows)),
+        Expr::Const(value) => Ok(Column::Const(value.clone())),
+        Expr::Param(param) => Ok(Column::Const(cx.run.parameters[param.index()].clone())),
+        Expr::Property { base, name } => property_column(base, *name, chunk, rows, cx),
+        Expr::And(terms) => conjunction(terms, false, chunk, rows, cx),
+        Expr::Or(terms) => conjunction(terms, true, chunk, rows, cx),
+        Expr::Not(term) => negation(term, chunk, rows, cx),
+        Expr::Compare { op, left, right } => comparison(*op, left, right, chunk, rows, cx),
+        Expr::Arith { op, left, right } => arithmetic(*op, left, right, chunk, rows, cx),
+        Expr::IsNull(base) => null_test(base, true, chunk, rows, cx),
+        Expr::IsNotNull(base) => null_test(base, false, chunk, rows, cx),
+        Expr::HasLabels { entity, .. } | Expr::HasType { entity, .. } => {
+            membership(expr, entity, chunk, rows, cx)
         }
         Expr::Case {
             subject,
@@ -123,61 +72,167 @@ pub(crate) fn column<'c>(
             chunk,
             rows,
             cx,
-        )?,
+        ),
         Expr::Call {
             function: Builtin::Coalesce,
             arguments,
-        } => coalesce(arguments, chunk, rows, cx)?,
+        } => coalesce(arguments, chunk, rows, cx),
         Expr::Call {
             function,
             arguments,
-        } => {
-            let columns = arguments
-                .iter()
-                .map(|argument| column(argument, chunk, rows, cx))
-                .collect::<Result<Vec<_>>>()?;
-            let function = Function::of(*function)?;
-            let mut operands = Vec::with_capacity(columns.len());
-            let mut made = Vec::with_capacity(rows.len());
-            for row in 0..rows.len() {
-                operands.clear();
-                operands.extend(columns.iter().map(|column| column.get(row)));
-                made.push(function.call(&operands, cx)?);
-            }
-            Column::of_values(made)
-        }
+        } => call(*function, arguments, chunk, rows, cx),
         Expr::Local(_)
         | Expr::MapProjection { .. }
         | Expr::ListComprehension { .. }
         | Expr::Quantifier { .. }
         | Expr::Reduce { .. }
         | Expr::Subquery(_)
-        | Expr::BuildPath { .. } => {
-            let mut made = Vec::with_capacity(rows.len());
-            for at in 0..rows.len() {
-                cx.tick(1)?;
-                made.push(value(
-                    expr,
-                    Row {
-                        chunk,
-                        row: rows.row(at),
-                    },
-                    cx,
-                )?);
-            }
-            Column::of_values(made)
-        }
-        _ => {
-            let mut children = Vec::with_capacity(3);
-            expr.for_each_child(&mut |child| children.push(child));
-            let columns = children
-                .into_iter()
-                .map(|child| column(child, chunk, rows, cx))
-                .collect::<Result<Vec<_>>>()?;
-            strictly(expr, &columns, rows.len(), cx)?
-        }
+        | Expr::BuildPath { .. } => row_by_row(expr, chunk, rows, cx),
+        _ => strict_column(expr, chunk, rows, cx),
     };
-    Ok(Cow::Owned(owned))
+    made.map(Cow::Owned)
+}
+
+fn slot_column<'c>(chunk: &'c Chunk, slot: SlotId, rows: Selection<'_>) -> Cow<'c, Column> {
+    match (chunk.column(slot), rows) {
+        (None, _) => Cow::Owned(Column::Const(Value::Null)),
+        (Some(column), Selection::All(_)) => Cow::Borrowed(column),
+        (Some(column), Selection::Rows(rows)) => Cow::Owned(column.gather(rows)),
+    }
+}
+
+fn property_column(
+    base: &Expr,
+    name: PropRef,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let base = column(base, chunk, rows, cx)?;
+    properties(&base, name, rows.len(), cx)
+}
+
+fn negation(term: &Expr, chunk: &Chunk, rows: Selection<'_>, cx: &mut Cx<'_>) -> Result<Column> {
+    let mut truths = truths(term, "NOT", chunk, rows, cx)?;
+    for truth in &mut truths {
+        *truth = truth.map(|truth| !truth);
+    }
+    Ok(Column::Bools(truths))
+}
+
+fn comparison(
+    op: Comparison,
+    left: &Expr,
+    right: &Expr,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let left = column(left, chunk, rows, cx)?;
+    let right = column(right, chunk, rows, cx)?;
+    Ok(Column::Bools(compare(op, &left, &right, rows.len())))
+}
+
+fn arithmetic(
+    op: Arithmetic,
+    left: &Expr,
+    right: &Expr,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let left = column(left, chunk, rows, cx)?;
+    let right = column(right, chunk, rows, cx)?;
+    (0..rows.len())
+        .map(|row| {
+            with(&left, row, |a| {
+                with(&right, row, |b| arith::arithmetic(op, a, b, cx))
+            })
+        })
+        .collect::<Result<Vec<Value>>>()
+        .map(Column::Values)
+}
+
+fn null_test(
+    base: &Expr,
+    null: bool,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let base = column(base, chunk, rows, cx)?;
+    Ok(Column::Bools(
+        (0..rows.len())
+            .map(|row| Some(base.is_null(row) == null))
+            .collect(),
+    ))
+}
+
+/// `n:L` and `r:T`.
+fn membership(
+    expr: &Expr,
+    entity: &Expr,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let base = column(entity, chunk, rows, cx)?;
+    match (expr, &*base) {
+        (Expr::HasLabels { labels, .. }, Column::Nodes(nodes)) => {
+            has_labels(nodes, labels, cx).map(Column::Bools)
+        }
+        (Expr::HasType { types, .. }, Column::Rels(rels)) => {
+            Ok(Column::Bools(has_type(rels, types, cx)))
+        }
+        _ => strictly(expr, &[base], rows.len(), cx),
+    }
+}
+
+fn call(
+    function: Builtin,
+    arguments: &[Expr],
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let columns = arguments
+        .iter()
+        .map(|argument| column(argument, chunk, rows, cx))
+        .collect::<Result<Vec<_>>>()?;
+    let function = Function::of(function)?;
+    let mut operands = Vec::with_capacity(columns.len());
+    let mut made = Vec::with_capacity(rows.len());
+    for row in 0..rows.len() {
+        operands.clear();
+        operands.extend(columns.iter().map(|column| column.get(row)));
+        made.push(function.call(&operands, cx)?);
+    }
+    Ok(Column::of_values(made))
+}
+
+fn row_by_row(expr: &Expr, chunk: &Chunk, rows: Selection<'_>, cx: &mut Cx<'_>) -> Result<Column> {
+    let mut made = Vec::with_capacity(rows.len());
+    for at in 0..rows.len() {
+        cx.tick(1)?;
+        let row = rows.row(at);
+        made.push(value(expr, Row { chunk, row }, cx)?);
+    }
+    Ok(Column::of_values(made))
+}
+
+fn strict_column(
+    expr: &Expr,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let mut children = Vec::with_capacity(3);
+    expr.for_each_child(&mut |child| children.push(child));
+    let columns = children
+        .into_iter()
+        .map(|child| column(child, chunk, rows, cx))
+        .collect::<Result<Vec<_>>>()?;
+    strictly(expr, &columns, rows.len(), cx)
 }
 
 /// The truth values of `expr`; anything but booleans and null is an error.
@@ -344,7 +399,7 @@ fn conjunction(
     chunk: &Chunk,
     rows: Selection<'_>,
     cx: &mut Cx<'_>,
-) -> Result<Vec<Option<bool>>> {
+) -> Result<Column> {
     let operator = if or { "OR" } else { "AND" };
     let mut result: Vec<Option<bool>> = vec![Some(!or); rows.len()];
     // Positions in the selection that are still open, and their rows.
@@ -377,7 +432,7 @@ fn conjunction(
             break;
         }
     }
-    Ok(result)
+    Ok(Column::Bools(result))
 }
 
 /// `CASE`: each arm is evaluated only for the rows that take it.

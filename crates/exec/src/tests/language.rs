@@ -485,3 +485,42 @@ fn a_missing_parameter_is_named() {
         "{error}"
     );
 }
+
+/// Whatever the parser and the planner let through runs on a thread's default stack (2 MiB, as these tests have).
+#[test]
+fn deep_expressions_and_long_statements_do_not_overflow_the_stack() {
+    let store = open();
+    let nested = |open: &str, middle: &str, close: &str, depth: usize| {
+        format!(
+            "RETURN {}{middle}{}",
+            open.repeat(depth),
+            close.repeat(depth)
+        )
+    };
+    let texts = [
+        nested("[", "1", "]", 120),
+        nested("NOT ", "true", "", 310),
+        nested("(1 + ", "1", ")", 95),
+        nested("CASE WHEN true THEN ", "1", " END", 190),
+        nested("coalesce(", "1", ")", 190),
+        nested("[x IN ", "[1]", " | x]", 190),
+        nested("reduce(s = 0, x IN [1] | ", "1", ")", 190),
+        nested("all(x IN [1] WHERE ", "true", ")", 95),
+        nested("toString(", "1", ")", 190),
+        format!("RETURN 1{}", " + 1".repeat(310)),
+        format!(
+            "MATCH (a) RETURN {}true{}",
+            "EXISTS { MATCH (a) WHERE ".repeat(60),
+            " }".repeat(60)
+        ),
+        format!("{}RETURN x", "WITH 1 AS x ".repeat(1900)),
+        format!("{}RETURN 1", "OPTIONAL MATCH (a) ".repeat(1000)),
+        format!("{}RETURN 1", "MATCH (a) ".repeat(1900)),
+        "CREATE () ".repeat(1900),
+    ];
+    rows(&store, "CREATE ()");
+    for text in texts {
+        let answer = query(&store, &text, &[]);
+        assert!(answer.is_ok(), "{}: {:?}", &text[..60], answer.err());
+    }
+}
