@@ -254,7 +254,11 @@ impl Planner<'_> {
             .relationships
             .iter()
             .enumerate()
-            .find_map(|(at, _)| progress.relationship_open[at].then_some(Move::Close(at)))
+            .find_map(|(at, one)| {
+                // In a part that is found by itself, an end may belong to another part: then it waits for the join.
+                let both = progress.bound.contains(&one.from) && progress.bound.contains(&one.to);
+                (progress.relationship_open[at] && both).then_some(Move::Close(at))
+            })
     }
 
     fn access(&self, problem: &Problem, progress: &Progress, node: SlotId) -> Access {
