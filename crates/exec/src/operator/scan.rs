@@ -286,6 +286,8 @@ pub(super) struct Seek {
     pending: VecDeque<Lookup>,
     cursor: IndexCursor,
     seen: FxHashSet<NodeId>,
+    /// What the index's order cannot tell about the range that it looks into.
+    check: Option<Recheck>,
 }
 
 /// One range of an index.
@@ -304,8 +306,95 @@ impl Seek {
             pending: VecDeque::new(),
             cursor: IndexCursor::default(),
             seen: FxHashSet::default(),
+            check: None,
         }
     }
+}
+
+/// The bounds of a range over values that `<` does not order as the index does: lists with incomparable elements,
+/// maps, durations, points. What the index finds is compared once more, as the language would.
+struct Recheck {
+    from: Bound<Value>,
+    to: Bound<Value>,
+}
+
+impl Recheck {
+    fn of(lookup: Option<&Lookup>) -> Option<Self> {
+        let Lookup { from, to, .. } = lookup?;
+        let partly_ordered = |bound: &Bound<Value>| match bound {
+            Bound::Unbounded => false,
+            Bound::Included(value) | Bound::Excluded(value) => !matches!(
+                value,
+                Value::Bool(_)
+                    | Value::Int(_)
+                    | Value::Float(_)
+                    | Value::String(_)
+                    | Value::Date(_)
+                    | Value::LocalTime(_)
+                    | Value::LocalDateTime(_)
+            ),
+        };
+        (partly_ordered(from) || partly_ordered(to)).then(|| Self {
+            from: from.clone(),
+            to: to.clone(),
+        })
+    }
+
+    /// Keeps the nodes whose value at the index's field number `field` lies between the bounds.
+    fn retain(
+        &self,
+        index: isomer_value::IndexId,
+        field: usize,
+        nodes: &mut Vec<NodeId>,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        let catalog = cx.tx.catalog();
+        let Some(field) = catalog
+            .index(index)
+            .and_then(|index| index.fields.get(field))
+        else {
+            return Ok(());
+        };
+        let mut contents = Vec::with_capacity(nodes.len());
+        cx.tx.node_contents(nodes, &mut contents)?;
+        let mut contents = contents.into_iter();
+        nodes.retain(|_| {
+            let content = contents.next().flatten();
+            let found = content
+                .as_ref()
+                .and_then(|content| at_path(&content.properties, &field.path.0));
+            found.is_some_and(|found| match found.as_list() {
+                Some(elements) if field.each => elements.iter().any(|one| self.holds(one)),
+                _ => self.holds(found),
+            })
+        });
+        Ok(())
+    }
+
+    fn holds(&self, value: &Value) -> bool {
+        use isomer_value::equality::compare;
+        let above = match &self.from {
+            Bound::Unbounded => Some(true),
+            Bound::Included(from) => compare(value, from).greater_or_equal(),
+            Bound::Excluded(from) => compare(value, from).greater(),
+        };
+        let below = match &self.to {
+            Bound::Unbounded => Some(true),
+            Bound::Included(to) => compare(value, to).less_or_equal(),
+            Bound::Excluded(to) => compare(value, to).less(),
+        };
+        above == Some(true) && below == Some(true)
+    }
+}
+
+/// The value at a path of names through nested maps.
+fn at_path<'m>(map: &'m isomer_value::Map, path: &[std::sync::Arc<str>]) -> Option<&'m Value> {
+    let (first, rest) = path.split_first()?;
+    let value = map.get(first)?;
+    if rest.is_empty() {
+        return Some(value);
+    }
+    at_path(value.as_map()?, rest)
 }
 
 impl Operate for Seek {
@@ -322,6 +411,7 @@ impl Operate for Seek {
                 self.seen.clear();
                 self.cursor = IndexCursor::default();
                 self.pending = lookups(seek, self.input.row()?, cx)?;
+                self.check = Recheck::of(self.pending.front());
                 if seek.descending {
                     self.pending.make_contiguous().reverse();
                 }
@@ -350,6 +440,9 @@ impl Operate for Seek {
             }
             found.retain(|node| self.seen.insert(*node));
             cx.tick(limit)?;
+            if let Some(check) = &self.check {
+                check.retain(seek.index, seek.prefix.len(), &mut found, cx)?;
+            }
             if found.is_empty() {
                 continue;
             }
@@ -380,7 +473,8 @@ fn lookups(
     let mut prefix = Vec::with_capacity(seek.prefix.len() + 1);
     for expr in &seek.prefix {
         let component = value(expr, row, cx)?;
-        if component.is_null() {
+        // Null and what holds a null is equal to nothing, not even to itself.
+        if isomer_value::equality::equal(&component, &component) != Some(true) {
             return Ok(VecDeque::new());
         }
         prefix.push(component);
@@ -393,6 +487,7 @@ fn lookups(
         }]),
         IndexRange::Keys(keys) => {
             let mut keys = seek_keys(keys, row, cx)?;
+            keys.retain(|key| isomer_value::equality::equal(key, key) == Some(true));
             keys.sort_by(isomer_value::order::cmp_order);
             keys.into_iter()
                 .map(|key| {
