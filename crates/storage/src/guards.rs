@@ -93,6 +93,12 @@ impl GuardTable {
         }
     }
 
+    /// Takes over the changes of `later`, whose versions are all above those kept here.
+    pub fn append(&mut self, later: GuardTable) {
+        self.last_change.extend(later.last_change);
+        self.history.extend(later.history);
+    }
+
     /// Forgets what no transaction needs any more: `oldest` is the oldest snapshot of a live one.
     pub fn forget_before(&mut self, oldest: Version) {
         while let Some(&(version, granule)) = self.history.front() {

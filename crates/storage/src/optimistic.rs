@@ -411,14 +411,19 @@ impl<B: Backend> Core<B> {
         let mut results = Vec::with_capacity(group.len());
         let mut commits: Vec<Commit<'_>> = Vec::with_capacity(group.len());
         let mut durability = Durability::Buffered;
+        // What this group changes counts for those behind in it at once, for others when it is applied: a group that
+        // fails leaves no trace in the guard table either.
+        let mut fresh = GuardTable::default();
         {
             let mut guards = self.guards.lock();
             guards.forget_before(self.oldest_snapshot());
             for ticket in group {
                 let version = first + commits.len() as u64;
-                let checked = guards.check(ticket.snapshot, &ticket.footprint);
+                let checked = guards
+                    .check(ticket.snapshot, &ticket.footprint)
+                    .and_then(|()| fresh.check(ticket.snapshot, &ticket.footprint));
                 if checked.is_ok() {
-                    guards.record(version, &ticket.footprint);
+                    fresh.record(version, &ticket.footprint);
                     commits.push(Commit {
                         version,
                         writes: &ticket.writes,
@@ -437,14 +442,17 @@ impl<B: Backend> Core<B> {
         if commits.is_empty() {
             return results;
         }
-        match self.backend.apply(&commits, durability) {
+        let applied = self.backend.apply(&commits, durability);
+        if matches!(applied, Ok(()) | Err(StorageError::CommitUnknown(_))) {
+            self.guards.lock().append(fresh);
+        }
+        match applied {
             Ok(()) => {
                 self.commits
                     .fetch_add(commits.len() as u64, Ordering::Relaxed);
                 self.groups.fetch_add(1, Ordering::Relaxed);
                 results
             }
-            // What the failed group changed stays in the guard table: at worst somebody runs again for nothing.
             Err(error) => results
                 .into_iter()
                 .map(|result| result.and_then(|_| Err(copy_of(&error))))
