@@ -6,7 +6,7 @@ use isomer_value::{LabelId, Map, NodeId, Value, key};
 use uuid::Uuid;
 
 use crate::{
-    DataError, Transaction,
+    Access, DataError, Transaction,
     footprint::Space,
     graph::{KEY, encode_key, without_nulls},
     index::value_range,
@@ -63,7 +63,7 @@ impl Transaction {
         collection: &str,
         key: &Value,
     ) -> Result<Option<NodeId>, DataError> {
-        match self.collection(collection) {
+        match self.collection(collection)? {
             Some(label) => self.find_key(label, key),
             None => Ok(None),
         }
@@ -129,7 +129,7 @@ impl Transaction {
         range: (Bound<&Value>, Bound<&Value>),
         limit: usize,
     ) -> Result<Vec<(Value, NodeId)>, DataError> {
-        let Some(label) = self.collection(collection) else {
+        let Some(label) = self.collection(collection)? else {
             return Ok(Vec::new());
         };
         let base = keyspace::keys_of(label);
@@ -160,8 +160,13 @@ impl Transaction {
         Ok(found)
     }
 
-    fn collection(&self, name: &str) -> Option<LabelId> {
-        self.find_label(name)
+    /// The collection's label. A transaction that writes enters a new name: had it only noted that the name is absent,
+    /// it would collide with itself when it inserts.
+    fn collection(&self, name: &str) -> Result<Option<LabelId>, DataError> {
+        match self.access() {
+            Access::Read => Ok(self.find_label(name)),
+            Access::Write => self.intern_label(name).map(Some),
+        }
     }
 
     fn existing(&self, collection: &str, key: &Value) -> Result<NodeId, DataError> {

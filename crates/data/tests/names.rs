@@ -66,3 +66,13 @@ fn a_read_transaction_finds_what_is_there() {
     assert_eq!(reader.find_label("New"), Some(label));
     assert_eq!(reader.exact_node_count(Some(label)).unwrap(), 0);
 }
+
+#[test]
+fn looking_for_a_document_and_then_inserting_it_is_no_conflict_with_oneself() {
+    let store = memory();
+    let mut tx = store.begin(Access::Write).unwrap();
+    assert_eq!(tx.get_document("New", &int(1)).unwrap(), None);
+    tx.insert_document("New", &map(&[("_key", int(1))]))
+        .unwrap();
+    tx.commit().unwrap();
+}
