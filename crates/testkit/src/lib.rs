@@ -2,11 +2,13 @@
 //!
 //! What it keeps true: a test that cannot run says so and why; nothing here is used outside of tests.
 
+pub mod crash;
 pub mod fault;
 pub mod generate;
 pub mod golden;
 pub mod harness;
 pub mod isolation;
+pub mod model;
 pub mod random;
 pub mod tck;
 pub mod unchecked;

@@ -3,12 +3,14 @@
 //! The format is described in `tests/golden/README.md`. This module reads and rewrites scripts; what a command does is up
 //! to the [`World`] that runs it.
 
+mod database;
 mod script;
 
 use std::{fs, path::Path};
 
 use anyhow::{Context, Result, bail};
 
+pub use database::DatabaseWorld;
 pub use script::{Block, Command, Script};
 
 /// What scripts run against: a fresh one for each script.

@@ -75,7 +75,7 @@ impl Script {
                     };
                     last.text.push('\n');
                     last.text.push_str(more);
-                } else if !line.starts_with('#') {
+                } else if !line.is_empty() && !line.starts_with('#') {
                     block.commands.push(command(line, at + 1)?);
                 }
                 next = lines.next();

@@ -7,7 +7,7 @@ use isomer_data::{
     DataError, Direction, Durability, ErrorKind, FieldPath, GraphRead, IndexCursor, IndexField,
     IndexSeek, IndexSpec, Neighbours, Order, SchemaChange, Store, StoreOptions, Transaction,
 };
-use isomer_storage::Engine;
+use isomer_storage::{Engine, KeyRange, Page, PageLimit};
 use isomer_testkit::isolation::{
     Element,
     workload::{Access, Failure, Kind, Steps, Subject},
@@ -72,17 +72,6 @@ impl Records {
 }
 
 impl Subject for Records {
-    fn kinds(&self) -> &[Kind] {
-        &[
-            Kind::PropertyList,
-            Kind::PropertyRegister,
-            Kind::Adjacency,
-            Kind::Index,
-            Kind::Label,
-            Kind::Scan,
-        ]
-    }
-
     /// One document per object, which is the hub of its relationships too.
     fn prepare(&self, from: u64, to: u64) -> Result<()> {
         let mut tx = self.store.begin(isomer_data::Access::Write)?;
@@ -127,6 +116,48 @@ fn element_of(value: &Value) -> Element {
 }
 
 impl Open {
+    fn bucket_numbers(&self, key: &[u8]) -> Result<Vec<Element>, DataError> {
+        let bytes = self.tx.kv_get("shared", key)?.unwrap_or_default();
+        Ok(bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|chunk| u64::from_be_bytes(*chunk))
+            .collect())
+    }
+
+    /// Keys of a range, a few a page; for every other object from the last to the first.
+    fn bucket_range(&self, object: u64) -> Result<Vec<Element>, DataError> {
+        let (start, end) = (object.to_be_bytes(), (object + 1).to_be_bytes());
+        let range = KeyRange {
+            start: &start,
+            end: Some(&end),
+        };
+        let order = if object.is_multiple_of(2) {
+            Order::Ascending
+        } else {
+            Order::Descending
+        };
+        let limit = PageLimit {
+            keys: 5,
+            bytes: 1 << 20,
+        };
+        let mut seen = Vec::new();
+        let mut page = Page::new();
+        let mut cursor = None;
+        loop {
+            cursor = self
+                .tx
+                .kv_scan("range", range, order, limit, cursor.as_ref(), &mut page)?;
+            let element =
+                |key: &[u8]| u64::from_be_bytes(key[8..].try_into().expect("keys are two numbers"));
+            seen.extend(page.iter().map(|(key, _)| element(key)));
+            if cursor.is_none() {
+                return Ok(seen);
+            }
+        }
+    }
+
     fn document(&self, object: u64) -> Result<NodeId, DataError> {
         let node = self
             .tx
@@ -234,6 +265,7 @@ impl Open {
 
     fn read_members(&self, kind: Kind, object: u64) -> Result<Vec<Element>, DataError> {
         Ok(match kind {
+            Kind::BucketRange => self.bucket_range(object)?,
             Kind::Adjacency => self
                 .member_relationships(object)?
                 .into_iter()
@@ -248,6 +280,9 @@ impl Open {
     }
 
     fn add_member(&mut self, kind: Kind, object: u64, element: Element) -> Result<(), DataError> {
+        if kind == Kind::BucketRange {
+            return self.tx.kv_put("range", &range_key(object, element), b"");
+        }
         let element = ("element", Value::Int(element as i64));
         match kind {
             Kind::Adjacency => {
@@ -285,6 +320,7 @@ impl Open {
         element: Element,
     ) -> Result<(), DataError> {
         match kind {
+            Kind::BucketRange => self.tx.kv_delete("range", &range_key(object, element))?,
             Kind::Adjacency => {
                 let found = self
                     .member_relationships(object)?
@@ -316,12 +352,26 @@ impl Open {
     }
 }
 
+/// The key of a register or list of a bucket.
+fn bucket_key(kind: Kind, object: u64) -> Vec<u8> {
+    format!("{kind:?}/{object}").into_bytes()
+}
+
+fn range_key(object: u64, element: Element) -> Vec<u8> {
+    [object.to_be_bytes(), element.to_be_bytes()].concat()
+}
+
 fn label_name(object: u64) -> String {
     format!("L{object}")
 }
 
 impl Steps for Open {
-    fn list(&mut self, _: Kind, object: u64) -> Result<Vec<Element>, Failure> {
+    fn list(&mut self, kind: Kind, object: u64) -> Result<Vec<Element>, Failure> {
+        if kind == Kind::BucketList {
+            return self
+                .bucket_numbers(&bucket_key(kind, object))
+                .map_err(failure);
+        }
         let value = self.property(object, self.names.list).map_err(failure)?;
         Ok(value
             .as_list()
@@ -331,7 +381,17 @@ impl Steps for Open {
             .collect())
     }
 
-    fn put_list(&mut self, _: Kind, object: u64, elements: &[Element]) -> Result<(), Failure> {
+    fn put_list(&mut self, kind: Kind, object: u64, elements: &[Element]) -> Result<(), Failure> {
+        if kind == Kind::BucketList {
+            let bytes: Vec<u8> = elements
+                .iter()
+                .flat_map(|element| element.to_be_bytes())
+                .collect();
+            return self
+                .tx
+                .kv_put("shared", &bucket_key(kind, object), &bytes)
+                .map_err(failure);
+        }
         let value = elements
             .iter()
             .map(|element| Value::Int(*element as i64))
@@ -342,14 +402,26 @@ impl Steps for Open {
             .map_err(failure)
     }
 
-    fn register(&mut self, _: Kind, object: u64) -> Result<Option<Element>, Failure> {
+    fn register(&mut self, kind: Kind, object: u64) -> Result<Option<Element>, Failure> {
+        if kind == Kind::BucketRegister {
+            let numbers = self
+                .bucket_numbers(&bucket_key(kind, object))
+                .map_err(failure)?;
+            return Ok(numbers.first().copied());
+        }
         let value = self
             .property(object, self.names.register)
             .map_err(failure)?;
         Ok((!value.is_null()).then(|| element_of(&value)))
     }
 
-    fn put_register(&mut self, _: Kind, object: u64, value: Element) -> Result<(), Failure> {
+    fn put_register(&mut self, kind: Kind, object: u64, value: Element) -> Result<(), Failure> {
+        if kind == Kind::BucketRegister {
+            return self
+                .tx
+                .kv_put("shared", &bucket_key(kind, object), &value.to_be_bytes())
+                .map_err(failure);
+        }
         let node = self.document(object).map_err(failure)?;
         self.tx
             .set_node_property(node, &["register"], Value::Int(value as i64))

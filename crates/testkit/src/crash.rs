@@ -1,0 +1,260 @@
+//! What a process that is killed at any moment must leave behind.
+//!
+//! Writers number their transactions; transaction `n` of a writer has effects in every model that follow from `n` alone. A
+//! writer says on its standard output that it begins to commit one, and that the commit was acknowledged. Whoever
+//! reads these lines (the *journal*) knows which transactions must be there and which one may be.
+
+use std::{collections::BTreeMap, io::Write, path::Path};
+
+use anyhow::{Context, Result, bail, ensure};
+use isomer_data::Verdict;
+use isomer_db::{Database, ErrorKind, Transaction, params};
+
+/// Writers at a time, so that commits share a sync.
+pub const WRITERS: u64 = 3;
+
+/// How far one writer came, from its lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// The last transaction that was acknowledged.
+    pub acknowledged: u64,
+    /// The last one whose commit began.
+    pub begun: u64,
+}
+
+/// How far each writer came.
+#[derive(Clone, Debug, Default)]
+pub struct Journal {
+    writers: BTreeMap<u64, Progress>,
+}
+
+impl Journal {
+    /// Reads a line of a writer: `begin W N` or `ack W N`.
+    pub fn read_line(&mut self, line: &str) -> Result<()> {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [word, writer, number] = words[..] else {
+            bail!("the child said {line:?}")
+        };
+        let progress = self.writers.entry(writer.parse()?).or_default();
+        let number = number.parse()?;
+        match word {
+            "begin" => progress.begun = number,
+            "ack" => progress.acknowledged = number,
+            _ => bail!("the child said {line:?}"),
+        }
+        Ok(())
+    }
+
+    /// Transactions acknowledged, of all writers.
+    pub fn acknowledged(&self) -> u64 {
+        self.writers
+            .values()
+            .map(|progress| progress.acknowledged)
+            .sum()
+    }
+
+    /// What was found in the database is from now on what must be there.
+    fn settle(&mut self, writer: u64, number: u64) {
+        self.writers.insert(
+            writer,
+            Progress {
+                acknowledged: number,
+                begun: number,
+            },
+        );
+    }
+}
+
+/// Relationships and parts that transaction `number` makes.
+fn parts(number: u64) -> u64 {
+    1 + number % 4
+}
+
+/// The transaction whose parts transaction `number` deletes.
+fn deletes(number: u64) -> Option<u64> {
+    number.is_multiple_of(5).then(|| number - 3)
+}
+
+/// Makes what writers need; does nothing in a database that has it.
+pub fn prepare(db: &Database) -> Result<()> {
+    db.query(
+        "CREATE INDEX part_number IF NOT EXISTS FOR (p:Part) ON (p.n)",
+        (),
+    )?;
+    db.query(
+        "CREATE CONSTRAINT part_tag IF NOT EXISTS FOR (p:Part) REQUIRE p.tag IS UNIQUE",
+        (),
+    )?;
+    Ok(())
+}
+
+/// Opens the database at `path` and commits until killed (or until `most` transactions of each writer), telling `out`.
+pub fn write_until_killed(path: &Path, most: u64) -> Result<()> {
+    let db = Database::open(path)?;
+    prepare(&db)?;
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                scope.spawn({
+                    let db = &db;
+                    move || write(db, writer, most)
+                })
+            })
+            .collect();
+        writers
+            .into_iter()
+            .try_for_each(|writer| writer.join().expect("a writer does not panic"))
+    })
+}
+
+fn write(db: &Database, writer: u64, most: u64) -> Result<()> {
+    let first = 1 + db.read(|tx| last_number(tx, writer))?;
+    for number in first..first.saturating_add(most) {
+        loop {
+            let mut tx = db.begin()?;
+            apply(&mut tx, writer, number)?;
+            tell(&format!("begin {writer} {number}\n"));
+            match tx.commit() {
+                Ok(_) => break,
+                Err(error) if error.kind() == ErrorKind::Retry => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        tell(&format!("ack {writer} {number}\n"));
+    }
+    Ok(())
+}
+
+/// One write, so that a line is there as a whole or not at all.
+fn tell(line: &str) {
+    let mut out = std::io::stdout().lock();
+    out.write_all(line.as_bytes())
+        .and_then(|()| out.flush())
+        .expect("the parent reads our lines for as long as we live");
+}
+
+fn last_number(tx: &mut Transaction, writer: u64) -> Result<u64> {
+    let found = tx.query(
+        "MATCH (c:Counter {_key: $writer}) RETURN c.n AS n",
+        [("writer", writer as i64)],
+    )?;
+    Ok(found.rows().first().map_or(Ok(0), |row| row.get("n"))?)
+}
+
+/// Runs the statements of one transaction, in every model.
+fn apply(tx: &mut Transaction, writer: u64, number: u64) -> Result<()> {
+    let key = |number: u64| format!("{writer}/{number}");
+    let params = params! {
+        "key" => key(number), "writer" => writer as i64, "n" => number as i64, "last" => parts(number) as i64 - 1
+    };
+    tx.query(
+        "CREATE (t:Txn {_key: $key, writer: $writer, n: $n}) WITH t UNWIND range(0, $last) AS i \
+         CREATE (t)-[:PART {n: $n, i: i}]->(:Part {_key: $key + '/' + toString(i), n: $n, tag: $key + '#' + toString(i)})",
+        &params,
+    )?;
+    tx.query("MERGE (c:Counter {_key: $writer}) SET c.n = $n", &params)?;
+    tx.data()
+        .kv_put("journal", key(number).as_bytes(), &number.to_be_bytes())?;
+    if let Some(old) = deletes(number) {
+        tx.query(
+            "MATCH (:Txn {_key: $key})-[:PART]->(p) DETACH DELETE p",
+            [("key", key(old))],
+        )?;
+    }
+    Ok(())
+}
+
+/// Compares the database with the journal: every acknowledged transaction is there, wholly; of each writer's others at
+/// most the one whose commit had begun, wholly too; nothing else. Whatever is found is settled in the journal.
+pub fn verify(db: &Database, journal: &mut Journal) -> Result<()> {
+    db.read(|tx| {
+        for writer in 0..WRITERS {
+            let found = last_number(tx, writer)?;
+            let progress = journal.writers.get(&writer).copied().unwrap_or_default();
+            verify_writer(tx, writer, found, progress)
+                .with_context(|| format!("writer {writer}"))?;
+            journal.settle(writer, found);
+        }
+        anyhow::Ok(())
+    })
+}
+
+fn verify_writer(tx: &mut Transaction, writer: u64, found: u64, progress: Progress) -> Result<()> {
+    ensure!(
+        found >= progress.acknowledged,
+        "{} was acknowledged, only {found} is there",
+        progress.acknowledged
+    );
+    ensure!(
+        found <= progress.begun.max(progress.acknowledged),
+        "{found} is there, only {} had begun",
+        progress.begun
+    );
+
+    let params = [("writer", writer as i64)];
+    let rows = tx
+        .query(
+            "MATCH (t:Txn {writer: $writer}) OPTIONAL MATCH (t)-[r:PART]->(p:Part) \
+             RETURN t.n AS n, count(r) AS relationships, count(p) AS parts ORDER BY n",
+            params,
+        )?
+        .into_rows();
+    ensure!(
+        rows.len() as u64 == found,
+        "{} records for {found} transactions",
+        rows.len()
+    );
+    let mut expected_parts = 0;
+    for (at, row) in rows.iter().enumerate() {
+        let number = at as u64 + 1;
+        let deleted = (number + 1..=found).any(|later| deletes(later) == Some(number));
+        let expected = if deleted { 0 } else { parts(number) };
+        expected_parts += expected;
+        let (n, relationships, parts): (u64, u64, u64) =
+            (row.get("n")?, row.get("relationships")?, row.get("parts")?);
+        ensure!(n == number, "transaction {number} is missing, {n} is there");
+        ensure!(
+            relationships == expected && parts == expected,
+            "transaction {n} has {relationships} of {expected} relationships, {parts} parts"
+        );
+    }
+    let prefix = format!("{writer}/");
+    let all: u64 = tx
+        .query(
+            "MATCH (p:Part) WHERE p.tag STARTS WITH $prefix RETURN count(*) AS n",
+            [("prefix", prefix)],
+        )?
+        .single()?
+        .get("n")?;
+    ensure!(
+        all == expected_parts,
+        "{all} parts are stored, {expected_parts} belong to transactions"
+    );
+    if found > 0 {
+        let key = format!("{writer}/{found}");
+        let value = tx.data().kv_get("journal", key.as_bytes())?;
+        ensure!(
+            value == Some(found.to_be_bytes().to_vec()),
+            "the bucket has {value:?} for transaction {found}"
+        );
+        let through_index = tx.query(
+            "MATCH (p:Part) WHERE p.n = $n RETURN count(p) AS n",
+            [("n", found as i64)],
+        )?;
+        let through_index: u64 = through_index.single()?.get("n")?;
+        ensure!(
+            through_index >= parts(found),
+            "the index finds {through_index} parts of transaction {found}"
+        );
+    }
+    Ok(())
+}
+
+/// Reads everything and compares what is derived with its source; an error tells the first problems.
+pub fn check(path: &Path) -> Result<()> {
+    let db = Database::open(path).context("opening to check")?;
+    let mut problems = db.store()?.engine().verify(&mut |_, _| {})?;
+    problems.extend(db.store()?.check(&mut |_, _| Verdict::Continue)?);
+    ensure!(problems.is_empty(), "{}", problems.join("\n"));
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! `kill -9` in the middle of commits: what was acknowledged is there, wholly; what was not is there wholly or not at all.
+//!
+//! `ISOMER_TEST_SEED` chooses other moments, `ISOMER_TEST_QUICK` fewer of them.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, ExitCode, Stdio},
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, anyhow, ensure};
+use isomer_db::Database;
+use isomer_testkit::{
+    crash::{self, Journal},
+    harness::{Harness, Outcome, Verdict, is_quick, seed},
+    random::Random,
+};
+
+fn main() -> ExitCode {
+    let mut harness = Harness::new();
+    harness.case(
+        "acknowledged_transactions_survive_kill",
+        acknowledged_transactions_survive_kill,
+    );
+    harness.case(
+        "a_killed_process_leaves_no_lock",
+        a_killed_process_leaves_no_lock,
+    );
+    harness.case(
+        "a_second_process_is_told_who_holds_the_database",
+        a_second_process_is_told_who_holds_the_database,
+    );
+    harness.run()
+}
+
+fn child(role: &str, path: &Path) -> Result<Child> {
+    Command::new(env!("CARGO_BIN_EXE_crash_child"))
+        .arg(role)
+        .arg(path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("the child does not start")
+}
+
+fn acknowledged_transactions_survive_kill() -> Outcome {
+    let kills = if is_quick() { 15 } else { 100 };
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("db");
+    let mut random = Random::new(seed());
+    let mut journal = Journal::default();
+    for kill in 0..kills {
+        // Moments in opening, in recovery, in the first commits, and in a steady run of them.
+        let lifetime = Duration::from_millis(*random.pick(&[5, 30, 100, 200, 400]))
+            + Duration::from_millis(random.below(60));
+        write_for(&path, lifetime, &mut journal)?;
+        let db = Database::open(&path).with_context(|| format!("opening after kill {kill}"))?;
+        crash::verify(&db, &mut journal).with_context(|| format!("after kill {kill}"))?;
+        drop(db);
+        if kill % 10 == 0 || kill + 1 == kills {
+            crash::check(&path).with_context(|| format!("check after kill {kill}"))?;
+        }
+    }
+    println!(
+        "{kills} kills, {} transactions acknowledged",
+        journal.acknowledged()
+    );
+    ensure!(
+        journal.acknowledged() > kills,
+        "too few transactions between kills to tell anything"
+    );
+    Ok(Verdict::Passed)
+}
+
+/// Lets a child write and kills it; its lines, up to the last whole one, go to the journal.
+fn write_for(path: &Path, lifetime: Duration, journal: &mut Journal) -> Result<()> {
+    let mut child = child("write", path)?;
+    let out = child.stdout.take().context("its standard output is ours")?;
+    let (sender, lines) = mpsc::channel();
+    let reader = std::thread::spawn(move || {
+        let mut out = BufReader::new(out);
+        let mut line = String::new();
+        while matches!(out.read_line(&mut line), Ok(count) if count > 0) {
+            if line.ends_with('\n') && sender.send(std::mem::take(&mut line)).is_err() {
+                return;
+            }
+        }
+    });
+    std::thread::sleep(lifetime);
+    let alive = child.try_wait()?.is_none();
+    child.kill()?;
+    child.wait()?;
+    reader.join().map_err(|_| anyhow!("the reader panicked"))?;
+    lines.iter().try_for_each(|line| journal.read_line(&line))?;
+    ensure!(alive, "the child ended by itself");
+    Ok(())
+}
+
+fn a_killed_process_leaves_no_lock() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("db");
+    let mut holder = hold(&path)?;
+    holder.kill()?;
+    holder.wait()?;
+    let started = Instant::now();
+    Database::open(&path)?;
+    ensure!(
+        started.elapsed() < Duration::from_secs(5),
+        "opening took {:?}",
+        started.elapsed()
+    );
+    Ok(Verdict::Passed)
+}
+
+fn a_second_process_is_told_who_holds_the_database() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("db");
+    let mut holder = hold(&path)?;
+    let refused = Database::open(&path)
+        .err()
+        .map(|error| (error.kind(), error.to_string()));
+    let pid = holder.id().to_string();
+    drop(holder.stdin.take());
+    holder.wait()?;
+    let (kind, message) = refused.context("a second process could open it")?;
+    ensure!(
+        kind == isomer_db::ErrorKind::Unavailable && message.contains(&pid),
+        "{kind:?}: {message}"
+    );
+    Database::open(&path).context("after the first one closed")?;
+    Ok(Verdict::Passed)
+}
+
+/// A child that has the database open.
+fn hold(path: &Path) -> Result<Child> {
+    let mut child = child("hold", path)?;
+    let out = child
+        .stdout
+        .as_mut()
+        .context("its standard output is ours")?;
+    let mut line = String::new();
+    BufReader::new(out).read_line(&mut line)?;
+    ensure!(line == "open\n", "the child said {line:?}");
+    Ok(child)
+}

@@ -1,0 +1,215 @@
+//! Bits flip and files are cut short: never a wrong answer, never a panic, never a hang.
+
+use std::{
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::{Path, PathBuf},
+    sync::mpsc,
+    time::Duration,
+};
+
+use anyhow::{Context, Result, bail, ensure};
+use isomer_db::{Database, Error, ErrorKind, params};
+use isomer_testkit::{
+    generate,
+    harness::{Harness, Outcome, Verdict, is_quick, seed},
+    random::Random,
+};
+use isomer_value::Value;
+
+pub fn cases(harness: &mut Harness) {
+    harness.case(
+        "damaged_files_never_give_a_wrong_answer",
+        damaged_files_never_give_a_wrong_answer,
+    );
+}
+
+const PATIENCE: Duration = Duration::from_secs(30);
+const QUESTIONS: [&str; 7] = [
+    "MATCH (n:P) RETURN count(*), sum(n.n), min(n.text), max(n.text)",
+    "MATCH (n:P) RETURN n._key, n.n, n.text, n.v ORDER BY n._key",
+    "MATCH (n:P) WHERE n.n >= 100 AND n.n < 120 RETURN n._key ORDER BY n._key",
+    "MATCH (n:P {_key: 77}) RETURN n.n, n.text",
+    "MATCH (a:P)-[r:T]->(b:P) RETURN count(r), sum(r.w), sum(a.n), sum(b.n)",
+    "MATCH (n:P {_key: 5})-[:T*1..3]->(m) RETURN m._key ORDER BY m._key",
+    "MATCH (n:P)<-[r:T]-() RETURN n._key, count(r) AS degree ORDER BY degree DESC, n._key LIMIT 10",
+];
+
+type Answers = Vec<Vec<Vec<Value>>>;
+
+/// What the questions came to: one answer each, or the error that stopped it.
+type Told = Result<Vec<Result<Vec<Vec<Value>>, (ErrorKind, String)>>, (ErrorKind, String)>;
+
+fn make(path: &Path) -> Result<()> {
+    let db = Database::open(path)?;
+    let mut random = Random::new(11);
+    db.query("CREATE INDEX p_n FOR (p:P) ON (p.n)", ())?;
+    db.transact(|tx| {
+        for key in 0..300_i64 {
+            let text = format!("text {} {}", key, "x".repeat(random.below(200) as usize));
+            let v = generate::property(&mut random, 1);
+            let params = params! { "k" => key, "n" => (key * 7) % 300, "text" => text, "v" => v };
+            tx.query("CREATE (:P {_key: $k, n: $n, text: $text, v: $v})", params)?;
+        }
+        tx.query("MATCH (a:P), (b:P) WHERE b._key = (a._key * 3 + 1) % 300 OR b._key = (a._key + 50) % 300 CREATE (a)-[:T {w: a._key}]->(b)", ())?;
+        Ok::<(), isomer_db::Error>(())
+    })?;
+    db.query(
+        "MATCH (p:P) WHERE p._key % 10 = 9 SET p.text = 'changed'",
+        (),
+    )?;
+    db.close()?;
+    Ok(())
+}
+
+fn ask(path: &Path) -> Told {
+    let told = |error: Error| (error.kind(), error.to_string());
+    let db = Database::builder().create(false).open(path).map_err(told)?;
+    let answer = |text: &&str| -> Result<Vec<Vec<Value>>, Error> {
+        Ok(db
+            .query(text, ())?
+            .into_rows()
+            .into_iter()
+            .map(|row| row.into_values())
+            .collect())
+    };
+    Ok(QUESTIONS
+        .iter()
+        .map(|text| answer(text).map_err(told))
+        .collect())
+}
+
+fn damaged_files_never_give_a_wrong_answer() -> Outcome {
+    let trials = if is_quick() { 100 } else { 1_000 };
+    let folder = tempfile::tempdir()?;
+    let good = folder.path().join("good");
+    make(&good)?;
+    let answers: Answers = ask(&good)
+        .ok()
+        .context("the undamaged database opens")?
+        .into_iter()
+        .collect::<Result<_, _>>()
+        .ok()
+        .context("it answers")?;
+    let files: Vec<(PathBuf, Vec<u8>)> = files(&good)?;
+    let mut random = Random::new(seed());
+    let (mut refused, mut stopped, mut right) = (0, 0, 0);
+    for trial in 0..trials {
+        let bad = folder.path().join(format!("bad{trial}"));
+        fs::create_dir(&bad)?;
+        let damage = damage(&files, &bad, &mut random)?;
+        let what = || format!("trial {trial}: {damage}");
+        match patiently(&bad).with_context(what)? {
+            Err((kind, message)) => {
+                ensure!(expected(kind), "{}: opening: {kind:?}: {message}", what());
+                refused += 1;
+            }
+            Ok(told) => {
+                let mut any_error = false;
+                for ((answer, right), text) in told.iter().zip(&answers).zip(QUESTIONS) {
+                    match answer {
+                        Ok(answer) => {
+                            ensure!(answer == right, "{}: WRONG ANSWER to {text}", what())
+                        }
+                        Err((kind, message)) => {
+                            ensure!(expected(*kind), "{}: {text}: {kind:?}: {message}", what());
+                            any_error = true;
+                        }
+                    }
+                }
+                if any_error { stopped += 1 } else { right += 1 }
+            }
+        }
+        fs::remove_dir_all(&bad)?;
+    }
+    println!(
+        "{trials} damaged copies: {refused} refused at opening, {stopped} stopped with an error, {right} answered right, 0 wrong"
+    );
+    ensure!(
+        refused + stopped > trials / 4,
+        "the damage was hardly noticed: it cannot have hit what matters"
+    );
+    Ok(Verdict::Passed)
+}
+
+fn expected(kind: ErrorKind) -> bool {
+    matches!(
+        kind,
+        ErrorKind::Corrupt | ErrorKind::Unavailable | ErrorKind::Invalid | ErrorKind::NotFound
+    )
+}
+
+/// Asks in a thread of its own: a panic or a hang is a failure that names the trial.
+fn patiently(path: &Path) -> Result<Told> {
+    let (sender, receiver) = mpsc::channel();
+    let path = path.to_owned();
+    std::thread::spawn(move || {
+        let told = catch_unwind(AssertUnwindSafe(|| ask(&path)));
+        sender.send(told).ok();
+    });
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(Ok(told)) => Ok(told),
+        Ok(Err(_)) => bail!("it panicked"),
+        Err(_) => bail!("it hung for {PATIENCE:?}"),
+    }
+}
+
+fn files(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        files.push((entry.file_name().into(), fs::read(entry.path())?));
+    }
+    files.sort();
+    ensure!(
+        files.iter().any(|(_, bytes)| !bytes.is_empty()),
+        "there is nothing to damage"
+    );
+    Ok(files)
+}
+
+/// Copies the files with one bit flipped, a stretch zeroed or one file cut short. Bits flip where bytes are not all zero:
+/// elsewhere nothing is stored.
+fn damage(files: &[(PathBuf, Vec<u8>)], target: &Path, random: &mut Random) -> Result<String> {
+    const LINE: usize = 64;
+    let longest = files
+        .iter()
+        .map(|(_, bytes)| bytes.len())
+        .max()
+        .unwrap_or(0);
+    let damageable: Vec<usize> = (0..files.len())
+        .filter(|at| files[*at].1.len() * 20 > longest && !files[*at].1.is_empty())
+        .collect();
+    let chosen = *random.pick(&damageable);
+    let mut told = String::new();
+    for (at, (name, bytes)) in files.iter().enumerate() {
+        let mut bytes = bytes.clone();
+        if at == chosen {
+            let used: Vec<usize> = (0..bytes.len() / LINE)
+                .filter(|line| bytes[line * LINE..][..LINE].iter().any(|byte| *byte != 0))
+                .collect();
+            let place = used[random.below(used.len() as u64) as usize] * LINE
+                + random.below(LINE as u64) as usize;
+            let name = name.display();
+            match random.below(10) {
+                0 => {
+                    let length = random.below(bytes.len() as u64) as usize;
+                    bytes.truncate(length);
+                    told = format!("{name} cut to {length} bytes");
+                }
+                1 => {
+                    let length = (1 + random.below(5_000) as usize).min(bytes.len() - place);
+                    bytes[place..place + length].fill(0);
+                    told = format!("{length} bytes of {name} zeroed at {place}");
+                }
+                _ => {
+                    let bit = random.below(8);
+                    bytes[place] ^= 1 << bit;
+                    told = format!("bit {bit} of byte {place} of {name} flipped");
+                }
+            }
+        }
+        fs::write(target.join(name), bytes)?;
+    }
+    Ok(told)
+}

@@ -1,0 +1,187 @@
+//! What is opened is not a database, not readable, or not there.
+
+use std::{fs, os::unix::fs::PermissionsExt, path::Path};
+
+use anyhow::{Result, ensure};
+use isomer_db::{Database, ErrorKind};
+use isomer_testkit::harness::{Harness, Outcome, Verdict};
+
+use crate::refused;
+
+const UNUSABLE: [ErrorKind; 4] = [
+    ErrorKind::Invalid,
+    ErrorKind::Corrupt,
+    ErrorKind::Unavailable,
+    ErrorKind::NotFound,
+];
+
+pub fn cases(harness: &mut Harness) {
+    harness.case(
+        "a_file_instead_of_a_folder_is_refused",
+        a_file_instead_of_a_folder_is_refused,
+    );
+    harness.case(
+        "a_folder_of_something_else_is_refused_and_untouched",
+        a_folder_of_something_else_is_refused_and_untouched,
+    );
+    harness.case("an_empty_data_file_is_refused", || foreign_data_file(b""));
+    harness.case("a_data_file_of_random_bytes_is_refused", || {
+        foreign_data_file(&[0xA5; 100_000])
+    });
+    harness.case(
+        "an_empty_folder_becomes_a_database",
+        an_empty_folder_becomes_a_database,
+    );
+    harness.case(
+        "a_missing_database_is_not_made_unless_asked",
+        a_missing_database_is_not_made_unless_asked,
+    );
+    harness.case(
+        "awkward_paths_work_or_are_refused",
+        awkward_paths_work_or_are_refused,
+    );
+    harness.case(
+        "opening_twice_in_one_process_is_refused",
+        opening_twice_in_one_process_is_refused,
+    );
+    harness.case(
+        "a_folder_that_cannot_be_written_is_a_clear_error",
+        a_folder_that_cannot_be_written_is_a_clear_error,
+    );
+}
+
+/// Names and contents of all files below `path`.
+fn contents(path: &Path) -> Result<Vec<(std::path::PathBuf, Vec<u8>)>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(path)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            found.extend(contents(&path)?);
+        } else {
+            found.push((path.clone(), fs::read(&path)?));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+fn a_file_instead_of_a_folder_is_refused() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    for (name, bytes) in [
+        ("empty", &b""[..]),
+        ("text", b"hello"),
+        ("sqlite", b"SQLite format 3\0"),
+    ] {
+        let path = folder.path().join(name);
+        fs::write(&path, bytes)?;
+        refused(Database::open(&path), &UNUSABLE, name)?;
+        ensure!(fs::read(&path)? == bytes, "the file was changed");
+    }
+    Ok(Verdict::Passed)
+}
+
+fn a_folder_of_something_else_is_refused_and_untouched() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    fs::write(folder.path().join("holiday.jpg"), b"not a database")?;
+    fs::create_dir(folder.path().join("letters"))?;
+    fs::write(folder.path().join("letters/one.txt"), b"dear reader")?;
+    let before = contents(folder.path())?;
+    refused(Database::open(folder.path()), &UNUSABLE, "database")?;
+    ensure!(contents(folder.path())? == before, "the folder was changed");
+    Ok(Verdict::Passed)
+}
+
+/// Replaces the largest file of a database.
+fn foreign_data_file(bytes: &[u8]) -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("db");
+    Database::open(&path)?.query("CREATE (:A {n: 1})", ())?;
+    let data = contents(&path)?
+        .into_iter()
+        .max_by_key(|(_, bytes)| bytes.len())
+        .map(|(path, _)| path);
+    fs::write(data.expect("a database has files"), bytes)?;
+    refused(Database::open(&path), &UNUSABLE, "")?;
+    Ok(Verdict::Passed)
+}
+
+fn an_empty_folder_becomes_a_database() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    Database::open(folder.path())?.query("CREATE (:A {n: 1})", ())?;
+    let n: i64 = Database::open(folder.path())?
+        .query("MATCH (a:A) RETURN a.n AS n", ())?
+        .single()?
+        .get("n")?;
+    ensure!(n == 1);
+    Ok(Verdict::Passed)
+}
+
+fn a_missing_database_is_not_made_unless_asked() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("none");
+    refused(
+        Database::builder().create(false).open(&path),
+        &[ErrorKind::NotFound, ErrorKind::Unavailable],
+        "none",
+    )?;
+    ensure!(!path.exists(), "it was made");
+    Ok(Verdict::Passed)
+}
+
+fn awkward_paths_work_or_are_refused() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    for name in [
+        "with spaces",
+        "ünïcödé 名前",
+        "quote'\"",
+        "-dash",
+        "new\nline",
+    ] {
+        let path = folder.path().join(name);
+        Database::open(&path)?.query("CREATE (:A)", ())?;
+        let n: i64 = Database::open(&path)?
+            .query("MATCH (a:A) RETURN count(*) AS n", ())?
+            .single()?
+            .get("n")?;
+        ensure!(n == 1, "{name}: {n}");
+    }
+    let long = folder.path().join("x".repeat(4_096));
+    refused(Database::open(long), &UNUSABLE, "")?;
+    refused(
+        Database::open(folder.path().join("nul\0nul")),
+        &UNUSABLE,
+        "",
+    )?;
+    let knot = folder.path().join("knot");
+    std::os::unix::fs::symlink(&knot, &knot)?;
+    refused(Database::open(&knot), &UNUSABLE, "")?;
+    Ok(Verdict::Passed)
+}
+
+fn opening_twice_in_one_process_is_refused() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let first = Database::open(folder.path())?;
+    refused(
+        Database::open(folder.path()),
+        &[ErrorKind::Unavailable],
+        &std::process::id().to_string(),
+    )?;
+    first.query("CREATE (:A)", ())?;
+    drop(first);
+    Database::open(folder.path())?;
+    Ok(Verdict::Passed)
+}
+
+fn a_folder_that_cannot_be_written_is_a_clear_error() -> Outcome {
+    let folder = tempfile::tempdir()?;
+    let path = folder.path().join("locked");
+    fs::create_dir(&path)?;
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o500))?;
+    if fs::write(path.join("probe"), b"").is_ok() {
+        return Ok(Verdict::Skipped(
+            "permissions do not bind this user (root)".into(),
+        ));
+    }
+    refused(Database::open(&path), &UNUSABLE, "locked")?;
+    Ok(Verdict::Passed)
+}

@@ -1,0 +1,197 @@
+//! A disk of a few megabytes runs full.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Result, bail, ensure};
+use isomer_db::{Database, ErrorKind, params};
+use isomer_testkit::{
+    crash,
+    harness::{Harness, Outcome, Verdict},
+};
+
+pub fn cases(harness: &mut Harness) {
+    harness.case(
+        "a_full_disk_refuses_commits_and_recovers",
+        a_full_disk_refuses_commits_and_recovers,
+    );
+    harness.case(
+        "a_full_disk_refuses_one_large_transaction",
+        a_full_disk_refuses_one_large_transaction,
+    );
+}
+
+/// A file system in memory, unmounted when dropped.
+struct SmallDisk {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl SmallDisk {
+    /// Mounts one of `mebibytes`; `None` where that needs rights that we do not have.
+    fn mount(mebibytes: u32) -> Result<Option<Self>> {
+        let folder = tempfile::tempdir()?;
+        let path = folder.path().join("disk");
+        fs::create_dir(&path)?;
+        let mounted = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &format!("size={mebibytes}m"), "tmpfs"])
+            .arg(&path)
+            .output();
+        match mounted {
+            Ok(output) if output.status.success() => Ok(Some(Self {
+                _folder: folder,
+                path,
+            })),
+            _ => Ok(None),
+        }
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        Command::new("umount")
+            .arg("--lazy")
+            .arg(&self.path)
+            .status()
+            .ok();
+    }
+}
+
+fn skipped() -> Outcome {
+    Ok(Verdict::Skipped("needs root, to mount a small disk".into()))
+}
+
+/// Fills what is left of the disk, and gives it back when removed.
+fn ballast(path: &Path, bytes: usize) -> Result<PathBuf> {
+    let file = path.join("ballast");
+    fs::write(&file, vec![0x5A; bytes])?;
+    Ok(file)
+}
+
+fn put(db: &Database, key: i64) -> Result<(), isomer_db::Error> {
+    let params = params! { "k" => key, "text" => format!("{key} {}", "x".repeat(10_000)) };
+    db.query("CREATE (:D {_key: $k, text: $text})", params)
+        .map(drop)
+}
+
+fn keys(db: &Database) -> Result<Vec<i64>> {
+    Ok(db
+        .query(
+            "MATCH (d:D) WHERE size(d.text) > 10000 RETURN d._key AS k ORDER BY k",
+            (),
+        )?
+        .deserialize()?)
+}
+
+fn a_full_disk_refuses_commits_and_recovers() -> Outcome {
+    let Some(disk) = SmallDisk::mount(24)? else {
+        return skipped();
+    };
+    let ballast = ballast(&disk.path, 10 << 20)?;
+    let path = disk.path.join("db");
+    let db = Database::open(&path)?;
+    let mut acknowledged = Vec::new();
+    let full = loop {
+        let key = acknowledged.len() as i64;
+        match put(&db, key) {
+            Ok(()) => acknowledged.push(key),
+            Err(error) => break error,
+        }
+        ensure!(key < 5_000, "the disk never ran full");
+    };
+    ensure!(
+        matches!(
+            full.kind(),
+            ErrorKind::Unavailable | ErrorKind::OutcomeUnknown
+        ),
+        "{:?}: {full}",
+        full.kind()
+    );
+    ensure!(
+        acknowledged.len() > 20,
+        "full after {} documents: {full}",
+        acknowledged.len()
+    );
+    println!("after {} documents: {full}", acknowledged.len());
+
+    // What is stored stays readable; where the outcome is unknown, one more may be there.
+    let found = keys(&db)?;
+    ensure!(
+        found.starts_with(&acknowledged) && found.len() <= acknowledged.len() + 1,
+        "{} of {} readable",
+        found.len(),
+        acknowledged.len()
+    );
+
+    fs::remove_file(ballast)?;
+    let next = 10_000;
+    let db = match put(&db, next) {
+        Ok(()) => db,
+        Err(error) if full.kind() == ErrorKind::OutcomeUnknown => {
+            println!("asks to be opened again: {error}");
+            drop(db);
+            let db = Database::open(&path)?;
+            put(&db, next)?;
+            db
+        }
+        Err(error) => bail!("writes do not go on when there is room: {error}"),
+    };
+    drop(db);
+    let db = Database::open(&path)?;
+    let found = keys(&db)?;
+    ensure!(
+        found.starts_with(&acknowledged) && found.last() == Some(&next),
+        "{} after opening again",
+        found.len()
+    );
+    drop(db);
+    crash::check(&path)?;
+    Ok(Verdict::Passed)
+}
+
+fn a_full_disk_refuses_one_large_transaction() -> Outcome {
+    let Some(disk) = SmallDisk::mount(16)? else {
+        return skipped();
+    };
+    let path = disk.path.join("db");
+    let db = Database::open(&path)?;
+    (0..10).try_for_each(|key| put(&db, key))?;
+    let large = db.transact(|tx| {
+        for key in 100..5_000_i64 {
+            let params = params! { "k" => key, "text" => "y".repeat(20_000) };
+            tx.query("CREATE (:D {_key: $k, text: $text})", params)?;
+        }
+        Ok::<(), isomer_db::Error>(())
+    });
+    let Err(error) = large else {
+        bail!("100 MB fit on a disk of 16")
+    };
+    let kind = error.kind();
+    ensure!(
+        matches!(
+            kind,
+            ErrorKind::Unavailable | ErrorKind::OutcomeUnknown | ErrorKind::Limit
+        ),
+        "{kind:?}: {error}"
+    );
+    println!("{error}");
+    ensure!(
+        keys(&db)? == (0..10).collect::<Vec<i64>>(),
+        "the refused transaction left something"
+    );
+    let db = match put(&db, 10) {
+        Ok(()) => db,
+        Err(_) if kind == ErrorKind::OutcomeUnknown => {
+            drop(db);
+            Database::open(&path)?
+        }
+        Err(error) => bail!("small writes do not go on: {error}"),
+    };
+    drop(db);
+    ensure!(keys(&Database::open(&path)?)?.len() >= 10);
+    crash::check(&path)?;
+    Ok(Verdict::Passed)
+}

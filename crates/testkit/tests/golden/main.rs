@@ -1,0 +1,48 @@
+//! The scripts in `tests/golden`, each against a database in memory and one on disk. `UPDATE_GOLDEN=1` writes what was
+//! printed in memory into the files.
+
+use std::{fs, path::PathBuf, process::ExitCode};
+
+use isomer_testkit::{
+    golden::{DatabaseWorld, run},
+    harness::{Harness, Verdict},
+};
+
+fn main() -> ExitCode {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    let mut harness = Harness::new();
+    for path in scripts() {
+        let name = path
+            .file_stem()
+            .map(|name| name.to_string_lossy().into_owned())
+            .unwrap_or_default();
+        let script = path.clone();
+        harness.case(format!("{name}_in_memory"), move || {
+            run(&script, &mut DatabaseWorld::in_memory()?, update)?;
+            Ok(Verdict::Passed)
+        });
+        harness.case(format!("{name}_on_disk"), move || {
+            let folder = tempfile::tempdir()?;
+            run(
+                &path,
+                &mut DatabaseWorld::on_disk(&folder.path().join("db"))?,
+                false,
+            )?;
+            Ok(Verdict::Passed)
+        });
+    }
+    harness.run()
+}
+
+/// All scripts, by name.
+fn scripts() -> Vec<PathBuf> {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden");
+    let files =
+        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = files.map(|file| file.expect("the folder stays while we read it").path());
+    let mut scripts: Vec<PathBuf> = paths
+        .filter(|path| path.extension().is_some_and(|ending| ending == "test"))
+        .collect();
+    scripts.sort();
+    scripts
+}
