@@ -19,6 +19,7 @@ mod graph;
 mod index;
 mod keyspace;
 mod kv;
+mod observer;
 mod properties;
 mod read;
 mod schema_change;
@@ -41,6 +42,7 @@ pub use kv::{
     BucketKind, BucketOptions, Expiry, KvCursor, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,
     MAX_PAIR_PART_BYTES, Sweeper,
 };
+pub use observer::CommitObserver;
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
 pub use store::{Access, Store, StoreOptions};
 pub use stream::{Change, ChangeSet, Counted};

@@ -17,6 +17,7 @@ use crate::{
     footprint::Item,
     keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
     kv::Sequences,
+    observer::Observers,
 };
 
 /// Longest name of a label, type, property, bucket, index or constraint in bytes.
@@ -73,6 +74,7 @@ pub(crate) struct Shared {
     pub(crate) counts: SharedCounts,
     /// Versions above which the change stream is still needed, with how many need it.
     pub(crate) stream_holds: Mutex<BTreeMap<Version, usize>>,
+    pub(crate) observers: Arc<Observers>,
     /// Held shared by every commit, alone by a bulk load while it writes.
     pub(crate) gate: RwLock<()>,
     pub(crate) since_save: Mutex<SinceSave>,
@@ -95,6 +97,8 @@ impl Store {
     /// [`DataError::Unsupported`] for another format, [`DataError::Corrupt`] for what is no database.
     pub fn open(engine: Arc<dyn Engine>, options: StoreOptions) -> Result<Self, DataError> {
         claim(&*engine)?;
+        let observers = Arc::new(Observers::default());
+        engine.set_hook(observers.clone());
         let snapshot = engine.snapshot()?;
         let read: &dyn Read = &*snapshot;
         let names = Arc::new(Names::load(read)?);
@@ -123,6 +127,7 @@ impl Store {
                 relationships,
                 counts: Mutex::new(counts),
                 stream_holds: Mutex::default(),
+                observers,
                 gate: RwLock::new(()),
                 since_save: Mutex::default(),
                 sequences: Sequences::default(),

@@ -41,10 +41,23 @@ pub trait Engine: Send + Sync {
         pairs: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>>,
         stream: Option<&[u8]>,
     ) -> Result<Version, StorageError>;
+    /// Registers who is told of every commit before it becomes visible, in place of whoever was before.
+    fn set_hook(&self, hook: Arc<dyn CommitHook>);
     /// Sizes and counts, for people and planners.
     fn statistics(&self) -> Result<Statistics, StorageError>;
     /// Reads everything that is stored and reports what is damaged; `progress` is called with (done, total) bytes.
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError>;
+}
+
+/// Told of every commit, on the thread that applies it: what it does delays all commits, and it must not call the
+/// engine.
+pub trait CommitHook: Send + Sync {
+    /// The commit `version` with the change-stream entry `stream` is valid and about to be applied; nobody sees it yet.
+    /// Versions ascend. Commits without an entry are announced too.
+    fn committing(&self, version: Version, stream: &[u8]);
+    /// The commits announced with a version of `from` and above did not happen (or nobody knows, and the engine is
+    /// closed to writers); their versions may be used again.
+    fn abandoned(&self, from: Version);
 }
 
 /// What both snapshots and transactions read.

@@ -17,12 +17,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::{
-    Backend, Capabilities, Commit, Durability, Footprint, Granule, GuardMode, GuardTable, KeyRange,
-    Order, Page, PageLimit, Pairs, Read, Savepoint, Snapshot, Statistics, StorageError,
-    StreamEntry, Transaction, Version, View, Visitor, WriteSet,
+    Backend, Capabilities, Commit, CommitHook, Durability, Footprint, Granule, GuardMode,
+    GuardTable, KeyRange, Order, Page, PageLimit, Pairs, Read, Savepoint, Snapshot, Statistics,
+    StorageError, StreamEntry, Transaction, Version, View, Visitor, WriteSet,
 };
 
 /// Largest page, whatever the caller allows.
@@ -48,6 +48,7 @@ struct Core<B: Backend> {
     joined: Condvar,
     /// Held by whoever changes the backend.
     writer: Mutex<()>,
+    hook: RwLock<Option<Arc<dyn CommitHook>>>,
     commits: AtomicU64,
     groups: AtomicU64,
     conflicts: AtomicU64,
@@ -93,6 +94,7 @@ impl<B: Backend> Optimistic<B> {
                 queue: Mutex::default(),
                 joined: Condvar::new(),
                 writer: Mutex::default(),
+                hook: RwLock::default(),
                 commits: AtomicU64::new(0),
                 groups: AtomicU64::new(0),
                 conflicts: AtomicU64::new(0),
@@ -203,9 +205,23 @@ impl<B: Backend> Optimistic<B> {
         let version = core.backend.view()?.version() + 1;
         // No footprint tells what this changes: whoever observed anything before it must run again.
         core.guards.lock().raise_floor(version);
-        core.backend.ingest(version, &mut checked, stream)?;
+        let hook = core.hook();
+        if let Some(hook) = &hook {
+            hook.committing(version, stream.unwrap_or_default());
+        }
+        if let Err(error) = core.backend.ingest(version, &mut checked, stream) {
+            if let Some(hook) = &hook {
+                hook.abandoned(version);
+            }
+            return Err(error);
+        }
         core.commits.fetch_add(1, Ordering::Relaxed);
         Ok(version)
+    }
+
+    /// See [`crate::Engine::set_hook`].
+    pub fn set_hook(&self, hook: Arc<dyn CommitHook>) {
+        *self.core.hook.write() = Some(hook);
     }
 
     /// See [`crate::Engine::statistics`].
@@ -283,6 +299,9 @@ macro_rules! delegate_engine {
                 stream: Option<&[u8]>,
             ) -> Result<$crate::Version, $crate::StorageError> {
                 self.$field.ingest(pairs, stream)
+            }
+            fn set_hook(&self, hook: std::sync::Arc<dyn $crate::CommitHook>) {
+                self.$field.set_hook(hook);
             }
             fn statistics(&self) -> Result<$crate::Statistics, $crate::StorageError> {
                 self.$field.statistics()
@@ -403,6 +422,10 @@ impl<B: Backend> Core<B> {
         queue.waiting.drain(..).collect()
     }
 
+    fn hook(&self) -> Option<Arc<dyn CommitHook>> {
+        self.hook.read().clone()
+    }
+
     fn commit_group(&self, group: &[Arc<Ticket>]) -> Vec<Result<Version, StorageError>> {
         let first = match self.backend.view() {
             Ok(view) => view.version() + 1,
@@ -442,7 +465,16 @@ impl<B: Backend> Core<B> {
         if commits.is_empty() {
             return results;
         }
+        let hook = self.hook();
+        if let Some(hook) = &hook {
+            for commit in &commits {
+                hook.committing(commit.version, commit.stream);
+            }
+        }
         let applied = self.backend.apply(&commits, durability);
+        if let (Err(_), Some(hook)) = (&applied, &hook) {
+            hook.abandoned(first);
+        }
         if matches!(applied, Ok(()) | Err(StorageError::CommitUnknown(_))) {
             self.guards.lock().append(fresh);
         }

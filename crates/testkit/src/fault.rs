@@ -10,8 +10,9 @@ use std::{
 };
 
 use isomer_storage::{
-    Capabilities, Durability, Engine, Granule, GuardMode, KeyRange, Order, Page, PageLimit, Pairs,
-    Read, Savepoint, Snapshot, Statistics, StorageError, StreamEntry, Transaction, Version,
+    Capabilities, CommitHook, Durability, Engine, Granule, GuardMode, KeyRange, Order, Page,
+    PageLimit, Pairs, Read, Savepoint, Snapshot, Statistics, StorageError, StreamEntry,
+    Transaction, Version,
 };
 
 /// A kind of call.
@@ -337,6 +338,10 @@ impl Engine for Faulty {
         let version = self.engine().ingest(&mut noted, stream)?;
         self.inner.note(logged, Durability::Synced);
         Ok(version)
+    }
+
+    fn set_hook(&self, hook: Arc<dyn CommitHook>) {
+        self.engine().set_hook(hook);
     }
 
     fn statistics(&self) -> Result<Statistics, StorageError> {

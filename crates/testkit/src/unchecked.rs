@@ -3,8 +3,9 @@
 use std::{path::Path, sync::Arc};
 
 use isomer_storage::{
-    Capabilities, Durability, Engine, Granule, GuardMode, KeyRange, Order, Page, PageLimit, Read,
-    Savepoint, Snapshot, Statistics, StorageError, StreamEntry, Transaction, Version,
+    Capabilities, CommitHook, Durability, Engine, Granule, GuardMode, KeyRange, Order, Page,
+    PageLimit, Read, Savepoint, Snapshot, Statistics, StorageError, StreamEntry, Transaction,
+    Version,
 };
 
 /// Hands everything on to another engine, except guards: it forgets them.
@@ -62,6 +63,10 @@ impl Engine for Unchecked {
         stream: Option<&[u8]>,
     ) -> Result<Version, StorageError> {
         self.0.ingest(pairs, stream)
+    }
+
+    fn set_hook(&self, hook: Arc<dyn CommitHook>) {
+        self.0.set_hook(hook);
     }
 
     fn statistics(&self) -> Result<Statistics, StorageError> {
