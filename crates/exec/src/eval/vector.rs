@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use isomer_data::{GraphRead, NodeLabels};
 use isomer_plan::{
     expr::{Arithmetic, Comparison, Expr, LabelRef, PropRef, SlotId, TypeRef},
-    function::Function as Builtin,
+    function::{Function as Builtin, Purity},
 };
 use isomer_value::{NodeId, RelId, Value};
 
@@ -130,6 +130,11 @@ fn comparison(
 ) -> Result<Column> {
     let left = column(left, chunk, rows, cx)?;
     let right = column(right, chunk, rows, cx)?;
+    if let (Column::Const(a), Column::Const(b)) = (&*left, &*right) {
+        return Ok(Column::Const(
+            strict::compare(op, a, b).map_or(Value::Null, Value::Bool),
+        ));
+    }
     Ok(Column::Bools(compare(op, &left, &right, rows.len())))
 }
 
@@ -143,6 +148,11 @@ fn arithmetic(
 ) -> Result<Column> {
     let left = column(left, chunk, rows, cx)?;
     let right = column(right, chunk, rows, cx)?;
+    if let (Column::Const(a), Column::Const(b)) = (&*left, &*right)
+        && rows.len() > 0
+    {
+        return arith::arithmetic(op, a, b, cx).map(Column::Const);
+    }
     (0..rows.len())
         .map(|row| {
             with(&left, row, |a| {
@@ -199,7 +209,12 @@ fn call(
         .iter()
         .map(|argument| column(argument, chunk, rows, cx))
         .collect::<Result<Vec<_>>>()?;
+    let same_each_time = function.purity() != Purity::Volatile;
     let function = Function::of(function)?;
+    if same_each_time && rows.len() > 0 && all_constant(&columns) {
+        let operands: Vec<Value> = columns.iter().map(|column| column.get(0)).collect();
+        return function.call(&operands, cx).map(Column::Const);
+    }
     let mut operands = Vec::with_capacity(columns.len());
     let mut made = Vec::with_capacity(rows.len());
     for row in 0..rows.len() {
@@ -256,6 +271,13 @@ pub(crate) fn truths(
         .collect()
 }
 
+/// Whether every row has the same operands.
+fn all_constant(columns: &[Cow<'_, Column>]) -> bool {
+    columns
+        .iter()
+        .all(|column| matches!(&**column, Column::Const(_)))
+}
+
 /// Hands the value of a row to `body`, without a copy where the column has values.
 fn with<T>(column: &Column, row: usize, body: impl FnOnce(&Value) -> T) -> T {
     match column {
@@ -272,6 +294,10 @@ fn strictly(
     len: usize,
     cx: &mut Cx<'_>,
 ) -> Result<Column> {
+    if len > 0 && all_constant(columns) && !matches!(expr, Expr::CallRegistered { .. }) {
+        let operands: Vec<Value> = columns.iter().map(|column| column.get(0)).collect();
+        return strict::apply(expr, &operands, cx).map(Column::Const);
+    }
     let mut operands = Vec::with_capacity(columns.len());
     let mut made = Vec::with_capacity(len);
     for row in 0..len {
@@ -323,6 +349,13 @@ fn properties(base: &Column, name: PropRef, len: usize, cx: &mut Cx<'_>) -> Resu
                     })
                     .collect(),
             ))
+        }
+        Column::Const(value) => {
+            let plan = cx.run.plan.clone();
+            if len == 0 {
+                return Ok(Column::Const(Value::Null));
+            }
+            strict::property_of(value, plan.property_name(name), cx).map(Column::Const)
         }
         other => {
             let plan = cx.run.plan.clone();

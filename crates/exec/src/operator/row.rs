@@ -2,8 +2,12 @@
 
 use std::collections::VecDeque;
 
-use isomer_plan::{expr::Expr, function::Function as Builtin, physical::Op};
-use isomer_value::{GroupKey, Value};
+use isomer_plan::{
+    expr::{Expr, SlotId},
+    function::Function as Builtin,
+    physical::Op,
+};
+use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashSet;
 
 use super::{
@@ -128,8 +132,56 @@ impl Operate for Project {
 pub(super) struct Distinct {
     spot: Spot,
     input: Child,
-    seen: FxHashSet<Vec<GroupKey>>,
+    seen: Seen,
     held: usize,
+}
+
+/// The combinations seen. Nodes and integers by themselves are kept as numbers.
+#[derive(Default)]
+struct Seen {
+    nodes: FxHashSet<NodeId>,
+    ints: FxHashSet<i64>,
+    keys: FxHashSet<Vec<GroupKey>>,
+}
+
+impl Seen {
+    /// Whether the row's combination is new, and the bytes that it holds then.
+    fn insert(&mut self, slots: &[SlotId], chunk: &Chunk, row: usize) -> (bool, usize) {
+        let single = match slots {
+            [slot] => chunk.column(*slot),
+            _ => None,
+        };
+        let value = match single {
+            Some(Column::Nodes(nodes)) => return (self.nodes.insert(nodes[row]), 16),
+            Some(Column::Ints(ints)) => return (self.ints.insert(ints[row]), 16),
+            Some(Column::Values(values)) => Some(&values[row]),
+            Some(Column::Const(value)) => Some(value),
+            _ => None,
+        };
+        match value {
+            Some(Value::Int(int)) => return (self.ints.insert(*int), 16),
+            Some(Value::Node(node)) => return (self.nodes.insert(node.id), 16),
+            // A float that is a whole number is the same as the integer.
+            Some(Value::Float(float)) => {
+                if let Some(int) = whole_number(*float) {
+                    return (self.ints.insert(int), 16);
+                }
+            }
+            _ => {}
+        }
+        let key: Vec<GroupKey> = slots
+            .iter()
+            .map(|slot| GroupKey(chunk.value(*slot, row)))
+            .collect();
+        let bytes = 48 + key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
+        (self.keys.insert(key), bytes)
+    }
+}
+
+/// The integer that a float is equal to.
+fn whole_number(float: f64) -> Option<i64> {
+    let fits = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&float);
+    (fits && float.fract() == 0.0).then_some(float as i64)
 }
 
 impl Distinct {
@@ -137,7 +189,7 @@ impl Distinct {
         Self {
             spot,
             input,
-            seen: FxHashSet::default(),
+            seen: Seen::default(),
             held: 0,
         }
     }
@@ -155,12 +207,7 @@ impl Operate for Distinct {
         let mut keep = Vec::with_capacity(chunk.len());
         let mut bytes = 0;
         for row in 0..chunk.len() {
-            let key: Vec<GroupKey> = slots
-                .iter()
-                .map(|slot| GroupKey(chunk.value(*slot, row)))
-                .collect();
-            let size = 48 + key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
-            let new = self.seen.insert(key);
+            let (new, size) = self.seen.insert(slots, &chunk, row);
             bytes += if new { size } else { 0 };
             keep.push(new);
         }
@@ -173,12 +220,12 @@ impl Operate for Distinct {
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
-        self.seen.clear();
+        self.seen = Seen::default();
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
-        self.seen = FxHashSet::default();
+        self.seen = Seen::default();
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
 }

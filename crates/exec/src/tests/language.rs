@@ -524,3 +524,47 @@ fn deep_expressions_and_long_statements_do_not_overflow_the_stack() {
         assert!(answer.is_ok(), "{}: {:?}", &text[..60], answer.err());
     }
 }
+
+/// Equal values are one, whatever column they come in: constants, integers, floats that are whole.
+#[test]
+fn distinct_and_groups_hold_equal_values_together() {
+    let store = open();
+    let numbers = "UNWIND [1, 1.0, 10000000000000000, 1.0e16, -0.0, 0, 'a', null, null, 0.5, [1], [1.0]] AS x";
+    assert_eq!(
+        rows(&store, &format!("{numbers} WITH DISTINCT x RETURN x")).len(),
+        7
+    );
+    assert_eq!(
+        rows(&store, &format!("{numbers} RETURN x, count(*)")).len(),
+        7
+    );
+    assert_eq!(
+        one(&store, &format!("{numbers} RETURN count(DISTINCT x)")),
+        Value::Int(6)
+    );
+    rows(&store, "CREATE (:C), (:C)");
+    assert_eq!(
+        rows(
+            &store,
+            "MATCH (c:C) UNWIND [5, 5.0] AS x WITH DISTINCT x RETURN x"
+        )
+        .len(),
+        1
+    );
+    assert_eq!(
+        rows(
+            &store,
+            "UNWIND [5, 5.0] AS x MATCH (c:C) WITH DISTINCT x RETURN x"
+        )
+        .len(),
+        1
+    );
+    assert_eq!(
+        rows(
+            &store,
+            "MATCH (c:C) OPTIONAL MATCH (c)-->(d) RETURN DISTINCT d"
+        )
+        .len(),
+        1
+    );
+}
