@@ -100,6 +100,8 @@ struct LinkPattern {
     kind: Option<usize>,
     way: Way,
     walk: Option<(usize, usize)>,
+    /// The number of a link of the clause before, whose relationship this one is again.
+    again: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -133,8 +135,17 @@ struct Row {
 
 const VARIABLES: usize = 5;
 
-fn random_clause(dice: &mut Dice, optional: bool) -> Clause {
+fn random_clause(dice: &mut Dice, optional: bool, before: &[Clause]) -> Clause {
     let mut paths = Vec::new();
+    let links_before = before
+        .iter()
+        .flat_map(|clause| &clause.paths)
+        .flat_map(|path| &path.links);
+    let mut reusable: Vec<usize> = (0..)
+        .zip(links_before)
+        .filter(|(_, link)| link.walk.is_none())
+        .map(|(number, _)| number)
+        .collect();
     for _ in 0..=dice.roll(2) {
         let length = dice.roll(3);
         let nodes = (0..=length)
@@ -145,10 +156,15 @@ fn random_clause(dice: &mut Dice, optional: bool) -> Clause {
             })
             .collect();
         let links = (0..length)
-            .map(|_| LinkPattern {
-                kind: dice.chance(50).then(|| dice.roll(2)),
-                way: [Way::Out, Way::In, Way::Both][dice.roll(3)],
-                walk: dice.chance(20).then(|| (dice.roll(2), 1 + dice.roll(2))),
+            .map(|_| {
+                let again = (!reusable.is_empty() && dice.chance(30)).then(|| reusable.remove(0));
+                LinkPattern {
+                    kind: dice.chance(50).then(|| dice.roll(2)),
+                    way: [Way::Out, Way::In, Way::Both][dice.roll(3)],
+                    walk: (again.is_none() && dice.chance(20))
+                        .then(|| (dice.roll(2), 1 + dice.roll(2))),
+                    again,
+                }
             })
             .collect();
         paths.push(Path { nodes, links });
@@ -202,7 +218,8 @@ fn text(clauses: &[Clause]) -> String {
                         Way::In => ("<-", "-"),
                         Way::Both => ("-", "-"),
                     };
-                    let _ = write!(out, "{before}[r{link_count}{kind}{walk}]{after}");
+                    let name = link.again.unwrap_or(link_count);
+                    let _ = write!(out, "{before}[r{name}{kind}{walk}]{after}");
                     link_count += 1;
                 }
                 let label = node
@@ -323,7 +340,10 @@ fn walk(
     }
     let link = &pattern.links[step - 1];
     for (number, (source, target, kind)) in graph.relationships.iter().enumerate() {
-        if used.contains(&number) || link.kind.is_some_and(|wanted| wanted != *kind) {
+        let again = link
+            .again
+            .is_none_or(|before| row.links[before].as_deref() == Some(&[number]));
+        if !again || used.contains(&number) || link.kind.is_some_and(|wanted| wanted != *kind) {
             continue;
         }
         let mut ends = Vec::new();
@@ -390,15 +410,15 @@ fn expected(graph: &Graph, clauses: &[Clause]) -> Vec<Row> {
     rows
 }
 
-fn shown(row: &Row, variables: &BTreeSet<usize>, walks: &[bool]) -> String {
+fn shown(row: &Row, variables: &BTreeSet<usize>, links: &[(usize, bool)]) -> String {
     let number =
         |number: Option<usize>| number.map_or("null".to_owned(), |number| number.to_string());
     let mut parts: Vec<String> = variables
         .iter()
         .map(|variable| number(row.nodes[*variable]))
         .collect();
-    for (link, is_walk) in row.links.iter().zip(walks) {
-        parts.push(match (link, is_walk) {
+    for (name, is_walk) in links {
+        parts.push(match (&row.links[*name], is_walk) {
             (None, _) => "null".to_owned(),
             (Some(steps), true) => format!("{steps:?}"),
             (Some(steps), false) => steps[0].to_string(),
@@ -543,34 +563,38 @@ fn any_plan_gives_the_rows_of_a_naive_search() {
 
 /// Runs one random query in all ways; whether it has rows.
 fn check(dice: &mut Dice, graph: &Graph, transaction: &mut Transaction, round: u64) -> bool {
-    let mut clauses = vec![random_clause(dice, false)];
-    if dice.chance(50) {
+    let mut clauses = vec![random_clause(dice, false, &[])];
+    if dice.chance(60) {
         let optional = dice.chance(40);
-        clauses.push(random_clause(dice, optional));
+        let next = random_clause(dice, optional, &clauses);
+        clauses.push(next);
     }
     let pattern = text(&clauses);
     let paths = || clauses.iter().flat_map(|clause| &clause.paths);
     let variables: BTreeSet<usize> = paths()
         .flat_map(|path| path.nodes.iter().map(|node| node.variable))
         .collect();
-    let walks: Vec<bool> = paths()
-        .flat_map(|path| path.links.iter().map(|link| link.walk.is_some()))
+    // Each link by the number of the relationship variable it has, and whether that is a list.
+    let links: Vec<(usize, bool)> = paths()
+        .flat_map(|path| &path.links)
+        .enumerate()
+        .map(|(at, link)| (link.again.unwrap_or(at), link.walk.is_some()))
         .collect();
     let mut columns: Vec<String> = variables
         .iter()
         .map(|variable| format!("v{variable}.i"))
         .collect();
-    columns.extend(walks.iter().enumerate().map(|(at, walk)| {
+    columns.extend(links.iter().enumerate().map(|(at, (name, walk))| {
         if *walk {
-            format!("[r IN r{at} | r.j] AS r{at}")
+            format!("[r IN r{name} | r.j] AS c{at}")
         } else {
-            format!("r{at}.j")
+            format!("r{name}.j AS c{at}")
         }
     }));
     let rows = expected(graph, &clauses);
     let mut wanted: Vec<String> = rows
         .iter()
-        .map(|row| shown(row, &variables, &walks))
+        .map(|row| shown(row, &variables, &links))
         .collect();
     wanted.sort();
     let first = variables.iter().next().expect("a path has a node");

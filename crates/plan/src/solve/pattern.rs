@@ -695,7 +695,8 @@ impl Planner<'_> {
         let single = self.rows(flow) <= 2.0;
         let seeks =
             matches!(&start, Move::Find(_, access) if access.is_seek() && access.rows <= 2.0);
-        if single || seeks {
+        // A part that hangs together with something open cannot be found apart and joined.
+        if single || seeks || !is_whole(problem, progress, &alone) {
             self.advance(problem, progress, &start);
             return self.emit(problem, progress, flow, start, solved);
         }
@@ -763,8 +764,9 @@ impl Planner<'_> {
                 self.advance(problem, &mut trial, &next);
                 self.thin(problem, &mut trial);
             }
-            // Parts differ in size: compare by the rows they multiply everything else with, then by their work.
-            let cost = trial.work + trial.rows;
+            // A start that leads to the whole part goes before one that gets stuck in it.
+            let whole = is_whole(problem, progress, &trial);
+            let cost = trial.work + trial.rows + if whole { 0.0 } else { 1e12 };
             if best.as_ref().is_none_or(|(known, ..)| cost < *known) {
                 best = Some((cost, start, trial));
             }
@@ -863,6 +865,20 @@ impl Planner<'_> {
         solved.extend(part_solved);
         self.settle(problem, progress, flow);
     }
+}
+
+/// Whether nothing open touches what a trial has bound.
+fn is_whole(problem: &Problem, before: &Progress, trial: &Progress) -> bool {
+    let touched = |slot: SlotId| trial.bound.contains(&slot) && !before.bound.contains(&slot);
+    problem
+        .graph
+        .relationships
+        .iter()
+        .zip(&trial.relationship_open)
+        .filter(|(one, open)| **open && !matches!(one.length, Length::Shortest { .. }))
+        .all(|(one, _)| {
+            !touched(one.from) && !touched(one.to) && !(one.bound && touched(one.slot))
+        })
 }
 
 /// What is open still, after a part of it (`own`) was worked on and came out as `after`.
