@@ -699,21 +699,29 @@ impl Backend for RedbBackend {
 }
 
 impl RedbBackend {
-    /// Inserts ascending new pairs, those in a row through one cursor.
+    /// Inserts ascending new pairs: those in a row through one cursor, single ones among stored keys one by one.
     fn insert_sorted(
         &self,
         instance: &Instance,
         table: &mut Table<'_, &'static [u8], &'static [u8]>,
         pairs: &mut Pairs<'_>,
     ) -> Result<(), Stop> {
-        const CHECK_BYTES: u64 = 4 << 20;
-        let mut unchecked = 0;
-        let mut pending = pairs.next().transpose().map_err(Stop::Refused)?;
+        // A run shorter than this is not worth its cursor; then so many pairs go in one by one before the next try.
+        const SHORT_RUN: u64 = 8;
+        const SINGLES: u64 = 256;
+        let mut feed = Feed {
+            pairs,
+            backend: self,
+            instance,
+            unchecked: 0,
+        };
+        let mut pending = feed.next()?;
         while let Some((first, _)) = &pending {
             let mut cursor: CursorMut<'_, &[u8], &[u8]> =
                 table.lower_bound_mut(Bound::Included(first.as_slice()))?;
             // The run ends where the next stored key would lie between two new ones.
             let border = cursor.peek_next()?.map(|(key, _)| key.value().to_vec());
+            let mut run = 0;
             while let Some((key, value)) = &pending {
                 if border.as_ref().is_some_and(|border| border <= key) {
                     if border.as_ref() == Some(key) {
@@ -731,19 +739,48 @@ impl RedbBackend {
                             hex(key)
                         ))),
                     })?;
-                unchecked += (key.len() + value.len()) as u64;
-                if unchecked > CHECK_BYTES {
-                    unchecked = 0;
-                    // What redb still holds in memory must fit too.
-                    let held = (self.options.cache_bytes as u64).min(CHECK_BYTES);
-                    self.check_space(instance, 2 * held)
-                        .map_err(Stop::Refused)?;
-                }
-                pending = pairs.next().transpose().map_err(Stop::Refused)?;
+                run += 1;
+                pending = feed.next()?;
             }
             cursor.close()?;
+            for _ in 0..if run < SHORT_RUN { SINGLES } else { 0 } {
+                let Some((key, value)) = &pending else { break };
+                if table.insert(key.as_slice(), value.as_slice())?.is_some() {
+                    return Err(Stop::Refused(key_exists(key)));
+                }
+                pending = feed.next()?;
+            }
         }
         Ok(())
+    }
+}
+
+type Pair = (Vec<u8>, Vec<u8>);
+
+/// What an ingestion is fed, with a look at the disk now and then.
+struct Feed<'a, 'b> {
+    pairs: &'a mut Pairs<'b>,
+    backend: &'a RedbBackend,
+    instance: &'a Instance,
+    unchecked: u64,
+}
+
+impl Feed<'_, '_> {
+    fn next(&mut self) -> Result<Option<Pair>, Stop> {
+        const CHECK_BYTES: u64 = 4 << 20;
+        let pair = self.pairs.next().transpose().map_err(Stop::Refused)?;
+        self.unchecked += pair
+            .as_ref()
+            .map_or(0, |(key, value)| (key.len() + value.len()) as u64);
+        if self.unchecked > CHECK_BYTES {
+            self.unchecked = 0;
+            // What redb still holds in memory must fit too.
+            let held = (self.backend.options.cache_bytes as u64).min(CHECK_BYTES);
+            self.backend
+                .check_space(self.instance, 2 * held)
+                .map_err(Stop::Refused)?;
+        }
+        Ok(pair)
     }
 }
 

@@ -1,8 +1,10 @@
 //! Failing calls, full disks, damaged files: an error or the right answer, nothing lost, nothing half done.
 
 use std::{
-    fs, io,
+    fs,
+    io::{self, BufRead, BufReader},
     path::Path,
+    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -534,4 +536,80 @@ fn writers_share_syncs() {
     println!("{commits} commits shared {syncs} syncs");
     assert!(commits >= 8 * syncs, "{commits} commits, {syncs} syncs");
     assert_eq!(whole(&engine).len(), 800);
+}
+
+/// A process killed at any moment leaves every commit that it acknowledged, whole, and none half.
+#[test]
+fn kills_lose_nothing_acknowledged() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut random = Random(99);
+    let mut acknowledged = 0;
+    for round in 0..15 {
+        let mut child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "commit_until_killed", "--ignored", "--nocapture"])
+            .env("ISOMER_TEST_COMMIT", folder.path())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a process");
+        let lines = BufReader::new(child.stdout.take().expect("its output")).lines();
+        let reader = thread::spawn(move || {
+            let of_line = |line: io::Result<String>| {
+                line.ok()?
+                    .strip_prefix("acknowledged ")?
+                    .parse::<u32>()
+                    .ok()
+            };
+            lines.filter_map(of_line).max()
+        });
+        thread::sleep(Duration::from_millis(80 + random.below(250)));
+        child.kill().expect("killed");
+        child.wait().expect("gone");
+        acknowledged = reader
+            .join()
+            .expect("no panic")
+            .unwrap_or(acknowledged)
+            .max(acknowledged);
+        let engine = open(folder.path()).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        let found = whole(&engine);
+        assert_eq!(
+            found,
+            (0..found.len() as u32).collect::<Vec<_>>(),
+            "round {round}"
+        );
+        assert!(
+            found.len() as u32 >= acknowledged,
+            "round {round}: {acknowledged} acknowledged, {} there",
+            found.len()
+        );
+        if round % 5 == 0 {
+            assert_eq!(
+                engine.verify(&mut |_, _| {}).expect("verified"),
+                Vec::<String>::new(),
+                "round {round}"
+            );
+        }
+    }
+    assert!(acknowledged > 20, "{acknowledged} acknowledged");
+}
+
+/// The other process of `kills_lose_nothing_acknowledged`.
+#[test]
+#[ignore = "started by another test"]
+fn commit_until_killed() {
+    let Some(path) = std::env::var_os("ISOMER_TEST_COMMIT") else {
+        return;
+    };
+    let engine = open(Path::new(&path)).expect("opens");
+    let first = whole(&engine).len() as u32;
+    for key in first.. {
+        let durability = if key % 4 == 0 {
+            Durability::Synced
+        } else {
+            Durability::Buffered
+        };
+        put(&engine, key, durability).expect("a commit");
+        if durability == Durability::Synced {
+            println!("\nacknowledged {}", key + 1);
+        }
+    }
 }
