@@ -412,6 +412,58 @@ mod tests {
         }
     }
 
+    /// A deep tree that shrinks while keys come back still finds every key: nodes that were joined are in order.
+    #[test]
+    fn deep_trees_shrink_in_order() {
+        const KEYS: u32 = 30_000;
+        let mixed = |number: u32| number.wrapping_mul(0x9e37_79b1).to_be_bytes();
+        let (mut tree, mut map) = (Tree::default(), BTreeMap::new());
+        for number in 0..KEYS {
+            tree.put(mixed(number).as_slice().into(), b"first"[..].into());
+            map.insert(mixed(number).to_vec(), b"first".to_vec());
+        }
+        for round in 0u32..40 {
+            // A wide hole, which empties the first children of inner nodes.
+            let start = mixed(round * 977);
+            let end = u32::from_be_bytes(start)
+                .saturating_add(1 << 27)
+                .to_be_bytes();
+            tree.delete_range(KeyRange {
+                start: &start,
+                end: Some(&end),
+            });
+            let inside: Vec<Vec<u8>> = map
+                .range(start.to_vec()..end.to_vec())
+                .map(|(key, _)| key.clone())
+                .collect();
+            inside.iter().for_each(|key| drop(map.remove(key)));
+            // Some of the keys come back, and others go, one by one.
+            for number in 0..KEYS / 60 {
+                let key = mixed(round * 31 + number * 60);
+                if map.remove(key.as_slice()).is_some() {
+                    tree.delete(&key);
+                } else {
+                    tree.put(key.as_slice().into(), b"again"[..].into());
+                    map.insert(key.to_vec(), b"again".to_vec());
+                }
+            }
+            let all = KeyRange {
+                start: b"",
+                end: None,
+            };
+            assert_eq!(
+                pairs(&tree, all, Order::Ascending),
+                map.clone().into_iter().collect::<Vec<_>>()
+            );
+            assert!(
+                map.iter().all(|(key, value)| tree.get(key) == Some(value)),
+                "round {round}"
+            );
+            assert_eq!(tree.len(), map.len() as u64);
+        }
+        assert!((1000..20_000).contains(&map.len()), "{}", map.len());
+    }
+
     /// Deleting everything leaves an empty tree that works again, not a shell of empty nodes.
     #[test]
     fn it_shrinks_to_nothing() {
