@@ -41,6 +41,24 @@ pub(crate) struct Counts {
 pub(crate) struct SinceSave {
     commits: u64,
     bytes: u64,
+    /// Up to which versions the stream had how many bytes since opening, at each save; oldest first.
+    past: VecDeque<(Version, u64)>,
+    total_bytes: u64,
+}
+
+impl SinceSave {
+    /// Up to where the stream may be forgotten so that about `most` bytes remain.
+    fn beyond(&mut self, version: Version, most: u64) -> Version {
+        self.past.push_back((version, self.total_bytes));
+        let mut upto = 0;
+        while let Some(&(version, bytes)) = self.past.front()
+            && self.total_bytes - bytes >= most
+        {
+            upto = version;
+            self.past.pop_front();
+        }
+        upto
+    }
 }
 
 impl Counts {
@@ -136,9 +154,10 @@ impl Store {
             let mut since = self.shared().since_save.lock();
             since.commits += 1;
             since.bytes += entry_bytes as u64;
+            since.total_bytes += entry_bytes as u64;
             let due = since.commits >= COMMITS_BETWEEN_SAVES || since.bytes >= BYTES_BETWEEN_SAVES;
             if due {
-                *since = SinceSave::default();
+                (since.commits, since.bytes) = (0, 0);
             }
             due
         };
@@ -161,9 +180,14 @@ impl Store {
         tx.commit(Durability::Buffered)?;
         let holds = self.shared().stream_holds.lock();
         let oldest = holds.keys().next().copied().unwrap_or(version);
-        let upto = version
-            .saturating_sub(self.options().stream_retention)
-            .min(oldest);
+        let options = self.options();
+        let too_many = version.saturating_sub(options.stream_retention);
+        let too_much = self
+            .shared()
+            .since_save
+            .lock()
+            .beyond(version, options.stream_retention_bytes);
+        let upto = too_many.max(too_much).min(oldest);
         if upto > 0 {
             self.engine().trim_stream(upto)?;
         }

@@ -19,7 +19,6 @@
 //! | `13` | `id` label, `id` node | – | label membership |
 //! | `14` | `id` label, value of `_key` | `id` node | keys of documents |
 //! | `15` | `id` index, values, `id` node | one byte: length of the trailing `id` | index entries |
-//! | `16` | `id` label, `u64` time in ms, `id` node | – | documents that expire |
 //! | `20` | `id` bucket | kind, whether reversible (see `kv`) | buckets |
 //! | `21` | `id` bucket, key | head, value (see `kv`) | entries of maps |
 //! | `22` | `id` bucket, `text` key, value | – | entries of multi-value buckets |
@@ -61,7 +60,6 @@ pub(crate) const TAG_ADJACENCY: u8 = 0x12;
 pub(crate) const TAG_LABEL: u8 = 0x13;
 pub(crate) const TAG_KEY: u8 = 0x14;
 pub(crate) const TAG_INDEX: u8 = 0x15;
-pub(crate) const TAG_EXPIRY: u8 = 0x16;
 
 pub(crate) const TAG_BUCKET: u8 = 0x20;
 const TAG_BUCKET_ENTRY: u8 = 0x21;

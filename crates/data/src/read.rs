@@ -193,10 +193,13 @@ pub struct IndexSeek<'a> {
     pub order: Order,
 }
 
+/// What remains of a range of keys: start, and end unless it is the last key.
+pub(crate) type Rest = (Vec<u8>, Option<Vec<u8>>);
+
 /// Where an index seek goes on. Starts as `IndexCursor::default()`; belongs to one seek.
 #[derive(Clone, Debug, Default)]
 pub struct IndexCursor {
-    pub(crate) rest: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    pub(crate) rest: Option<Rest>,
     pub(crate) done: bool,
 }
 

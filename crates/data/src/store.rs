@@ -38,6 +38,8 @@ pub enum Access {
 pub struct StoreOptions {
     /// Change-stream entries kept behind what the store itself needs.
     pub stream_retention: u64,
+    /// About how many bytes of them, at most.
+    pub stream_retention_bytes: u64,
     /// Things of one sort that a transaction names in its footprint; beyond, it declares whole labels and types.
     pub footprint_limit: usize,
     /// The clock by which entries expire.
@@ -48,6 +50,7 @@ impl Default for StoreOptions {
     fn default() -> Self {
         Self {
             stream_retention: 10_000,
+            stream_retention_bytes: 64 << 20,
             footprint_limit: 4_096,
             clock: Arc::new(SystemClock),
         }

@@ -249,7 +249,7 @@ impl Check<'_> {
                 .entry(row.type_id)
                 .or_insert_with(|| check.tx.store().shared().relationships.of(row.type_id.0));
             let at = extents.partition_point(|(first, _)| *first <= id.0);
-            if !at.checked_sub(1).is_some_and(|at| id.0 - extents[at].0 < extents[at].1) {
+            if at.checked_sub(1).is_none_or(|at| id.0 - extents[at].0 >= extents[at].1) {
                 check.find(format!("relationship {id} is outside the ids of its type: a scan of the type misses it"));
             }
             for (end, name) in [(row.source, "source"), (row.target, "target")] {

@@ -178,8 +178,12 @@ impl Transaction {
         label: LabelId,
         key: &Value,
     ) -> Result<Option<NodeId>, DataError> {
-        // A value that can be no key finds nothing, as equality with it would not.
-        let Ok(encoded) = encode_key(key) else {
+        // A whole float equals the integer; any other value that can be no key equals none.
+        let whole = match key {
+            Value::Float(float) => whole_int(*float).map(Value::Int),
+            _ => None,
+        };
+        let Ok(encoded) = encode_key(whole.as_ref().unwrap_or(key)) else {
             return Ok(None);
         };
         self.footprint().read_key(Space::Keys(label.0), &encoded);
@@ -498,6 +502,12 @@ pub(crate) fn encode_key(key: &Value) -> Result<Vec<u8>, DataError> {
         }
     }
     Ok(key::encode(key)?)
+}
+
+/// The integer that a float equals exactly.
+fn whole_int(float: f64) -> Option<i64> {
+    let int = float as i64; // saturates, and is 0 for NaN
+    (float.fract() == 0.0 && int as f64 == float && int != i64::MAX).then_some(int)
 }
 
 /// Top-level nulls mean absence.

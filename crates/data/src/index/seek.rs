@@ -9,7 +9,11 @@ use crate::{
     DataError, IndexCursor, IndexSeek, IndexState, Transaction,
     footprint::Space,
     keyspace::{self, after_prefix, entry_node},
+    read::Rest,
 };
+
+/// Start (inclusive) and end (exclusive) of encoded values.
+pub(crate) type Span = (Vec<u8>, Vec<u8>);
 
 impl Transaction {
     pub(crate) fn seek(
@@ -57,10 +61,7 @@ impl Transaction {
     }
 
     /// The range of keys that a seek covers, noted as observed; `None` where nothing can match.
-    fn seek_range(
-        &self,
-        seek: &IndexSeek<'_>,
-    ) -> Result<Option<(Vec<u8>, Option<Vec<u8>>)>, DataError> {
+    fn seek_range(&self, seek: &IndexSeek<'_>) -> Result<Option<Rest>, DataError> {
         let index = self
             .catalog_ref()
             .index(seek.index)
@@ -118,7 +119,7 @@ impl Transaction {
 pub(crate) fn value_range(
     prefix: &[u8],
     range: (Bound<&Value>, Bound<&Value>),
-) -> Result<Option<(Vec<u8>, Vec<u8>)>, DataError> {
+) -> Result<Option<Span>, DataError> {
     let encode = |value: &Value| -> Result<Vec<u8>, DataError> {
         let mut bytes = prefix.to_vec();
         key::encode_into(value, &mut bytes)?;

@@ -54,7 +54,7 @@ pub fn names(store: &Store) -> Vec<String> {
 pub fn on_disk() -> (Store, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let engine =
-        isomer_storage_redb::RedbEngine::open(&folder.path().join("db"), Default::default())
+        isomer_storage_redb::RedbEngine::open(folder.path().join("db"), Default::default())
             .unwrap();
     (
         Store::open(Arc::new(engine), StoreOptions::default()).unwrap(),

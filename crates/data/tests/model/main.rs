@@ -189,13 +189,13 @@ fn random_value(rng: &mut Rng, name: &str) -> Value {
 const NAMES: [&str; 5] = ["_key", "a", "b", "u", "tags"];
 
 fn random_properties(rng: &mut Rng) -> Map {
-    NAMES
-        .into_iter()
-        .filter_map(|name| {
-            (rng.below(if name == "u" { 6 } else { 2 }) == 0)
-                .then(|| (name, random_value(rng, name)))
-        })
-        .collect()
+    let mut properties = Map::new();
+    for name in NAMES {
+        if rng.below(if name == "u" { 6 } else { 2 }) == 0 {
+            properties.insert(name, random_value(rng, name));
+        }
+    }
+    properties
 }
 
 fn random_op(rng: &mut Rng, model: &Naive) -> Op {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use isomer_data::Direction;
-use isomer_value::{Map, Value, order};
+use isomer_value::{Map, Value, equality, order};
 
 /// One step of a history. Nodes and relationships are named by their ids in the real store.
 #[derive(Clone, Debug)]
@@ -311,8 +311,12 @@ impl Naive {
     }
 
     fn by_key(&self, label: u32, key: &Value) -> Option<u64> {
-        self.members(Some(label))
-            .find(|id| self.nodes[id].1.get("_key") == Some(key))
+        self.members(Some(label)).find(|id| {
+            self.nodes[id]
+                .1
+                .get("_key")
+                .is_some_and(|own| equality::equivalent(own, key))
+        })
     }
 
     fn expand(
