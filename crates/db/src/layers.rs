@@ -61,7 +61,11 @@ impl From<isomer_exec::ExecError> for Error {
             ExecError::Raised { .. } => ErrorKind::Invalid,
         };
         let query = error.classified().map(|(class, detail)| QueryError {
-            phase: Phase::Run,
+            // Parameters are looked at before anything is read.
+            phase: match class {
+                isomer_exec::ErrorClass::ParameterMissing => Phase::Prepare,
+                _ => Phase::Run,
+            },
             class: class.name(),
             detail,
         });

@@ -169,6 +169,20 @@ pub(crate) fn walk<'e>(expr: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Expr)
     }
 }
 
+/// The call of a function whose value differs from call to call.
+fn random_call(expr: &ast::Expr) -> Option<&ast::Expr> {
+    let mut found = None;
+    walk(expr, &mut |one| {
+        if let ExprKind::Function { name, .. } = &one.kind
+            && ["rand", "randomuuid"].contains(&name.dotted().to_lowercase().as_str())
+        {
+            found = Some(one);
+        }
+        found.is_none()
+    });
+    found
+}
+
 impl<'a> Binder<'a> {
     /// Binds an aggregate call: its value is in a slot once the rows are grouped.
     pub(super) fn bind_aggregate(
@@ -244,19 +258,13 @@ impl<'a> Binder<'a> {
         for argument in arguments {
             bound.push(self.bind_expr(argument)?);
         }
-        if let Some(second) = arguments.get(1) {
-            let mut variable = false;
-            walk(second, &mut |one| {
-                variable |= matches!(one.kind, ExprKind::Function { ref name, .. } if name.dotted().eq_ignore_ascii_case("rand"));
-                true
-            });
-            if variable {
-                return Err(PlanError::syntax(
-                    "NonConstantExpression",
-                    "the percentile must be a constant",
-                    second.span,
-                ));
-            }
+        if let Some(random) = arguments.iter().find_map(random_call) {
+            return Err(PlanError::syntax(
+                "NonConstantExpression",
+                format!("a random value inside `{}()`", function.name()),
+                random.span,
+            )
+            .with_hint("compute it in a WITH before"));
         }
         let kind = match (function, bound.first()) {
             (Aggregation::Min | Aggregation::Max, Some(argument)) => argument.kind.clone(),

@@ -92,11 +92,16 @@ pub(super) fn expect_container(found: &Kind, span: Span) -> Result<()> {
         | Kind::Number
         | Kind::String
         | Kind::List(_)
-        | Kind::Bytes
-        | Kind::Path => Err(PlanError::new(
+        | Kind::Bytes => Err(PlanError::new(
             ErrorKind::TypeError,
             "InvalidArgumentType",
             format!("{} has no properties", found.describe()),
+            span,
+        )),
+        Kind::Path => Err(wrong_kind(
+            "property access",
+            "a map, node or relationship",
+            found,
             span,
         )),
         _ => Ok(()),

@@ -61,6 +61,8 @@ struct Problem {
     /// The labels that each node must have.
     labels: FxHashMap<SlotId, Vec<LabelRef>>,
     path_slots: Vec<Vec<SlotId>>,
+    /// Where each node is in the graph.
+    positions: FxHashMap<SlotId, usize>,
     /// Slots that a shortest path's conditions read besides its ends.
     condition_slots: Vec<Vec<SlotId>>,
 }
@@ -114,7 +116,14 @@ impl Problem {
                 slots
             })
             .collect();
+        let positions = graph
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(at, node)| (*node, at))
+            .collect();
         Self {
+            positions,
             graph,
             predicate_slots,
             about,
@@ -194,6 +203,12 @@ impl Planner<'_> {
                 .all(|slot| progress.bound.contains(slot));
             let from = progress.bound.contains(&relationship.from);
             let to = progress.bound.contains(&relationship.to);
+            // An end that another part has found already: this relationship waits until the parts are joined.
+            if self.is_elsewhere(problem, progress, relationship.from)
+                || self.is_elsewhere(problem, progress, relationship.to)
+            {
+                continue;
+            }
             match (&relationship.length, relationship.bound, from, to) {
                 (_, true, ..) => {
                     if progress.bound.contains(&relationship.slot) {
@@ -241,6 +256,12 @@ impl Planner<'_> {
             best = self.stuck_move(problem, progress).map(|next| (0.0, next));
         }
         best.map(|(_, next)| next)
+    }
+
+    /// Whether a node of the pattern is found, but not in the part that is being solved.
+    fn is_elsewhere(&self, problem: &Problem, progress: &Progress, node: SlotId) -> bool {
+        let position = problem.positions.get(&node);
+        position.is_some_and(|at| !progress.node_open[*at]) && !progress.bound.contains(&node)
     }
 
     /// Moves whose conditions can never be met first: a walk whose step condition reads something found later in the
@@ -756,6 +777,7 @@ impl Planner<'_> {
             let mut trial = Progress {
                 rows: 1.0,
                 work: 0.0,
+                bound: self.context.clone(),
                 ..progress.clone()
             };
             self.advance(problem, &mut trial, &start);

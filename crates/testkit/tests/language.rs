@@ -1,0 +1,51 @@
+//! The language, as scenarios: our own in `tests/language`, all of which hold, and openCypher's conformance suite where it is
+//! beside the checkout, of which no answer is wrong.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Result, ensure};
+use isomer_testkit::harness::{Harness, Verdict};
+use isomer_testkit::tck::report::{Deviations, Report};
+use isomer_testkit::tck::scenario::load_folder;
+use isomer_testkit::tck::suite::run_all;
+use isomer_testkit::tck::{DEVIATIONS, graphs_folder, suite_folder};
+
+/// The share of the conformance suite that is promised.
+const PASSED_PERCENT: f64 = 99.0;
+
+fn main() -> ExitCode {
+    let mut harness = Harness::new();
+    harness.case("own_scenarios_hold", || {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/language");
+        let report = report(&folder)?;
+        let failures = report.failures();
+        ensure!(failures.is_empty(), "{}", failures.join("\n"));
+        ensure!(report.tally().passed > 100, "only {}", report.tally());
+        println!("{}", report.tally());
+        Ok(Verdict::Passed)
+    });
+    harness.case("the_conformance_suite_has_no_wrong_answer", || {
+        let Some(folder) = suite_folder() else {
+            return Ok(Verdict::Skipped(
+                "the conformance suite is not beside the checkout: set ISOMER_SHARED".into(),
+            ));
+        };
+        let report = report(&folder.join("features"))?;
+        let tally = report.tally();
+        println!("{tally}");
+        ensure!(tally.wrong == 0, "{}", report.failures().join("\n"));
+        ensure!(
+            tally.percent(tally.passed) >= PASSED_PERCENT,
+            "{}",
+            report.failures().join("\n")
+        );
+        Ok(Verdict::Passed)
+    });
+    harness.run()
+}
+
+fn report(folder: &Path) -> Result<Report> {
+    let outcomes = run_all(load_folder(folder)?, graphs_folder(folder).as_deref())?;
+    Ok(Report::new(outcomes, &Deviations::parse(DEVIATIONS)))
+}
