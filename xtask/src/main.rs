@@ -45,9 +45,9 @@ enum Command {
         /// Writes one JSON object per scenario to this file
         #[arg(long, value_name = "FILE")]
         report: Option<PathBuf>,
-        /// Rewrites the list of scenarios that are known not to pass
+        /// Prints each scenario that did not pass, with the reason
         #[arg(long)]
-        bless: bool,
+        list_failures: bool,
     },
     /// Runs a workload of `isomer bench` in release and prints one JSON object a line
     #[command(after_help = "Example: cargo xtask bench core --scale 0.1")]
@@ -74,7 +74,11 @@ fn main() -> ExitCode {
     let ran = match Arguments::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Tidy => commands::tidy(),
-        Command::Tck { dir, report, bless } => tck::run(dir, report, bless),
+        Command::Tck {
+            dir,
+            report,
+            list_failures,
+        } => tck::run(dir, report, list_failures),
         Command::Bench { name, rest } => commands::bench(&name, &rest),
         Command::Soak { minutes, suites } => commands::soak(minutes, &suites),
     };

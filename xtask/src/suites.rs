@@ -37,6 +37,8 @@ pub struct Context<'a> {
     pub programs: &'a mut Option<Vec<TestProgram>>,
     /// Whether to run less of what is random or repeated.
     pub quick: bool,
+    /// Lines to print before the closing line.
+    pub notes: &'a mut Vec<String>,
 }
 
 const CC: Need = Need::Program {
@@ -239,14 +241,17 @@ fn doc(context: &mut Context<'_>) -> Result<Tally> {
 
 fn unit(context: &mut Context<'_>) -> Result<Tally> {
     run_programs(context, "unit", |program| {
-        !(program.is_integration && OWN_SUITES.contains(&program.target.as_str()))
+        !OWN_SUITES.iter().any(|suite| is_suite(program, suite))
     })
 }
 
 fn own(context: &mut Context<'_>, target: &str) -> Result<Tally> {
-    run_programs(context, target, |program| {
-        program.is_integration && program.target == target
-    })
+    run_programs(context, target, |program| is_suite(program, target))
+}
+
+/// Whether a program is the suite of that name: a test target of `testkit`.
+fn is_suite(program: &TestProgram, suite: &str) -> bool {
+    program.is_integration && program.package == "isomer-testkit" && program.target == suite
 }
 
 fn run_programs(

@@ -84,6 +84,7 @@ pub fn run(options: &Options) -> Result<bool> {
             live: &mut live,
             programs: &mut programs,
             quick: options.quick,
+            notes: &mut total.notes,
         };
         let tally = suite
             .run(&mut context)

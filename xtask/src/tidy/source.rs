@@ -10,7 +10,7 @@ use anyhow::Result;
 use crate::workspace;
 
 /// Most lines of a Rust file, tests included.
-const MAX_LINES: usize = 1_200;
+const MAX_LINES: usize = 1_500;
 /// Names that say nothing about what is inside.
 const EMPTY_NAMES: [&str; 7] = [
     "utils", "util", "common", "helpers", "helper", "misc", "shared",
