@@ -3,6 +3,7 @@
 use std::{
     cell::Cell,
     ops::{Bound, ControlFlow},
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -474,13 +475,13 @@ impl Backend for RedbBackend {
                 buffered.commits + commits.len() as u64,
             )
         };
-        let touched = (slots * BLOCK_BYTES as u64).min(
-            instance
-                .blocks
-                .file()
-                .metadata()
-                .map_or(0, |metadata| metadata.len()),
-        );
+        let metadata = instance.blocks.file().metadata();
+        let metadata =
+            metadata.map_err(|error| open::io_error("reading", &self.directory, &error))?;
+        if metadata.nlink() == 0 {
+            return Err(self.poison("its file was deleted or replaced while it was open"));
+        }
+        let touched = (slots * BLOCK_BYTES as u64).min(metadata.len());
         self.check_space(&instance, 2 * buffered_bytes + touched)?;
         let synced = durability == Durability::Synced
             || buffered_bytes > MAX_BUFFERED_BYTES
@@ -655,7 +656,7 @@ impl Backend for RedbBackend {
         let detail = |name: &str, value: u64| (name.to_owned(), value.to_string());
         Ok(Statistics {
             key_count,
-            stored_bytes: std::os::unix::fs::MetadataExt::blocks(&metadata) * 512,
+            stored_bytes: metadata.blocks() * 512,
             syncs: blocks.syncs() + self.past_syncs.load(Ordering::Relaxed),
             stream_entries,
             details: vec![

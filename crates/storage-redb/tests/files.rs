@@ -307,3 +307,14 @@ fn a_checkpoint_holds_one_version() {
     );
     assert_eq!(engine.version(), 2000 + u64::from(written));
 }
+
+/// A file that is deleted under an open database is noticed by the next commit, not by the next opening.
+#[test]
+fn a_deleted_file_is_noticed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = open(folder.path()).expect("made");
+    put(&engine, b"a", b"b").expect("a commit");
+    fs::remove_file(folder.path().join("data")).expect("deleted");
+    assert!(unavailable(put(&engine, b"c", b"d")).contains("deleted"));
+    assert!(unavailable(engine.begin().map(drop)).contains("reopened"));
+}

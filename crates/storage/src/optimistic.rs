@@ -203,18 +203,20 @@ impl<B: Backend> Optimistic<B> {
         });
         let _writer = core.writer.lock();
         let version = core.backend.view()?.version() + 1;
-        // No footprint tells what this changes: whoever observed anything before it must run again.
-        core.guards.lock().raise_floor(version);
         let hook = core.hook();
         if let Some(hook) = &hook {
             hook.committing(version, stream.unwrap_or_default());
         }
-        if let Err(error) = core.backend.ingest(version, &mut checked, stream) {
-            if let Some(hook) = &hook {
-                hook.abandoned(version);
-            }
-            return Err(error);
+        let ingested = core.backend.ingest(version, &mut checked, stream);
+        if let (Err(_), Some(hook)) = (&ingested, &hook) {
+            hook.abandoned(version);
         }
+        if matches!(ingested, Ok(()) | Err(StorageError::CommitUnknown(_))) {
+            // No footprint tells what this changed: whoever observed anything before it must run again. Nobody is
+            // checked before this, as the writer's lock is held.
+            core.guards.lock().raise_floor(version);
+        }
+        ingested?;
         core.commits.fetch_add(1, Ordering::Relaxed);
         Ok(version)
     }

@@ -276,6 +276,14 @@ pub fn ingest_is_one_commit(make: Make) {
         assert_eq!(engine.stream(0, 10, 1000, false).expect("the stream"), []);
     }
 
+    // A refused ingestion stands in nobody's way.
+    let mut passing = engine.begin().expect("a transaction");
+    passing.guard(Granule(2), GuardMode::Write);
+    passing.put(b"passing", b"value").expect("a put");
+    let before = passing
+        .commit(Durability::Synced)
+        .expect("nothing happened");
+
     let version = engine
         .ingest(&mut fresh(1, 3000), Some(b"loaded"))
         .expect("ingested");
