@@ -10,10 +10,7 @@ use isomer_plan::{
 };
 use isomer_value::Value;
 
-use super::{
-    Argument, Child, Operate, Spot,
-    scan::{RowInput, misplaced},
-};
+use super::{Argument, Child, Operate, Spot, input::RowInput, scan::misplaced};
 use crate::{
     chunk::Chunk,
     column::{Column, value_bytes},

@@ -7,7 +7,7 @@ use isomer_plan::{
 };
 use isomer_value::{NodeId, RelId, Value};
 
-use super::{Argument, Child, Operate, Spot, scan::misplaced, scan::set_live};
+use super::{Argument, Child, Operate, Spot, input::set_live, scan::misplaced};
 use crate::{
     chunk::{Chunk, repeat_rows},
     column::Column,

@@ -10,10 +10,12 @@ mod blocking;
 mod calls;
 mod delete;
 mod expand;
+mod input;
 mod join;
 mod merge;
 mod row;
 mod scan;
+mod seek;
 mod shortest;
 mod source;
 mod varlength;
@@ -134,7 +136,7 @@ impl Child {
             Op::NodeByKey { input, .. } | Op::NodeById { input, .. } => {
                 Box::new(scan::NodeLookup::new(spot.clone(), child(*input)))
             }
-            Op::IndexSeek(seek) => Box::new(scan::Seek::new(spot.clone(), child(seek.input))),
+            Op::IndexSeek(seek) => Box::new(seek::Seek::new(spot.clone(), child(seek.input))),
             Op::RelationshipScan(scan) => {
                 Box::new(scan::RelationshipScan::new(spot.clone(), child(scan.input)))
             }

@@ -1,6 +1,6 @@
 //! Operators that look at rows as they pass: filter, project, distinct, skip, limit, unwind, union, the result.
 
-use std::collections::VecDeque;
+use std::sync::Arc;
 
 use isomer_plan::{
     expr::{Expr, SlotId},
@@ -12,14 +12,15 @@ use rustc_hash::FxHashSet;
 
 use super::{
     Argument, Batch, Child, Operate, Spot,
-    scan::{RowInput, misplaced, row_count},
+    input::set_live,
+    scan::{misplaced, row_count},
 };
 use crate::{
     chunk::Chunk,
     column::{Column, value_bytes},
     context::Cx,
     error::Result,
-    eval::{Selection, column, truths, value},
+    eval::{Selection, column, truths},
     function::IntegerRange,
 };
 
@@ -311,50 +312,108 @@ fn below_writes(child: &Child) -> bool {
 /// One row per element of a list.
 pub(super) struct Unwind {
     spot: Spot,
-    input: RowInput,
+    input: Child,
     batch: Batch,
+    chunk: Option<Unwound>,
+}
+
+/// A chunk of the input, its lists, and how far they are unwound.
+struct Unwound {
+    rows: Chunk,
+    lists: Lists,
+    row: usize,
+    /// What is left of the list of `row`.
     elements: Elements,
 }
 
-/// What is left of the list of one row.
+/// The lists of a chunk's rows.
+enum Lists {
+    /// As values.
+    Values(Column),
+    /// The arguments of `range()`: its numbers are counted, not kept.
+    Ranges(Vec<Column>),
+}
+
+/// What is left of one list.
 enum Elements {
-    None,
+    Unopened,
     Range(IntegerRange),
-    List(VecDeque<Value>),
+    List(Arc<Vec<Value>>, usize),
+    Single(Value),
+    Done,
+}
+
+impl Lists {
+    fn of(list: &Expr, rows: &Chunk, cx: &mut Cx<'_>) -> Result<Self> {
+        let all = Selection::All(rows.len());
+        if let Expr::Call {
+            function: Builtin::Range,
+            arguments,
+        } = list
+        {
+            return arguments
+                .iter()
+                .map(|argument| Ok(column(argument, rows, all, cx)?.into_owned()))
+                .collect::<Result<_>>()
+                .map(Self::Ranges);
+        }
+        Ok(Self::Values(column(list, rows, all, cx)?.into_owned()))
+    }
+
+    fn open(&self, row: usize) -> Result<Elements> {
+        match self {
+            Self::Ranges(arguments) => {
+                let arguments: Vec<Value> = arguments.iter().map(|one| one.get(row)).collect();
+                if arguments.iter().any(Value::is_null) {
+                    return Ok(Elements::Done);
+                }
+                IntegerRange::new(&arguments).map(Elements::Range)
+            }
+            Self::Values(lists) => Ok(match lists.get(row) {
+                Value::Null => Elements::Done,
+                Value::List(items) => Elements::List(items, 0),
+                single => Elements::Single(single),
+            }),
+        }
+    }
+}
+
+impl Elements {
+    /// Moves at most `room` elements to `out`.
+    fn take(&mut self, room: usize, out: &mut Vec<Value>) {
+        match self {
+            Self::Unopened | Self::Done => {}
+            Self::Range(range) => {
+                let before = out.len();
+                out.extend(range.by_ref().take(room).map(Value::Int));
+                if out.len() - before < room {
+                    *self = Self::Done;
+                }
+            }
+            Self::List(items, at) => {
+                let end = (*at + room).min(items.len());
+                out.extend_from_slice(&items[*at..end]);
+                *at = end;
+                if end == items.len() {
+                    *self = Self::Done;
+                }
+            }
+            Self::Single(value) => {
+                out.push(std::mem::take(value));
+                *self = Self::Done;
+            }
+        }
+    }
 }
 
 impl Unwind {
     pub(super) fn new(spot: Spot, input: Child) -> Self {
         Self {
             spot,
-            input: RowInput::new(input),
+            input,
             batch: Batch::default(),
-            elements: Elements::None,
+            chunk: None,
         }
-    }
-
-    /// The list of the row that the input is at; `range()` is not built, only counted.
-    fn elements(&self, list: &Expr, cx: &mut Cx<'_>) -> Result<Elements> {
-        let row = self.input.row()?;
-        if let Expr::Call {
-            function: Builtin::Range,
-            arguments,
-        } = list
-        {
-            let arguments = arguments
-                .iter()
-                .map(|argument| value(argument, row, cx))
-                .collect::<Result<Vec<_>>>()?;
-            if arguments.iter().any(Value::is_null) {
-                return Ok(Elements::None);
-            }
-            return Ok(Elements::Range(IntegerRange::new(&arguments)?));
-        }
-        Ok(match value(list, row, cx)? {
-            Value::Null => Elements::None,
-            Value::List(items) => Elements::List(items.iter().cloned().collect()),
-            single => Elements::List(VecDeque::from([single])),
-        })
     }
 }
 
@@ -364,52 +423,51 @@ impl Operate for Unwind {
         let Op::Unwind { list, element, .. } = spot.op() else {
             return Err(misplaced(spot.op()));
         };
-        let mut gathered: Option<Chunk> = None;
         let limit = self.batch.next();
-        loop {
-            let room = limit - gathered.as_ref().map_or(0, Chunk::len);
-            let column = match &mut self.elements {
-                Elements::Range(range) => Some(Column::Ints(range.by_ref().take(room).collect())),
-                Elements::List(items) => {
-                    let count = room.min(items.len());
-                    Some(Column::of_values(items.drain(..count).collect()))
-                }
-                Elements::None => None,
-            };
-            let count = match &column {
-                Some(Column::Ints(items)) => items.len(),
-                Some(Column::Nodes(items)) => items.len(),
-                Some(Column::Values(items)) => items.len(),
-                _ => 0,
-            };
-            if let Some(column) = column.filter(|_| count > 0) {
-                let mut chunk = self.input.repeat(&spot, count);
-                chunk.set(*element, column);
-                match &mut gathered {
-                    Some(gathered) => gathered.append(chunk),
-                    None => gathered = Some(chunk),
-                }
-                if gathered.as_ref().map_or(0, Chunk::len) >= limit {
-                    return Ok(gathered);
-                }
+        let (mut rows, mut elements) = (Vec::new(), Vec::new());
+        let unwound = match &mut self.chunk {
+            Some(unwound) => unwound,
+            None => {
+                let Some(rows) = self.input.pull_flat(cx)? else {
+                    return Ok(None);
+                };
+                let lists = Lists::of(list, &rows, cx)?;
+                self.chunk.insert(Unwound {
+                    rows,
+                    lists,
+                    row: 0,
+                    elements: Elements::Unopened,
+                })
             }
-            self.elements = Elements::None;
-            // A row at a time where rows were made: what is below may be slow, and the reader waits.
-            if !self.input.advance(cx)? {
-                return Ok(gathered);
+        };
+        while elements.len() < limit && unwound.row < unwound.rows.len() {
+            if matches!(unwound.elements, Elements::Unopened) {
+                unwound.elements = unwound.lists.open(unwound.row)?;
             }
-            self.elements = self.elements(list, cx)?;
+            unwound.elements.take(limit - elements.len(), &mut elements);
+            rows.resize(elements.len(), unwound.row as u32);
+            if matches!(unwound.elements, Elements::Done) {
+                unwound.row += 1;
+                unwound.elements = Elements::Unopened;
+            }
         }
+        spot.prune(&mut unwound.rows);
+        let mut chunk = unwound.rows.gather(&rows);
+        set_live(&spot, &mut chunk, *element, Column::of_values(elements));
+        if unwound.row >= unwound.rows.len() {
+            self.chunk = None;
+        }
+        Ok(Some(chunk))
     }
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
-        self.elements = Elements::None;
+        self.chunk = None;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
-        self.elements = Elements::None;
+        self.chunk = None;
     }
 }
 

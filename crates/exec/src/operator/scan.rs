@@ -1,16 +1,17 @@
-//! Where nodes and relationships come from: scans, and lookups by key, id and index. Each runs once per input row.
+//! Where nodes and relationships come from: scans, and lookups by key and id. Each runs once per input row.
 
-use std::{collections::VecDeque, ops::Bound};
-
-use isomer_data::{GraphRead, IndexCursor, IndexSeek, Order, RelRow};
+use isomer_data::{GraphRead, RelRow};
 use isomer_plan::{
-    expr::{Expr, SlotId},
-    physical::{Direction, IndexRange, Op, SeekBound, SeekKeys},
+    expr::Expr,
+    physical::{Direction, Op, SeekKeys},
 };
 use isomer_value::{GroupKey, LabelId, NodeId, RelId, Value};
 use rustc_hash::FxHashSet;
 
-use super::{Argument, Batch, Child, Operate, Spot};
+use super::{
+    Argument, Batch, Child, Operate, Spot,
+    input::{RowInput, set_live},
+};
 use crate::{
     chunk::Chunk,
     column::Column,
@@ -18,73 +19,6 @@ use crate::{
     error::{ExecError, Result, shown},
     eval::{Row, value},
 };
-
-/// The input of an operator that fans each row out: the chunk it is in and the row it is at.
-pub(super) struct RowInput {
-    child: Child,
-    chunk: Option<Chunk>,
-    row: usize,
-}
-
-impl RowInput {
-    pub(super) fn new(child: Child) -> Self {
-        Self {
-            child,
-            chunk: None,
-            row: 0,
-        }
-    }
-
-    /// Goes to the next row; false at the end.
-    pub(super) fn advance(&mut self, cx: &mut Cx<'_>) -> Result<bool> {
-        self.row += 1;
-        if self
-            .chunk
-            .as_ref()
-            .is_some_and(|chunk| self.row < chunk.len())
-        {
-            return Ok(true);
-        }
-        self.row = 0;
-        self.chunk = self.child.pull_flat(cx)?;
-        Ok(self.chunk.is_some())
-    }
-
-    /// The row it is at.
-    pub(super) fn row(&self) -> Result<Row<'_>> {
-        match &self.chunk {
-            Some(chunk) => Ok(Row {
-                chunk,
-                row: self.row,
-            }),
-            None => Err(ExecError::Internal(
-                "an operator looked at a row before its first".into(),
-            )),
-        }
-    }
-
-    /// The row it is at, `times` times, as a chunk of its own.
-    pub(super) fn repeat(&self, spot: &Spot, times: usize) -> Chunk {
-        let mut made = Chunk::new(times, spot.plan.slots.len());
-        if let Some(chunk) = &self.chunk {
-            for slot in chunk.slots().filter(|slot| spot.is_live(*slot)) {
-                made.set(slot, Column::Const(chunk.value(slot, self.row)));
-            }
-        }
-        made
-    }
-
-    pub(super) fn open(&mut self, argument: &Argument) {
-        self.child.open(argument);
-        self.chunk = None;
-        self.row = 0;
-    }
-
-    pub(super) fn close(&mut self, cx: &mut Cx<'_>) {
-        self.child.close(cx);
-        self.chunk = None;
-    }
-}
 
 /// All nodes, or those of a label.
 pub(super) struct NodeScan {
@@ -114,36 +48,38 @@ impl Operate for NodeScan {
             Op::LabelScan { node, label, .. } => (*node, Some(*label)),
             other => return Err(misplaced(other)),
         };
+        let limit = self.batch.next();
+        let (mut rows, mut nodes) = (Vec::new(), Vec::new());
         loop {
             if !self.scanning {
+                if !nodes.is_empty() && !self.input.has_more() {
+                    break;
+                }
                 if !self.input.advance(cx)? {
                     return Ok(None);
                 }
                 self.scanning = true;
                 self.after = None;
             }
-            let label = match label {
-                None => None,
-                Some(label) => match cx.label(label) {
-                    Some(id) => Some(id),
-                    None => {
-                        self.scanning = false;
-                        continue;
-                    }
-                },
-            };
-            let limit = self.batch.next();
-            let mut found = Vec::with_capacity(limit);
-            cx.tx.scan_nodes(label, self.after, limit, &mut found)?;
-            self.scanning = found.len() == limit;
-            let Some(last) = found.last() else { continue };
-            self.after = Some(*last);
-            let mut chunk = self.input.repeat(&self.spot, found.len());
-            if self.spot.is_live(node) {
-                chunk.set(node, Column::Nodes(found));
+            let known = label.map(|label| cx.label(label));
+            if known == Some(None) {
+                self.scanning = false; // no node ever had the label
+                continue;
             }
-            return Ok(Some(chunk));
+            let (before, wanted) = (nodes.len(), limit - nodes.len());
+            cx.tx
+                .scan_nodes(known.flatten(), self.after, wanted, &mut nodes)?;
+            cx.tick(nodes.len() - before + 1)?;
+            self.scanning = nodes.len() - before == wanted;
+            self.after = nodes.last().copied().filter(|_| nodes.len() > before);
+            rows.resize(nodes.len(), self.input.position());
+            if nodes.len() >= limit {
+                break;
+            }
         }
+        let mut chunk = self.input.gather(&self.spot, &rows);
+        set_live(&self.spot, &mut chunk, node, Column::Nodes(nodes));
+        Ok(Some(chunk))
     }
 
     fn open(&mut self, argument: &Argument) {
@@ -164,7 +100,7 @@ pub(super) fn misplaced(op: &Op) -> ExecError {
 }
 
 /// The keys of a seek for one row: nulls left out, each once.
-fn seek_keys(keys: &SeekKeys, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
+pub(super) fn seek_keys(keys: &SeekKeys, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
     match keys {
         SeekKeys::One(expr) => {
             let key = value(expr, row, cx)?;
@@ -275,293 +211,6 @@ fn node_by_key(label: LabelId, key: &Value, cx: &mut Cx<'_>) -> Result<Option<No
         }
         _ => Ok(None),
     }
-}
-
-/// Nodes through an index.
-pub(super) struct Seek {
-    spot: Spot,
-    input: RowInput,
-    batch: Batch,
-    /// What is still to be looked for, for the row that the input is at.
-    pending: VecDeque<Lookup>,
-    cursor: IndexCursor,
-    seen: FxHashSet<NodeId>,
-    /// What the index's order cannot tell about the range that it looks into.
-    check: Option<Recheck>,
-}
-
-/// One range of an index.
-struct Lookup {
-    prefix: Vec<Value>,
-    from: Bound<Value>,
-    to: Bound<Value>,
-}
-
-impl Seek {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self {
-            spot,
-            input: RowInput::new(input),
-            batch: Batch::default(),
-            pending: VecDeque::new(),
-            cursor: IndexCursor::default(),
-            seen: FxHashSet::default(),
-            check: None,
-        }
-    }
-}
-
-/// The bounds of a range over values that `<` does not order as the index does: lists with incomparable elements,
-/// maps, durations, points. What the index finds is compared once more, as the language would.
-struct Recheck {
-    from: Bound<Value>,
-    to: Bound<Value>,
-}
-
-impl Recheck {
-    fn of(lookup: Option<&Lookup>) -> Option<Self> {
-        let Lookup { from, to, .. } = lookup?;
-        let partly_ordered = |bound: &Bound<Value>| match bound {
-            Bound::Unbounded => false,
-            Bound::Included(value) | Bound::Excluded(value) => !matches!(
-                value,
-                Value::Bool(_)
-                    | Value::Int(_)
-                    | Value::Float(_)
-                    | Value::String(_)
-                    | Value::Date(_)
-                    | Value::LocalTime(_)
-                    | Value::LocalDateTime(_)
-            ),
-        };
-        (partly_ordered(from) || partly_ordered(to)).then(|| Self {
-            from: from.clone(),
-            to: to.clone(),
-        })
-    }
-
-    /// Keeps the nodes whose value at the index's field number `field` lies between the bounds.
-    fn retain(
-        &self,
-        index: isomer_value::IndexId,
-        field: usize,
-        nodes: &mut Vec<NodeId>,
-        cx: &mut Cx<'_>,
-    ) -> Result<()> {
-        let catalog = cx.tx.catalog();
-        let Some(field) = catalog
-            .index(index)
-            .and_then(|index| index.fields.get(field))
-        else {
-            return Ok(());
-        };
-        let mut contents = Vec::with_capacity(nodes.len());
-        cx.tx.node_contents(nodes, &mut contents)?;
-        let mut contents = contents.into_iter();
-        nodes.retain(|_| {
-            let content = contents.next().flatten();
-            let found = content
-                .as_ref()
-                .and_then(|content| at_path(&content.properties, &field.path.0));
-            found.is_some_and(|found| match found.as_list() {
-                Some(elements) if field.each => elements.iter().any(|one| self.holds(one)),
-                _ => self.holds(found),
-            })
-        });
-        Ok(())
-    }
-
-    fn holds(&self, value: &Value) -> bool {
-        use isomer_value::equality::compare;
-        let above = match &self.from {
-            Bound::Unbounded => Some(true),
-            Bound::Included(from) => compare(value, from).greater_or_equal(),
-            Bound::Excluded(from) => compare(value, from).greater(),
-        };
-        let below = match &self.to {
-            Bound::Unbounded => Some(true),
-            Bound::Included(to) => compare(value, to).less_or_equal(),
-            Bound::Excluded(to) => compare(value, to).less(),
-        };
-        above == Some(true) && below == Some(true)
-    }
-}
-
-/// The value at a path of names through nested maps.
-fn at_path<'m>(map: &'m isomer_value::Map, path: &[std::sync::Arc<str>]) -> Option<&'m Value> {
-    let (first, rest) = path.split_first()?;
-    let value = map.get(first)?;
-    if rest.is_empty() {
-        return Some(value);
-    }
-    at_path(value.as_map()?, rest)
-}
-
-impl Operate for Seek {
-    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::IndexSeek(seek) = spot.op() else {
-            return Err(misplaced(spot.op()));
-        };
-        loop {
-            let Some(lookup) = self.pending.front() else {
-                if !self.input.advance(cx)? {
-                    return Ok(None);
-                }
-                self.seen.clear();
-                self.cursor = IndexCursor::default();
-                self.pending = lookups(seek, self.input.row()?, cx)?;
-                self.check = Recheck::of(self.pending.front());
-                if seek.descending {
-                    self.pending.make_contiguous().reverse();
-                }
-                continue;
-            };
-            let mut found = Vec::new();
-            let limit = self.batch.next();
-            cx.tx.index_seek(
-                &IndexSeek {
-                    index: seek.index,
-                    prefix: &lookup.prefix,
-                    range: (lookup.from.as_ref(), lookup.to.as_ref()),
-                    order: if seek.descending {
-                        Order::Descending
-                    } else {
-                        Order::Ascending
-                    },
-                },
-                &mut self.cursor,
-                limit,
-                &mut found,
-            )?;
-            if self.cursor.is_done() {
-                self.pending.pop_front();
-                self.cursor = IndexCursor::default();
-            }
-            found.retain(|node| self.seen.insert(*node));
-            cx.tick(limit)?;
-            if let Some(check) = &self.check {
-                check.retain(seek.index, seek.prefix.len(), &mut found, cx)?;
-            }
-            if found.is_empty() {
-                continue;
-            }
-            let mut chunk = self.input.repeat(&self.spot, found.len());
-            chunk.set(seek.node, Column::Nodes(found));
-            return Ok(Some(chunk));
-        }
-    }
-
-    fn open(&mut self, argument: &Argument) {
-        self.input.open(argument);
-        self.pending.clear();
-    }
-
-    fn close(&mut self, cx: &mut Cx<'_>) {
-        self.input.close(cx);
-        self.pending.clear();
-        self.seen.clear();
-    }
-}
-
-/// The ranges that a seek looks into for one row.
-fn lookups(
-    seek: &isomer_plan::physical::IndexSeek,
-    row: Row<'_>,
-    cx: &mut Cx<'_>,
-) -> Result<VecDeque<Lookup>> {
-    let mut prefix = Vec::with_capacity(seek.prefix.len() + 1);
-    for expr in &seek.prefix {
-        let component = value(expr, row, cx)?;
-        // Null and what holds a null is equal to nothing, not even to itself.
-        if isomer_value::equality::equal(&component, &component) != Some(true) {
-            return Ok(VecDeque::new());
-        }
-        prefix.push(component);
-    }
-    Ok(match &seek.range {
-        IndexRange::All => VecDeque::from([Lookup {
-            prefix,
-            from: Bound::Unbounded,
-            to: Bound::Unbounded,
-        }]),
-        IndexRange::Keys(keys) => {
-            let mut keys = seek_keys(keys, row, cx)?;
-            keys.retain(|key| isomer_value::equality::equal(key, key) == Some(true));
-            keys.sort_by(isomer_value::order::cmp_order);
-            keys.into_iter()
-                .map(|key| {
-                    let mut prefix = prefix.clone();
-                    prefix.push(key);
-                    Lookup {
-                        prefix,
-                        from: Bound::Unbounded,
-                        to: Bound::Unbounded,
-                    }
-                })
-                .collect()
-        }
-        IndexRange::Between(from, to) => {
-            let (Some(from), Some(to)) = (bound(from, row, cx)?, bound(to, row, cx)?) else {
-                return Ok(VecDeque::new());
-            };
-            // `1 < x < 'a'` is null for every x.
-            if let (
-                Bound::Included(a) | Bound::Excluded(a),
-                Bound::Included(b) | Bound::Excluded(b),
-            ) = (&from, &to)
-                && matches!(
-                    isomer_value::equality::compare(a, b),
-                    isomer_value::equality::Comparison::Unknown
-                )
-            {
-                return Ok(VecDeque::new());
-            }
-            VecDeque::from([Lookup { prefix, from, to }])
-        }
-        IndexRange::StartsWith(expr) => match value(expr, row, cx)? {
-            Value::String(start) => {
-                let to = after_prefix(&start)
-                    .map_or(Bound::Unbounded, |end| Bound::Excluded(Value::from(end)));
-                VecDeque::from([Lookup {
-                    prefix,
-                    from: Bound::Included(Value::String(start)),
-                    to,
-                }])
-            }
-            _ => VecDeque::new(),
-        },
-    })
-}
-
-/// A bound's value; none if it is null or NaN, for which every comparison fails.
-fn bound(bound: &SeekBound, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Option<Bound<Value>>> {
-    let usable = |value: Value| match value {
-        Value::Null => None,
-        Value::Float(float) if float.is_nan() => None,
-        other => Some(other),
-    };
-    Ok(match bound {
-        SeekBound::Unbounded => Some(Bound::Unbounded),
-        SeekBound::Included(expr) => usable(value(expr, row, cx)?).map(Bound::Included),
-        SeekBound::Excluded(expr) => usable(value(expr, row, cx)?).map(Bound::Excluded),
-    })
-}
-
-/// The first string after all that start with `prefix`, where there is one.
-fn after_prefix(prefix: &str) -> Option<String> {
-    let mut chars: Vec<char> = prefix.chars().collect();
-    while let Some(last) = chars.pop() {
-        let next = match last {
-            '\u{d7ff}' => Some('\u{e000}'),
-            other => char::from_u32(other as u32 + 1),
-        };
-        if let Some(next) = next {
-            chars.push(next);
-            return Some(chars.into_iter().collect());
-        }
-    }
-    None
 }
 
 /// Appends what a relationship between `from` and `to` gives under a direction: (row, from, to), the loop once.
@@ -757,12 +406,5 @@ pub(super) fn row_count(expr: &Expr, clause: &str, cx: &mut Cx<'_>) -> Result<u6
             "InvalidArgumentType",
             format!("{clause} takes an integer, not {}", shown(&other)),
         )),
-    }
-}
-
-/// Puts a slot's column where somebody reads it.
-pub(super) fn set_live(spot: &Spot, chunk: &mut Chunk, slot: SlotId, column: Column) {
-    if spot.is_live(slot) {
-        chunk.set(slot, column);
     }
 }

@@ -10,7 +10,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{
     Argument, Child, Operate, Spot,
     expand::end_of,
-    scan::{RowInput, misplaced},
+    input::RowInput,
+    scan::misplaced,
     varlength::{step_holds, too_long},
 };
 use crate::{

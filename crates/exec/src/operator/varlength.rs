@@ -17,7 +17,8 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use super::{
     Argument, Batch, Child, Operate, Spot,
     expand::{Used, end_of},
-    scan::{RowInput, misplaced},
+    input::{RowInput, set_live},
+    scan::misplaced,
 };
 use crate::{
     chunk::Chunk,
@@ -120,54 +121,47 @@ impl Operate for VarExpand {
             return Err(misplaced(spot.op()));
         };
         let wants_rels = plan.relationships.filter(|slot| spot.is_live(*slot));
-        loop {
+        let limit = self.batch.next();
+        let (mut rows, mut ends, mut lists, mut bytes) =
+            (Vec::new(), Vec::new(), Vec::new(), 0_usize);
+        while ends.len() < limit {
             let Some(walker) = &mut self.walker else {
+                if !ends.is_empty() && !self.input.has_more() {
+                    break;
+                }
                 if !self.input.advance(cx)? {
                     return Ok(None);
                 }
                 self.walker = self.start(plan, cx)?;
                 continue;
             };
-            let limit = self.batch.next();
-            let (mut ends, mut lists, mut bytes) = (Vec::new(), Vec::new(), 0_usize);
-            let mut done = false;
-            while ends.len() < limit {
-                if let Some(found) = &mut walker.ends {
-                    match found.next() {
-                        Some(end) => ends.push(end),
-                        None => {
-                            done = true;
-                            break;
-                        }
-                    }
-                    continue;
-                }
-                if !walker.step(plan, self.input.row()?, cx)? {
-                    done = true;
-                    break;
-                }
-                ends.push(walker.end());
-                if wants_rels.is_some() {
-                    bytes += walker.walk.len() * 80;
-                    cx.run.watch.allow(bytes)?;
-                    lists.push(walker.relationships(plan.reversed));
-                }
-            }
-            if done {
+            let end = if let Some(found) = &mut walker.ends {
+                found.next()
+            } else if walker.step(plan, self.input.row()?, cx)? {
+                Some(walker.end())
+            } else {
+                None
+            };
+            let Some(end) = end else {
                 self.walker = None;
-            }
-            if ends.is_empty() {
                 continue;
+            };
+            rows.push(self.input.position());
+            ends.push(end);
+            if wants_rels.is_some() {
+                bytes += walker.walk.len() * 80;
+                cx.run.watch.allow(bytes)?;
+                lists.push(walker.relationships(plan.reversed));
             }
-            let mut chunk = self.input.repeat(&spot, ends.len());
-            if !plan.into && spot.is_live(plan.to) {
-                chunk.set(plan.to, Column::Nodes(ends));
-            }
-            if let Some(slot) = wants_rels {
-                chunk.set(slot, Column::Values(lists));
-            }
-            return Ok(Some(chunk));
         }
+        let mut chunk = self.input.gather(&spot, &rows);
+        if !plan.into {
+            set_live(&spot, &mut chunk, plan.to, Column::Nodes(ends));
+        }
+        if let Some(slot) = wants_rels {
+            chunk.set(slot, Column::Values(lists));
+        }
+        Ok(Some(chunk))
     }
 
     fn open(&mut self, argument: &Argument) {
