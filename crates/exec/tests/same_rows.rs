@@ -117,6 +117,8 @@ enum Condition {
     LessX(usize, i64),
     KeyIs(usize, usize),
     XIn(usize, Vec<i64>),
+    /// `(a)-[:kind]->(b)`, to any node without `b`, or that there is no such.
+    Linked(usize, usize, Option<usize>, bool),
 }
 
 #[derive(Debug)]
@@ -176,11 +178,17 @@ fn random_clause(dice: &mut Dice, optional: bool, before: &[Clause]) -> Clause {
     let mut conditions = Vec::new();
     while dice.chance(45) {
         let (a, b) = (used[dice.roll(used.len())], used[dice.roll(used.len())]);
-        conditions.push(match dice.roll(5) {
+        conditions.push(match dice.roll(6) {
             0 => Condition::SameX(a, b),
             1 => Condition::Differ(a, b),
             2 => Condition::LessX(a, dice.roll(4) as i64),
             3 => Condition::KeyIs(a, dice.roll(NODES)),
+            4 => Condition::Linked(
+                a,
+                dice.roll(2),
+                dice.chance(50).then_some(b),
+                dice.chance(50),
+            ),
             _ => Condition::XIn(a, vec![dice.roll(3) as i64, dice.roll(3) as i64]),
         });
     }
@@ -238,6 +246,11 @@ fn text(clauses: &[Clause]) -> String {
                 Condition::LessX(a, x) => write!(out, "v{a}.x < {x}"),
                 Condition::KeyIs(a, key) => write!(out, "v{a}._key = {key}"),
                 Condition::XIn(a, list) => write!(out, "v{a}.x IN {list:?}"),
+                Condition::Linked(a, kind, b, linked) => {
+                    let not = if *linked { "" } else { "NOT " };
+                    let end = b.map(|b| format!("v{b}")).unwrap_or_default();
+                    write!(out, "{not}(v{a})-[:{}]->({end})", ["R", "S"][*kind])
+                }
             };
         }
         out.push(' ');
@@ -384,6 +397,12 @@ fn holds(graph: &Graph, condition: &Condition, row: &Row) -> bool {
             node(a) == *key && (graph.nodes[*key].0[0] || graph.nodes[*key].0[1])
         }
         Condition::XIn(a, list) => list.contains(&x(a)),
+        Condition::Linked(a, kind, b, linked) => {
+            let fits = |(source, target, its_kind): &(usize, usize, usize)| {
+                *source == node(a) && its_kind == kind && b.is_none_or(|b| *target == node(&b))
+            };
+            graph.relationships.iter().any(fits) == *linked
+        }
     }
 }
 

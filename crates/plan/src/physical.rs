@@ -784,6 +784,61 @@ impl Op {
         }
     }
 
+    /// Replaces each of [`Op::children`].
+    pub(crate) fn map_children(&mut self, map: &mut dyn FnMut(OpId) -> OpId) {
+        let mut change = |child: &mut OpId| *child = map(*child);
+        match self {
+            Self::Argument => {}
+            Self::AllNodesScan { input, .. }
+            | Self::LabelScan { input, .. }
+            | Self::NodeByKey { input, .. }
+            | Self::NodeById { input, .. }
+            | Self::RelationshipById { input, .. }
+            | Self::Filter { input, .. }
+            | Self::Project { input, .. }
+            | Self::Distinct { input, .. }
+            | Self::Sort { input, .. }
+            | Self::Top { input, .. }
+            | Self::Skip { input, .. }
+            | Self::Limit { input, .. }
+            | Self::Unwind { input, .. }
+            | Self::LoadCsv { input, .. }
+            | Self::Eager { input }
+            | Self::Create { input, .. }
+            | Self::Set { input, .. }
+            | Self::Delete { input, .. }
+            | Self::ProduceResult { input, .. }
+            | Self::Show { input, .. } => change(input),
+            Self::IndexSeek(seek) => change(&mut seek.input),
+            Self::RelationshipScan(scan) => change(&mut scan.input),
+            Self::Expand(expand) => change(&mut expand.input),
+            Self::ExpandInto(expand) => change(&mut expand.input),
+            Self::Degree(degree) => change(&mut degree.input),
+            Self::VarExpand(expand) => change(&mut expand.input),
+            Self::ShortestPath(shortest) => change(&mut shortest.input),
+            Self::RelationshipEnds(ends) => change(&mut ends.input),
+            Self::Aggregate(aggregate) => change(&mut aggregate.input),
+            Self::ProcedureCall(call) => change(&mut call.input),
+            Self::Apply { input, right }
+            | Self::OptionalApply { input, right, .. }
+            | Self::SemiApply { input, right, .. }
+            | Self::CartesianProduct { input, right }
+            | Self::HashJoin { input, right, .. } => {
+                change(input);
+                change(right);
+            }
+            Self::Merge(merge) => {
+                change(&mut merge.input);
+                change(&mut merge.matching);
+            }
+            Self::ForEach { input, body, .. } => {
+                change(input);
+                change(body);
+            }
+            Self::Union { inputs } => inputs.iter_mut().for_each(change),
+        }
+    }
+
     /// Whether it changes the database.
     pub fn writes(&self) -> bool {
         match self {

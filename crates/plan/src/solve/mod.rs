@@ -11,6 +11,7 @@ mod live;
 mod pattern;
 mod rules;
 mod seek;
+mod semi;
 
 use rustc_hash::FxHashSet;
 
@@ -419,16 +420,26 @@ impl<'p> Planner<'p> {
     }
 
     fn filter(&mut self, flow: &mut Flow, predicates: Vec<Expr>) {
-        if predicates.is_empty() {
-            return;
+        let (beside, inside): (Vec<Expr>, Vec<Expr>) = predicates
+            .into_iter()
+            .partition(|predicate| semi::existence(predicate, self.arena).is_some());
+        if !inside.is_empty() {
+            let selectivity: f64 = inside
+                .iter()
+                .map(|predicate| self.costs.selectivity(predicate, self.arena))
+                .product();
+            let rows = self.rows(flow) * selectivity;
+            let predicates = cost::cheapest_first(inside);
+            self.push(flow, |input| Op::Filter { input, predicates }, rows);
         }
-        let selectivity: f64 = predicates
-            .iter()
-            .map(|predicate| self.costs.selectivity(predicate, self.arena))
-            .product();
-        let rows = self.rows(flow) * selectivity;
-        let predicates = cost::cheapest_first(predicates);
-        self.push(flow, |input| Op::Filter { input, predicates }, rows);
+        for predicate in cost::cheapest_first(beside) {
+            let Some((root, anti)) = semi::existence(&predicate, self.arena) else {
+                continue;
+            };
+            let right = semi::graft(self.arena, root, flow.op);
+            let rows = self.rows(flow) * 0.5;
+            self.push(flow, |input| Op::SemiApply { input, right, anti }, rows);
+        }
     }
 
     fn aggregate(
@@ -517,7 +528,7 @@ impl<'p> Planner<'p> {
             }],
             Start::Outer(flow.op, &flow.bound),
         )?;
-        let row_wise = self.is_row_wise(right.op);
+        let row_wise = semi::is_row_wise(self.arena, right.op);
         let rows = self.rows(flow) * self.rows(&right).max(1.0);
         flow.bound.extend(&nulls);
         self.push(
@@ -531,25 +542,6 @@ impl<'p> Planner<'p> {
             rows,
         );
         Ok(())
-    }
-
-    /// Whether every operator from here to the leaf treats each row by itself.
-    fn is_row_wise(&self, from: OpId) -> bool {
-        let mut at = from;
-        loop {
-            at = match &self.arena.operators[at.index()].op {
-                Op::Argument => return true,
-                Op::Expand(expand) => expand.input,
-                Op::ExpandInto(expand) => expand.input,
-                Op::VarExpand(expand) => expand.input,
-                Op::RelationshipEnds(ends) => ends.input,
-                Op::NodeByKey { input, .. }
-                | Op::NodeById { input, .. }
-                | Op::Filter { input, .. }
-                | Op::Project { input, .. } => *input,
-                _ => return false,
-            };
-        }
     }
 
     fn apply(&mut self, flow: &mut Flow, query: LogicalQuery) -> Result<()> {

@@ -898,9 +898,7 @@ fn is_whole(problem: &Problem, before: &Progress, trial: &Progress) -> bool {
         .iter()
         .zip(&trial.relationship_open)
         .filter(|(one, open)| **open && !matches!(one.length, Length::Shortest { .. }))
-        .all(|(one, _)| {
-            !touched(one.from) && !touched(one.to) && !(one.bound && touched(one.slot))
-        })
+        .all(|(one, _)| !(touched(one.from) || touched(one.to) || one.bound && touched(one.slot)))
 }
 
 /// What is open still, after a part of it (`own`) was worked on and came out as `after`.

@@ -1,0 +1,83 @@
+//! Conditions that ask whether a sub-plan has rows: run for whole chunks beside the rows instead of once in each.
+
+use rustc_hash::FxHashMap;
+
+use crate::arena::Arena;
+use crate::expr::{Expr, Subquery, SubqueryKind};
+use crate::physical::{Op, OpId};
+
+/// The sub-plan of `EXISTS { … }` or `NOT EXISTS { … }` (true), if it may run beside the rows: it takes only slots from
+/// around it, and treats each row by itself.
+pub(super) fn existence(predicate: &Expr, arena: &Arena) -> Option<(OpId, bool)> {
+    let (subquery, anti): (&Subquery, bool) = match predicate {
+        Expr::Subquery(subquery) => (subquery, false),
+        Expr::Not(inner) => match &**inner {
+            Expr::Subquery(subquery) => (subquery, true),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let plain = |(slot, outside): &(_, Expr)| matches!(outside, Expr::Slot(same) if same == slot);
+    if subquery.kind != SubqueryKind::Exists || !subquery.arguments.iter().all(plain) {
+        return None;
+    }
+    // Stopping at the first row is what the sub-plan of one row does.
+    let root = match arena.operators[subquery.root.index()].op {
+        Op::Limit { input, .. } => input,
+        _ => subquery.root,
+    };
+    is_row_wise(arena, root).then_some((root, anti))
+}
+
+/// Whether every operator from here to the leaf treats each row by itself, in order.
+pub(super) fn is_row_wise(arena: &Arena, from: OpId) -> bool {
+    let mut at = from;
+    loop {
+        let op = &arena.operators[at.index()].op;
+        at = match op {
+            Op::Argument => return true,
+            Op::AllNodesScan { input, .. }
+            | Op::LabelScan { input, .. }
+            | Op::NodeByKey { input, .. }
+            | Op::NodeById { input, .. }
+            | Op::Filter { input, .. }
+            | Op::Project { input, .. }
+            | Op::Unwind { input, .. } => *input,
+            Op::IndexSeek(seek) => seek.input,
+            Op::RelationshipScan(scan) => scan.input,
+            Op::Expand(expand) => expand.input,
+            Op::ExpandInto(expand) => expand.input,
+            Op::Degree(degree) => degree.input,
+            Op::VarExpand(expand) => expand.input,
+            Op::ShortestPath(shortest) => shortest.input,
+            Op::RelationshipEnds(ends) => ends.input,
+            _ => return false,
+        };
+    }
+}
+
+/// Copies a sub-plan to the end of the arena, so that its leaves repeat the rows of `outer`.
+pub(super) fn graft(arena: &mut Arena, root: OpId, outer: OpId) -> OpId {
+    let mut members = vec![root];
+    let mut next = 0;
+    while let Some(id) = members.get(next) {
+        let children = arena.operators[id.index()].op.children();
+        members.extend(children);
+        next += 1;
+    }
+    // Inputs stand before what reads them.
+    members.sort_unstable();
+    let mut copies: FxHashMap<OpId, OpId> = FxHashMap::default();
+    for id in members {
+        let operator = arena.operators[id.index()].clone();
+        let mut op = operator.op;
+        op.map_children(&mut |child| copies[&child]);
+        let leaf = matches!(op, Op::Argument);
+        let copy = arena.push(op, operator.rows);
+        if leaf {
+            arena.outer_of.insert(copy, outer);
+        }
+        copies.insert(id, copy);
+    }
+    copies[&root]
+}
