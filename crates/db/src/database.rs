@@ -7,11 +7,11 @@ use std::{
     time::Duration,
 };
 
-use isomer_data::{Access, Durability, Store, StoreOptions};
+use isomer_data::{Access, Durability, Store, StoreOptions, Sweeper};
 use isomer_exec::Registry;
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::{
     Builder, EngineKind, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult,
@@ -39,6 +39,8 @@ pub struct Database {
 }
 
 pub(crate) struct Inner {
+    /// Takes expired entries away; ends before the store does.
+    sweeper: Mutex<Option<Sweeper>>,
     /// Taken out when the database is closed.
     store: RwLock<Option<Store>>,
     pub(crate) options: Builder,
@@ -119,7 +121,9 @@ impl Database {
         path: Option<PathBuf>,
     ) -> Result<Self> {
         let store = Store::open(engine, StoreOptions::default())?;
+        let interval = options.sweep_interval.filter(|_| !options.read_only);
         let inner = Inner {
+            sweeper: Mutex::new(interval.map(|interval| store.start_sweeper(interval))),
             store: RwLock::new(Some(store)),
             plans: PlanCache::new(options.cached_plans),
             registry: Arc::new(options.registry.clone()),
@@ -326,6 +330,23 @@ impl Database {
         self.inner.running.cancel(id)
     }
 
+    /// A number of a gapped sequence of a bucket: larger than every one taken before, and never given again, also after
+    /// a crash. Waits for nobody, in contrast to [`crate::Bucket::next_number`]; numbers that end in no commit are missing.
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// assert!(db.take_number("shop", "ticket")? < db.take_number("shop", "ticket")?);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn take_number(&self, bucket: &str, sequence: &str) -> Result<u64> {
+        Ok(self.store()?.sequence_take(bucket, sequence)?)
+    }
+
+    /// Takes expired entries of all buckets away now; answers how many went.
+    pub fn sweep_expired(&self) -> Result<u64> {
+        Ok(self.store()?.sweep_expired(u64::MAX)?)
+    }
+
     /// Makes every commit so far durable, those with [`Durability::Buffered`] included.
     pub fn sync(&self) -> Result<()> {
         Ok(self.store()?.engine().sync()?)
@@ -344,6 +365,7 @@ impl Database {
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
     pub fn close(&self) -> Result<()> {
+        drop(self.inner.sweeper.lock().take());
         let store = self.inner.store.write().take();
         self.inner.plans.clear();
         match store {

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use isomer_data::Durability;
 use isomer_exec::{Procedure, Registry};
@@ -31,6 +32,7 @@ pub struct Builder {
     pub(crate) durability: Durability,
     pub(crate) max_retries: u32,
     pub(crate) cached_plans: usize,
+    pub(crate) sweep_interval: Option<Duration>,
     pub(crate) registry: Registry,
 }
 
@@ -46,6 +48,7 @@ impl Default for Builder {
             durability: Durability::Synced,
             max_retries: 100,
             cached_plans: 1024,
+            sweep_interval: Some(Duration::from_secs(30)),
             registry: Registry::with_builtins(),
         }
     }
@@ -104,6 +107,13 @@ impl Builder {
     /// How many plans of queries are kept; 1,024 unless said otherwise.
     pub fn cached_plans(mut self, plans: usize) -> Self {
         self.cached_plans = plans;
+        self
+    }
+
+    /// How often expired entries of buckets are taken away, on a thread of its own; 30 seconds unless said otherwise,
+    /// `None` for never. They are invisible in any case.
+    pub fn sweep_interval(mut self, interval: Option<Duration>) -> Self {
+        self.sweep_interval = interval;
         self
     }
 
