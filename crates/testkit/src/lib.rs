@@ -12,3 +12,8 @@ pub mod model;
 pub mod random;
 pub mod tck;
 pub mod unchecked;
+
+/// The example of the README, so that it is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+pub struct Readme;

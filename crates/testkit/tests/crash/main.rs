@@ -3,6 +3,7 @@
 //! `ISOMER_TEST_SEED` chooses other moments, `ISOMER_TEST_QUICK` fewer of them.
 
 use std::{
+    fs,
     io::{BufRead, BufReader},
     path::Path,
     process::{Child, Command, ExitCode, Stdio},
@@ -23,6 +24,10 @@ fn main() -> ExitCode {
     harness.case(
         "acknowledged_transactions_survive_kill",
         acknowledged_transactions_survive_kill,
+    );
+    harness.case(
+        "a_killed_import_is_there_whole_or_not_at_all",
+        a_killed_import_is_there_whole_or_not_at_all,
     );
     harness.case(
         "a_killed_process_leaves_no_lock",
@@ -96,6 +101,112 @@ fn write_for(path: &Path, lifetime: Duration, journal: &mut Journal) -> Result<(
     lines.iter().try_for_each(|line| journal.read_line(&line))?;
     ensure!(alive, "the child ended by itself");
     Ok(())
+}
+
+/// The binary, which is built beside the tests.
+fn isomer() -> Result<Command> {
+    let tests = std::env::current_exe()?;
+    let folder = tests
+        .ancestors()
+        .nth(2)
+        .context("tests are built two folders below the binary")?;
+    let binary = folder.join("isomer");
+    ensure!(
+        binary.is_file(),
+        "{} is not built: cargo build",
+        binary.display()
+    );
+    let mut command = Command::new(binary);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    Ok(command)
+}
+
+fn a_killed_import_is_there_whole_or_not_at_all() -> Outcome {
+    let kills = if is_quick() { 4 } else { 20 };
+    let folder = tempfile::tempdir()?;
+    let data = folder.path().join("network");
+    let (profiles, edges) = (data.join("profiles.jsonl"), data.join("edges.tsv"));
+    ensure!(
+        isomer()?
+            .arg("generate")
+            .arg(&data)
+            .args(["--scale", "0.002"])
+            .status()?
+            .success(),
+        "generating"
+    );
+    let edge_count = fs::read_to_string(&edges)?
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .count() as u64;
+    let import = |db: &Path| -> Result<Command> {
+        let mut command = isomer()?;
+        command
+            .arg("import")
+            .arg(db)
+            .arg("relationships")
+            .arg(&edges);
+        command.args([
+            "--columns",
+            "from,to",
+            "--type",
+            "FRIEND",
+            "--from",
+            "Person",
+            "--to",
+            "Person",
+        ]);
+        Ok(command)
+    };
+    let people = |db: &Path| -> Result<()> {
+        let mut command = isomer()?;
+        command
+            .arg("import")
+            .arg(db)
+            .arg("nodes")
+            .arg(&profiles)
+            .args(["--label", "Person"]);
+        ensure!(command.status()?.success(), "importing people");
+        Ok(())
+    };
+
+    let whole = folder.path().join("whole");
+    people(&whole)?;
+    let started = Instant::now();
+    ensure!(import(&whole)?.status()?.success(), "importing friendships");
+    let usual = started.elapsed();
+
+    let mut random = Random::new(seed());
+    let (mut nothing, mut all) = (0, 0);
+    let mut path = folder.path().join("db");
+    people(&path)?;
+    for kill in 0..kills {
+        let mut child = import(&path)?.spawn()?;
+        std::thread::sleep(usual.mul_f64(random.below(1_000) as f64 / 700.0));
+        child.kill()?;
+        child.wait()?;
+        let db = Database::open(&path).with_context(|| format!("opening after kill {kill}"))?;
+        let found: u64 = db
+            .query("MATCH ()-[r:FRIEND]->() RETURN count(r) AS n", ())?
+            .single()?
+            .get("n")?;
+        drop(db);
+        crash::check(&path).with_context(|| format!("check after kill {kill}"))?;
+        ensure!(
+            found == 0 || found == edge_count,
+            "kill {kill}: {found} of {edge_count} relationships"
+        );
+        if found == 0 {
+            nothing += 1;
+        } else {
+            all += 1;
+            path = folder.path().join(format!("db{kill}"));
+            people(&path)?;
+        }
+    }
+    println!("{kills} kills: {nothing} left nothing, {all} came too late");
+    ensure!(nothing > 0, "every kill came too late to tell anything");
+    Ok(Verdict::Passed)
 }
 
 fn a_killed_process_leaves_no_lock() -> Outcome {
