@@ -725,11 +725,12 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
         let Self {
             live,
             view,
-            writes,
+            mut writes,
             footprint,
             stream,
             ..
         } = *self;
+        writes.stop_recording();
         if writes.is_empty() && stream.is_empty() {
             return Ok(view.version());
         }

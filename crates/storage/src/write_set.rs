@@ -22,10 +22,15 @@ pub struct WriteSet {
     /// Whether changes are recorded in `undo`: there is a savepoint.
     recording: bool,
     bytes: usize,
+    /// What `undo` holds beside what is counted in `bytes`: values that were replaced, keys.
+    undo_bytes: usize,
 }
 
 type Slot = Option<Arc<[u8]>>;
 type Interval = (Box<[u8]>, Option<Box<[u8]>>);
+
+/// What an undo entry costs beside its keys and values.
+const UNDO_BYTES: usize = 64;
 
 /// How to take one change back.
 #[derive(Debug)]
@@ -40,6 +45,27 @@ enum Undo {
     },
 }
 
+impl Undo {
+    /// What it holds beside the write set: a slot's own cost covers the entry that takes it away again.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Slot { before: None, .. } => 0,
+            Self::Slot { key, before } => {
+                let value = before.as_ref().and_then(Option::as_ref);
+                UNDO_BYTES + key.len() + value.map_or(0, |value| value.len())
+            }
+            Self::Erased { added, before } => {
+                let before = before.iter();
+                UNDO_BYTES
+                    + added.len()
+                    + before
+                        .map(|(start, end)| start.len() + end.as_ref().map_or(0, |end| end.len()))
+                        .sum::<usize>()
+            }
+        }
+    }
+}
+
 impl WriteSet {
     /// An empty write set.
     pub fn new() -> Self {
@@ -51,9 +77,9 @@ impl WriteSet {
         self.slots.is_empty() && self.erased.is_empty()
     }
 
-    /// About how many bytes of memory it holds.
+    /// About how many bytes of memory it holds, with what undoing would need.
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.undo_bytes
     }
 
     /// About how many bytes one more pair would take.
@@ -123,7 +149,9 @@ impl WriteSet {
     /// Takes every change since `mark` back.
     pub fn rollback_to(&mut self, mark: usize) {
         while self.undo.len() > mark {
-            match self.undo.pop().expect("longer than the mark") {
+            let undo = self.undo.pop().expect("longer than the mark");
+            self.undo_bytes -= undo.bytes();
+            match undo {
                 Undo::Slot { key, before } => {
                     self.replace(key, before);
                 }
@@ -141,6 +169,7 @@ impl WriteSet {
     pub fn stop_recording(&mut self) {
         self.recording = false;
         self.undo = Vec::new();
+        self.undo_bytes = 0;
     }
 
     /// Calls `visit` with the pairs of `view` under these writes.
@@ -307,12 +336,10 @@ impl WriteSet {
             };
             before.push((key, old_end));
         }
-        if self.recording {
-            self.undo.push(Undo::Erased {
-                added: start.clone(),
-                before,
-            });
-        }
+        self.record(|| Undo::Erased {
+            added: start.clone(),
+            before,
+        });
         self.insert_interval(start, end);
     }
 
@@ -333,8 +360,14 @@ impl WriteSet {
         }
         let key: Arc<[u8]> = key.into();
         let before = self.replace(key.clone(), slot);
+        self.record(|| Undo::Slot { key, before });
+    }
+
+    fn record(&mut self, undo: impl FnOnce() -> Undo) {
         if self.recording {
-            self.undo.push(Undo::Slot { key, before });
+            let undo = undo();
+            self.undo_bytes += undo.bytes();
+            self.undo.push(undo);
         }
     }
 

@@ -27,7 +27,7 @@ pub use reads::{
 };
 pub use writes::{
     delete_ranges_and_own_writes, dropped_transactions_leave_no_trace, limits_are_errors,
-    own_writes_are_read, savepoints_nest,
+    own_writes_are_read, savepoints_nest, what_can_be_undone_is_limited,
 };
 
 use crate::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read, Version};
@@ -65,7 +65,7 @@ macro_rules! conformance_tests {
         $crate::conformance_tests!($make;
             reads_see_commits, get_many_keeps_order, values_of_all_sizes, pages_in_both_directions, pages_under_own_writes,
             own_writes_are_read, delete_ranges_and_own_writes, savepoints_nest, dropped_transactions_leave_no_trace,
-            limits_are_errors, guards_matrix, guards_see_the_group_before_them, snapshots_stay_while_others_write,
+            limits_are_errors, what_can_be_undone_is_limited, guards_matrix, guards_see_the_group_before_them, snapshots_stay_while_others_write,
             concurrent_counters, stream_keeps_order_and_is_trimmed, commits_survive_reopening,
             buffered_commits_become_durable, checkpoint_is_a_database_of_its_own, ingest_is_one_commit,
             verify_finds_nothing);

@@ -216,6 +216,29 @@ pub fn dropped_transactions_leave_no_trace(make: Make) {
     assert_eq!(engine.stream(0, 10, 100, false).expect("the stream"), []);
 }
 
+/// What undoing would need counts too: a savepoint lets nobody past the limit by writing one key again and again.
+pub fn what_can_be_undone_is_limited(make: Make) {
+    let subject = make(SubjectOptions {
+        max_transaction_bytes: 1 << 20,
+    });
+    let engine = subject.engine();
+    let mut transaction = engine.begin().expect("a transaction");
+    let savepoint = transaction.savepoint();
+    let refused = (0..200).find_map(|at| transaction.put(b"key", &[at; 10_000]).err());
+    assert!(
+        matches!(refused, Some(StorageError::TooLarge { max, .. }) if max == 1 << 20),
+        "{refused:?}"
+    );
+    transaction.rollback_to(savepoint);
+    assert_eq!(transaction.write_bytes(), 0);
+    transaction.release(savepoint);
+    for at in 0..200 {
+        transaction.put(b"key", &[at; 10_000]).expect("a put");
+    }
+    transaction.commit(Durability::Synced).expect("a commit");
+    assert_eq!(get(&*engine, b"key"), Some(vec![199; 10_000]));
+}
+
 /// What is too large, or no key, is an error that says so; the transaction goes on without it.
 pub fn limits_are_errors(make: Make) {
     let subject = make(SubjectOptions {
