@@ -96,6 +96,9 @@ struct Shared {
     lenient: AtomicBool,
     /// Whether another instance has taken the file over.
     superseded: AtomicBool,
+    /// The process that opened the file. A fork of it shares the lock and none of the memory: it must not write, not
+    /// even to close the file.
+    owner: u32,
     damage_count: AtomicU64,
     damaged: Mutex<BTreeSet<u64>>,
     failure: Mutex<Option<Failure>>,
@@ -233,6 +236,7 @@ impl BlockFile {
                 overlay: read_only.then(Mutex::default),
                 lenient: AtomicBool::new(false),
                 superseded: AtomicBool::new(false),
+                owner: std::process::id(),
                 damage_count: AtomicU64::new(0),
                 damaged: Mutex::default(),
                 failure: Mutex::default(),
@@ -308,12 +312,22 @@ impl BlockFile {
         self.shared.groups.read().iter().flatten().count() as u64 * BLOCK_BYTES as u64
     }
 
+    fn is_forked(&self) -> bool {
+        self.shared.owner != std::process::id()
+    }
+
     /// Runs one call, with the fault hook before and the first failure noted after.
     fn call<T>(&self, call: FileCall, run: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if self.shared.superseded.load(Ordering::SeqCst) {
             return Err(io::Error::other(
                 "the database was reopened after an error: begin again",
             ));
+        }
+        if self.is_forked() {
+            return Err(io::Error::other(format!(
+                "the database was opened by process {}, of which this one is a fork: open it after forking, in one of them",
+                self.shared.owner
+            )));
         }
         let in_memory = self.shared.overlay.is_some() && call != FileCall::Read;
         let hooked = self
@@ -586,6 +600,7 @@ impl BlockFile {
     fn close_any(&self) -> io::Result<()> {
         let shared = &self.shared;
         if shared.overlay.is_some()
+            || self.is_forked()
             || shared.superseded.load(Ordering::SeqCst)
             || shared.failure.lock().is_some()
         {
@@ -751,6 +766,29 @@ mod tests {
                 assert_eq!(blocks.damage_count(), 0, "{from} to {to}");
             }
         }
+    }
+
+    /// A fork of the process that opened the file writes nothing, not even when it ends.
+    #[test]
+    fn a_fork_keeps_the_file() {
+        let mut blocks = block_file();
+        blocks.set_len(8 * BLOCK_BYTES as u64).expect("a length");
+        blocks.sync_data().expect("a sync");
+        Arc::get_mut(&mut blocks.shared).expect("one owner").owner = std::process::id() + 1;
+        for refused in [
+            blocks.write(0, b"bytes"),
+            blocks.set_len(0),
+            blocks.sync_data(),
+        ] {
+            let error = refused.expect_err("refused").to_string();
+            assert!(error.contains("fork"), "{error}");
+        }
+        *blocks.shared.failure.lock() = None;
+        blocks.close().expect("closed");
+        assert_eq!(
+            read_superblock(blocks.file()).expect("readable"),
+            Superblock::Valid { clean: None }
+        );
     }
 
     /// Opened read-only, nothing reaches the file.
