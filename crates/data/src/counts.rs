@@ -170,6 +170,8 @@ impl Store {
 
     /// Stores the numbers, then trims the change stream behind what is kept.
     pub(crate) fn save_counts(&self) -> Result<(), DataError> {
+        // One at a time: numbers that are stored late must not be older than what the stream still tells.
+        let holds = self.shared().stream_holds.lock();
         let (version, value) = {
             let mut counts = self.shared().counts.lock();
             counts.advance(&**self.engine(), self.engine().version())?;
@@ -178,7 +180,6 @@ impl Store {
         let mut tx = self.engine().begin()?;
         tx.put(COUNTS, &value)?;
         tx.commit(Durability::Buffered)?;
-        let holds = self.shared().stream_holds.lock();
         let oldest = holds.keys().next().copied().unwrap_or(version);
         let options = self.options();
         let too_many = version.saturating_sub(options.stream_retention);

@@ -35,6 +35,8 @@ pub struct Transaction {
     operations: Vec<u8>,
     deltas: Deltas,
     marks: Vec<Marked>,
+    /// Most bytes that writes and operations may hold.
+    max_bytes: usize,
     /// Whether any key was written, also outside the change stream.
     wrote: bool,
     broken: bool,
@@ -66,7 +68,9 @@ impl Transaction {
         let mut footprint =
             Footprint::new(access == Access::Write, store.options().footprint_limit);
         footprint.read_schema();
+        let max_bytes = store.engine().capabilities().max_transaction_bytes;
         Ok(Self {
+            max_bytes,
             store,
             catalog,
             state,
@@ -371,7 +375,19 @@ impl Transaction {
             return Err(reads_only());
         };
         self.wrote = true;
-        write(&mut **tx).map_err(|error| {
+        // The engine counts what it holds; the operations come to it at the commit.
+        let (size, max) = (tx.write_bytes() + self.operations.len(), self.max_bytes);
+        let written = if size > max {
+            Err(StorageError::TooLarge {
+                what: "the write set of a transaction",
+                size,
+                max,
+                advice: "commit in smaller parts, or load in bulk",
+            })
+        } else {
+            write(&mut **tx)
+        };
+        written.map_err(|error| {
             self.broken = true;
             error.into()
         })

@@ -6,8 +6,10 @@ use std::{ops::Bound, sync::Arc};
 
 use common::{int, map, memory, names, text};
 use isomer_data::{
-    Access, DataError, Direction, ErrorKind, GraphRead, Neighbours, Store, Transaction, Version,
+    Access, DataError, Direction, ErrorKind, GraphRead, Neighbours, Store, StoreOptions,
+    Transaction, Version,
 };
+use isomer_storage::MemoryEngine;
 use isomer_value::{Map, NodeId, Value};
 
 fn write(store: &Store) -> Transaction {
@@ -400,5 +402,25 @@ fn a_reading_transaction_refuses_writes() {
     assert_eq!(
         reader.intern_label("new").unwrap_err().kind(),
         ErrorKind::Denied
+    );
+}
+
+/// The change stream's part of a transaction counts too: one key deleted again and again is not free.
+#[test]
+fn operations_are_limited_as_writes_are() {
+    let engine = MemoryEngine::with_max_transaction_bytes(1 << 20);
+    let store = Store::open(Arc::new(engine), StoreOptions::default()).unwrap();
+    let mut tx = store.begin(Access::Write).unwrap();
+    tx.kv_put("bucket", b"key", b"value").unwrap();
+    let mark = tx.mark();
+    let refused = (0..200_000).find_map(|_| tx.kv_delete("bucket", b"key").err());
+    assert_eq!(refused.unwrap().kind(), ErrorKind::Limit);
+    assert!(tx.write_bytes() < 2 << 20);
+    tx.rollback_to(mark).unwrap();
+    tx.commit().unwrap();
+    let tx = store.begin(Access::Read).unwrap();
+    assert_eq!(
+        tx.kv_get("bucket", b"key").unwrap(),
+        Some(b"value".to_vec())
     );
 }
