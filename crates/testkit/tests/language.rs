@@ -1,15 +1,15 @@
 //! The language, as scenarios: our own in `tests/language`, all of which hold, and openCypher's conformance suite where it is
 //! beside the checkout, of which no answer is wrong.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
-use isomer_testkit::harness::{Harness, Verdict};
+use isomer_testkit::harness::{Harness, Verdict, is_quick, seed};
 use isomer_testkit::tck::report::{Deviations, Report};
 use isomer_testkit::tck::scenario::load_folder;
 use isomer_testkit::tck::suite::run_all;
-use isomer_testkit::tck::{DEVIATIONS, graphs_folder, suite_folder};
+use isomer_testkit::tck::{DEVIATIONS, graphs_folder, mutate, suite_folder};
 
 /// The share of the conformance suite that is promised.
 const PASSED_PERCENT: f64 = 99.0;
@@ -17,8 +17,7 @@ const PASSED_PERCENT: f64 = 99.0;
 fn main() -> ExitCode {
     let mut harness = Harness::new();
     harness.case("own_scenarios_hold", || {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/language");
-        let report = report(&folder)?;
+        let report = report(&own_folder())?;
         let failures = report.failures();
         ensure!(failures.is_empty(), "{}", failures.join("\n"));
         ensure!(report.tally().passed > 100, "only {}", report.tally());
@@ -42,7 +41,35 @@ fn main() -> ExitCode {
         );
         Ok(Verdict::Passed)
     });
+    harness.case("mutated_queries_are_answered_or_refused", || {
+        let own = own_folder();
+        let suite = suite_folder().map(|folder| folder.join("features"));
+        let mut queries = Vec::new();
+        for folder in suite.iter().chain([&own]) {
+            let steps = load_folder(folder)?
+                .into_iter()
+                .flat_map(|scenario| scenario.steps);
+            queries.extend(steps.filter_map(|step| step.docstring));
+        }
+        let count = if is_quick() { 500 } else { 5_000 };
+        let outcome = mutate::run(&queries, count, seed());
+        ensure!(outcome.faults.is_empty(), "{:#?}", outcome.faults);
+        ensure!(
+            outcome.answered > count / 10,
+            "only {} of {count} queries were answered",
+            outcome.answered
+        );
+        println!(
+            "{} queries were answered, {} refused",
+            outcome.answered, outcome.refused
+        );
+        Ok(Verdict::Passed)
+    });
     harness.run()
+}
+
+fn own_folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/language")
 }
 
 fn report(folder: &Path) -> Result<Report> {

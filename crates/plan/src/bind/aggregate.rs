@@ -34,6 +34,26 @@ pub(crate) struct Grouping<'a> {
     pub columns: Vec<(std::sync::Arc<str>, SlotId, Kind)>,
     /// In a comprehension or a subquery, where aggregates may not stand.
     pub closed: u32,
+    /// In what follows the columns, where only they are variables still.
+    pub is_tail: bool,
+}
+
+impl Grouping<'_> {
+    /// Behind the columns: the first variable in a new aggregate that no column bears.
+    fn gone_variable(&self, aggregate: &ast::Expr) -> Option<(std::sync::Arc<str>, Span)> {
+        let mut gone = None;
+        if self.is_tail {
+            walk(aggregate, &mut |one| {
+                if let ExprKind::Variable(name) = &one.kind
+                    && !self.columns.iter().any(|(column, ..)| column == name)
+                {
+                    gone.get_or_insert((name.clone(), one.span));
+                }
+                gone.is_none()
+            });
+        }
+        gone
+    }
 }
 
 /// Whether an aggregate function stands in it, not counting those inside subqueries.
@@ -216,6 +236,17 @@ impl<'a> Binder<'a> {
                     let slot = *slot;
                     let kind = self.arena.kind(slot).clone();
                     return Ok(Typed::new(Expr::Slot(slot), kind));
+                }
+                if let Some((name, span)) = grouping.gone_variable(expr) {
+                    return Err(PlanError::syntax(
+                        "UndefinedVariable",
+                        format!("`{name}` is not in sight any more after the rows were grouped"),
+                        span,
+                    )
+                    .with_hint(format!(
+                        "make `{}()` of it a column and sort by that",
+                        function.name()
+                    )));
                 }
             }
         }

@@ -289,6 +289,7 @@ impl<'a> Binder<'a> {
     /// What follows a projection of which only columns, grouping keys and aggregates are left.
     fn bind_tail_after(&mut self, projected: &Projected<'a>, tail: Tail<'a>) -> Result<Bound> {
         if let Aggregating::After(grouping) = &mut self.aggregating {
+            grouping.is_tail = true;
             for column in &projected.columns {
                 grouping
                     .columns

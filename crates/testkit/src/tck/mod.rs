@@ -4,6 +4,7 @@
 //! one, or an error, was demanded) or is *skipped*. Every scenario has a fresh database in memory.
 
 mod gherkin;
+pub mod mutate;
 pub mod notation;
 mod procedure;
 pub mod report;
