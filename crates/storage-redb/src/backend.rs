@@ -395,6 +395,7 @@ impl RedbBackend {
     }
 
     fn note_durable(&self, version: Version) {
+        self.published.read().instance.blocks.note_durable(version);
         self.durable_version.fetch_max(version, Ordering::SeqCst);
         *self.buffered.lock() = Buffered::default();
     }

@@ -14,6 +14,8 @@
 //!       2048  1 if closed cleanly, else 0: u64
 //!       2056  XXH3-64 of block 0, valid if closed cleanly: u64
 //!       2064  XXH3-64 of bytes 2048..2064: u64
+//!       3072  a version that was durable when this was written: u64
+//!       3080  XXH3-64 of bytes 3072..3080: u64
 //! 4096   groups of 513 blocks: one of 512 checksums (u64), then the 512 blocks they belong to
 //! ```
 //!
@@ -47,6 +49,7 @@ pub const FORMAT_VERSION: u32 = 1;
 const MAGIC: &[u8; 16] = b"IsomerDB pairs\r\n";
 const SUMS_PER_GROUP: u64 = 512;
 const CLEAN_OFFSET: u64 = 2048;
+const DURABLE_OFFSET: u64 = 3072;
 /// Where redb keeps its flags, and the one that says that it is open or was not closed.
 const GOD_BYTE: usize = 9;
 const RECOVERY_REQUIRED: u8 = 2;
@@ -114,10 +117,12 @@ struct Group {
 /// What the superblock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Superblock {
-    /// A file of this format; the checksum of block 0 if it was closed cleanly.
+    /// A file of this format.
     Valid {
-        /// XXH3-64 of block 0.
+        /// XXH3-64 of block 0, if the file was closed cleanly.
         clean: Option<u64>,
+        /// A version that was durable once, where that is known: the file must hold it.
+        durable: Option<u64>,
     },
     /// A file of a newer format.
     Newer(u32),
@@ -163,9 +168,11 @@ pub fn read_superblock(file: &File) -> io::Result<Superblock> {
     if u64_at(at + 16) != xxh3_64(&block[at..at + 16]) {
         return Ok(Superblock::Damaged);
     }
-    Ok(Superblock::Valid {
-        clean: (u64_at(at) == 1).then(|| u64_at(at + 8)),
-    })
+    let clean = (u64_at(at) == 1).then(|| u64_at(at + 8));
+    // Written without a sync: it may be old, or torn, and then says nothing.
+    let at = DURABLE_OFFSET as usize;
+    let durable = (u64_at(at + 8) == xxh3_64(&block[at..at + 8])).then(|| u64_at(at));
+    Ok(Superblock::Valid { clean, durable })
 }
 
 fn clean_record(clean: Option<u64>) -> [u8; 24] {
@@ -259,6 +266,21 @@ impl BlockFile {
     /// The file.
     pub fn file(&self) -> &File {
         &self.shared.file
+    }
+
+    /// Notes that `version` is durable, so that losing it can never pass for an interrupted commit. Not synced: what
+    /// the system writes later or never is only older.
+    pub fn note_durable(&self, version: u64) {
+        let shared = &self.shared;
+        if shared.overlay.is_some() || shared.superseded.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut record = [0; 16];
+        record[..8].copy_from_slice(&version.to_le_bytes());
+        let sum = xxh3_64(&record[..8]);
+        record[8..].copy_from_slice(&sum.to_le_bytes());
+        // The commit stands without this note.
+        drop(shared.file.write_all_at(&record, DURABLE_OFFSET));
     }
 
     /// Hands damaged blocks out as they are from now on, because redb verifies them itself, or no longer.

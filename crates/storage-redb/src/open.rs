@@ -230,11 +230,29 @@ pub fn data_path(directory: &Path) -> PathBuf {
 }
 
 /// Opens the data file. With `overlay`, nothing is written to it.
+///
+/// After a crash the last commit may be half written: redb then goes back to the one before. It must not do so with a
+/// commit that was durable, so that is tried in memory first, where the file is to be written.
 pub fn open_data(
     directory: &Path,
     options: &RedbOptions,
     overlay: bool,
 ) -> Result<Instance, StorageError> {
+    if let Some(instance) = try_open(directory, options, overlay, overlay)? {
+        return Ok(instance);
+    }
+    drop(try_open(directory, options, true, true)?);
+    let opened = try_open(directory, options, false, true)?;
+    opened.ok_or_else(|| damaged(directory, "it was not closed and cannot be repaired"))
+}
+
+/// Opens the data file; answers nothing if redb would have to give the last commit up, and may not.
+fn try_open(
+    directory: &Path,
+    options: &RedbOptions,
+    overlay: bool,
+    may_roll_back: bool,
+) -> Result<Option<Instance>, StorageError> {
     let path = data_path(directory);
     let file = OpenOptions::new()
         .read(true)
@@ -249,7 +267,7 @@ pub fn open_data(
             }
             _ => io_error("opening", &path, &error),
         })?;
-    let clean = check_superblock(directory, &file)?;
+    let (clean, durable) = check_superblock(directory, &file)?;
     let blocks = BlockFile::new(file, overlay, options.faults.clone())
         .map_err(|error| io_error("reading", &path, &error))?;
     if let Some(expected) = clean {
@@ -278,8 +296,8 @@ pub fn open_data(
                 repaired.set(true);
                 // redb reports 0.3 only when it gives the last commit up.
                 rolled_back.set(rolled_back.get() || (0.29..0.31).contains(&session.progress()));
-                if clean.is_some() {
-                    // A cleanly closed file needs no repair: something else is wrong with it.
+                // A cleanly closed file needs no repair: something else is wrong with it.
+                if clean.is_some() || (rolled_back.get() && !may_roll_back) {
                     session.abort();
                 }
                 lenient.set_lenient(true);
@@ -292,6 +310,10 @@ pub fn open_data(
     if !repaired.get() && !damage.is_empty() {
         return Err(damaged_blocks(directory, &damage));
     }
+    if rolled_back.get() && !may_roll_back && clean.is_none() {
+        blocks.supersede();
+        return Ok(None);
+    }
     let database = opened.map_err(|error| match blocks.failure() {
         Some(failure) if failure.full => failure_error(directory, &failure),
         _ => error,
@@ -303,12 +325,22 @@ pub fn open_data(
         blocks.set_lenient(false);
     }
     let healed = if repaired.get() { damage } else { Vec::new() };
-    Ok(Instance {
+    let instance = Instance {
         database,
         blocks,
         rolled_back: rolled_back.get(),
         healed,
-    })
+    };
+    let stored = stored_version(directory, &instance.database)?;
+    if let Some(durable) = durable.filter(|durable| *durable > stored) {
+        instance.blocks.supersede();
+        let what = format!(
+            "the commits from {} to {durable} were on disk and are lost",
+            stored + 1
+        );
+        return Err(damaged(directory, &what));
+    }
+    Ok(Some(instance))
 }
 
 /// The error for damaged blocks.
@@ -338,12 +370,16 @@ pub fn failure_error(directory: &Path, failure: &block_file::Failure) -> Storage
     })
 }
 
-fn check_superblock(directory: &Path, file: &File) -> Result<Option<u64>, StorageError> {
+/// Checks the superblock; answers the checksum of block 0 and the durable version that it notes.
+fn check_superblock(
+    directory: &Path,
+    file: &File,
+) -> Result<(Option<u64>, Option<u64>), StorageError> {
     let path = data_path(directory);
     let superblock =
         block_file::read_superblock(file).map_err(|error| io_error("reading", &path, &error))?;
     match superblock {
-        Superblock::Valid { clean } => Ok(clean),
+        Superblock::Valid { clean, durable } => Ok((clean, durable)),
         Superblock::Newer(version) => Err(StorageError::Corrupt(format!(
             "the database `{}` was written in format {version}, this program reads up to format {FORMAT_VERSION}: use a newer program",
             directory.display()
