@@ -154,7 +154,7 @@ pub fn table(columns: &[Arc<str>], rows: &[Row]) -> String {
     }
     table.set_header(columns.iter().map(|name| name.to_string()));
     for row in rows {
-        table.add_row(row.values().iter().map(|value| text(value)));
+        table.add_row(row.values().iter().map(text));
     }
     for at in 0..columns.len() {
         let numbers = rows.iter().all(|row| {

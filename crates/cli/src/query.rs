@@ -98,7 +98,8 @@ pub fn print(
         }
         let rows = result.len() as u64;
         let (counters, notices) = (*result.counters(), result.notices().to_vec());
-        print_rows(&result.columns().to_vec(), result.into_rows(), mode, out)?;
+        let columns = result.columns().to_vec();
+        print_rows(&columns, result.into_rows(), mode, out)?;
         notices
             .iter()
             .for_each(|notice| eprintln!("note: {notice}"));

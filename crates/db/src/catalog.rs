@@ -60,7 +60,7 @@ impl Catalog for PlanCatalog<'_> {
                 paths: index
                     .fields
                     .iter()
-                    .map(|field| field.path.0.iter().cloned().collect())
+                    .map(|field| field.path.0.to_vec())
                     .collect(),
                 unique: index.unique,
                 each_element: index.fields.iter().any(|field| field.each),

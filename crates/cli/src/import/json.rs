@@ -11,6 +11,9 @@ use super::{
     record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError},
 };
 
+/// Where an element begins: its line, and its name in an object.
+type Start = (u64, Option<Arc<str>>);
+
 /// Reads one JSON text; the reason says where it is wrong.
 pub fn parse_json(bytes: &[u8]) -> Result<Value, String> {
     codec::parse_bytes(bytes).map_err(|error| error.to_string())
@@ -191,7 +194,7 @@ impl JsonReader {
     }
 
     /// Moves to the next element. Returns the line of its start and its name in an object; `None` at the end.
-    fn advance(&mut self) -> Result<Option<(u64, Option<Arc<str>>)>, ReadError> {
+    fn advance(&mut self) -> Result<Option<Start>, ReadError> {
         loop {
             let next = self.skip_space()?;
             match (self.state, next) {

@@ -277,7 +277,7 @@ fn is_complete(text: &str) -> bool {
 }
 
 fn ends_with_semicolon(text: &str) -> bool {
-    split(text).1.trim().is_empty() && text.trim_end().len() > 0 && split(text).0.last().is_some()
+    split(text).1.trim().is_empty() && !text.trim_end().is_empty() && split(text).0.last().is_some()
 }
 
 /// The statements in a text, without their semicolons; empty ones are left out.
