@@ -809,7 +809,10 @@ mod tests {
         blocks.close().expect("closed");
         assert_eq!(
             read_superblock(blocks.file()).expect("readable"),
-            Superblock::Valid { clean: None }
+            Superblock::Valid {
+                clean: None,
+                durable: None
+            }
         );
     }
 
