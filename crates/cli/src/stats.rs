@@ -215,7 +215,10 @@ fn constraints(catalog: &Catalog) -> Vec<(String, String)> {
                     .collect::<Vec<_>>()
                     .join(" or ")
             ),
-            ConstraintKind::Check { path, .. } => format!("{path} is checked"),
+            ConstraintKind::Check { checks } => {
+                let paths: Vec<_> = checks.iter().map(|check| check.path.to_string()).collect();
+                format!("{} is checked", paths.join(", "))
+            }
             ConstraintKind::Closed { names } => format!("only {}", names.join(", ")),
         };
         (

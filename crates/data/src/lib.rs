@@ -32,8 +32,8 @@ pub use bulk::{
     Verdict,
 };
 pub use catalog::{
-    Catalog, Check, Constraint, ConstraintKind, ConstraintSpec, FieldPath, IndexDef, IndexField,
-    IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
+    Catalog, Check, Constraint, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexDef,
+    IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
 };
 pub use clock::{Clock, SystemClock};
 pub use document::new_key;

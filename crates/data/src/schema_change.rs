@@ -141,7 +141,12 @@ impl Store {
     ) -> Result<SchemaOutcome, DataError> {
         check_rule(&spec)?;
         let label = LabelId(self.intern(NameKind::Label, &spec.label)?);
-        let name = spec.name.clone().unwrap_or_else(|| default_name(&spec));
+        let twin = self.twin(label, &spec)?;
+        let name = match (&spec.name, twin) {
+            (Some(name), _) => name.clone(),
+            (None, Some(twin)) => twin,
+            (None, None) => self.free_name(&default_name(&spec)),
+        };
         check_name("constraint", &name)?;
         if self.name_taken(&name).is_some() {
             return if if_not_exists {
@@ -362,6 +367,45 @@ impl Store {
         schema
     }
 
+    /// The name of the constraint that demands the same of the same label.
+    fn twin(&self, label: LabelId, spec: &ConstraintSpec) -> Result<Option<String>, DataError> {
+        let catalog = self.catalog();
+        let nameless = |kind: ConstraintKind| {
+            stored::constraint_value(&Constraint {
+                name: "".into(),
+                label,
+                kind,
+                state: IndexState::Ready,
+            })
+        };
+        let wanted = nameless(spec.kind.clone())?;
+        for own in catalog
+            .constraints()
+            .iter()
+            .filter(|own| own.label == label)
+        {
+            let same = match (&own.kind, &spec.kind) {
+                (ConstraintKind::Unique { index }, ConstraintKind::Unique { .. }) => catalog
+                    .index(*index)
+                    .is_some_and(|index| index.fields == spec.unique_fields),
+                _ => nameless(own.kind.clone())? == wanted,
+            };
+            if same {
+                return Ok(Some(own.name.to_string()));
+            }
+        }
+        Ok(None)
+    }
+
+    /// `name`, or with a number behind it if it is taken.
+    fn free_name(&self, name: &str) -> String {
+        let numbered = (2..).map(|number| format!("{name}_{number}"));
+        std::iter::once(name.to_owned())
+            .chain(numbered)
+            .find(|name| self.name_taken(name).is_none())
+            .expect("numbers do not run out")
+    }
+
     fn name_taken(&self, name: &str) -> Option<std::sync::Arc<str>> {
         let catalog = self.catalog();
         let mut names = catalog
@@ -500,7 +544,13 @@ fn check_path(path: &FieldPath) -> Result<(), DataError> {
 fn check_rule(spec: &ConstraintSpec) -> Result<(), DataError> {
     match &spec.kind {
         ConstraintKind::Unique { .. } => Ok(()),
-        ConstraintKind::Required { path } | ConstraintKind::Check { path, .. } => check_path(path),
+        ConstraintKind::Required { path } => check_path(path),
+        ConstraintKind::Check { checks } => {
+            if checks.is_empty() {
+                return Err(DataError::invalid("a check needs at least one rule"));
+            }
+            checks.iter().try_for_each(|check| check_path(&check.path))
+        }
         ConstraintKind::Type { path, types } => {
             if types.is_empty() {
                 return Err(DataError::invalid(format!(
@@ -528,7 +578,11 @@ fn default_name(spec: &ConstraintSpec) -> String {
         }
         ConstraintKind::Required { path } => format!("{label}_{}_required", path.0.join("_")),
         ConstraintKind::Type { path, .. } => format!("{label}_{}_type", path.0.join("_")),
-        ConstraintKind::Check { path, .. } => format!("{label}_{}_check", path.0.join("_")),
+        ConstraintKind::Check { checks } => {
+            let mut names: Vec<_> = checks.iter().map(|check| check.path.0.join("_")).collect();
+            names.dedup();
+            format!("{label}_{}_check", names.join("_"))
+        }
         ConstraintKind::Closed { .. } => format!("{label}_closed"),
     }
 }

@@ -12,9 +12,9 @@ use std::{
 
 use common::{int, list, map, memory, nested, text};
 use isomer_data::{
-    Access, Check, ConstraintKind, ConstraintSpec, DataError, ErrorKind, FieldPath, GraphRead,
-    IndexCursor, IndexField, IndexSeek, IndexSpec, IndexState, Order, SchemaChange, SchemaOutcome,
-    Store, Transaction, ValueType,
+    Access, Check, ConstraintKind, ConstraintSpec, DataError, ErrorKind, FieldCheck, FieldPath,
+    GraphRead, IndexCursor, IndexField, IndexSeek, IndexSpec, IndexState, Order, SchemaChange,
+    SchemaOutcome, Store, Transaction, ValueType,
 };
 use isomer_value::{Map, NodeId, Value};
 
@@ -456,15 +456,17 @@ fn constraints_refuse_bad_records_old_and_new() {
     )
     .unwrap();
     let range = Check::Range {
-        min: Some(int(0)),
-        max: Some(int(150)),
+        min: Bound::Included(int(0)),
+        max: Bound::Excluded(int(151)),
     };
     constrain(
         &store,
         "age_range",
         ConstraintKind::Check {
-            path: age,
-            check: range,
+            checks: vec![FieldCheck {
+                path: age,
+                check: range,
+            }],
         },
     )
     .unwrap();
@@ -473,8 +475,10 @@ fn constraints_refuse_bad_records_old_and_new() {
         &store,
         "sex",
         ConstraintKind::Check {
-            path: FieldPath::top("sex"),
-            check: sex,
+            checks: vec![FieldCheck {
+                path: FieldPath::top("sex"),
+                check: sex,
+            }],
         },
     )
     .unwrap();
@@ -486,8 +490,10 @@ fn constraints_refuse_bad_records_old_and_new() {
         &store,
         "short",
         ConstraintKind::Check {
-            path: FieldPath::top("name"),
-            check: length,
+            checks: vec![FieldCheck {
+                path: FieldPath::top("name"),
+                check: length,
+            }],
         },
     )
     .unwrap();
@@ -501,7 +507,10 @@ fn constraints_refuse_bad_records_old_and_new() {
     .unwrap();
     for (properties, problem) in [
         (vec![("age", int(-1))], "is -1, below 0"),
-        (vec![("age", int(151))], "is 151, above 150"),
+        (
+            vec![("age", int(151))],
+            "is 151, which is excluded by the bound 151",
+        ),
         (vec![("age", Value::Float(1.0))], "is a FLOAT"),
         (vec![], "P.age is missing"),
         (

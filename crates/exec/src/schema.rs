@@ -1,14 +1,17 @@
 //! Commands on the schema, in the words of the data layer.
 
-use std::sync::Arc;
+use std::{ops::Bound, sync::Arc};
 
 use isomer_data::{
-    ConstraintKind, ConstraintSpec, FieldPath, IndexField, IndexSpec, SchemaChange, ValueType,
+    Check, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexField, IndexSpec,
+    SchemaChange, ValueType,
 };
 use isomer_plan::{
-    expr::ValueType as Word,
+    expr::{Comparison, ValueType as Word},
     physical::Body,
-    schema::{IndexedPath, PropertyPath, Requirement, SchemaCommand, SchemaTarget},
+    schema::{
+        FieldRule, IndexedPath, PropertyPath, Requirement, Rule, SchemaCommand, SchemaTarget,
+    },
 };
 use isomer_value::IndexId;
 
@@ -131,10 +134,22 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
                     all.extend(required(1)?);
                     all
                 }
+                Requirement::Check {
+                    rules: Some(rules), ..
+                } => {
+                    let checks = rules.iter().map(|FieldRule { path, rule }| FieldCheck {
+                        path: field_path(path),
+                        check: check(rule),
+                    });
+                    let kind = ConstraintKind::Check {
+                        checks: checks.collect(),
+                    };
+                    vec![constraint(name.clone(), kind, Vec::new())?]
+                }
                 Requirement::Check { text, .. } => {
                     return Err(ExecError::Unsupported(format!(
-                        "constraints that check a condition (`{text}`) are not available through the language in this version: \
-                         use IS UNIQUE, IS NOT NULL, IS :: type, or the API's range, length and choice checks"
+                        "a constraint cannot check `{text}` in this version: compare properties, or their size(), with constants \
+                         (`n.age >= 0 AND n.age < 150`, `n.sex IN ['f', 'm']`, `size(n.name) <= 100`)"
                     )));
                 }
                 Requirement::Type(word) => {
@@ -165,6 +180,44 @@ fn label(target: &SchemaTarget) -> Result<String> {
         SchemaTarget::Type(name) => Err(ExecError::Unsupported(format!(
             "indexes and constraints on relationships (type {name}) are not available in this version: put the property on a node"
         ))),
+    }
+}
+
+/// The check that keeps a rule.
+fn check(rule: &Rule) -> Check {
+    match rule {
+        Rule::OneOf(values) => Check::OneOf(values.clone()),
+        Rule::Value(op, bound) => {
+            let (min, max) = match op {
+                Comparison::Less => (Bound::Unbounded, Bound::Excluded(bound.clone())),
+                Comparison::LessOrEqual => (Bound::Unbounded, Bound::Included(bound.clone())),
+                Comparison::Greater => (Bound::Excluded(bound.clone()), Bound::Unbounded),
+                Comparison::GreaterOrEqual => (Bound::Included(bound.clone()), Bound::Unbounded),
+                Comparison::Equal | Comparison::NotEqual => {
+                    return Check::OneOf(vec![bound.clone()]);
+                }
+            };
+            Check::Range { min, max }
+        }
+        Rule::Size(op, bound) => {
+            let at_least = |bound: i64| Some(u64::try_from(bound).unwrap_or(0));
+            // Below zero there is no size: the maximum 0 with the minimum 1 refuses all.
+            let at_most = |bound: i64| match u64::try_from(bound) {
+                Ok(bound) => (None, Some(bound)),
+                Err(_) => (Some(1), Some(0)),
+            };
+            let (min, max) = match op {
+                Comparison::Less => at_most(bound.saturating_sub(1)),
+                Comparison::LessOrEqual => at_most(*bound),
+                Comparison::Greater => (at_least(bound.saturating_add(1)), None),
+                Comparison::GreaterOrEqual => (at_least(*bound), None),
+                Comparison::Equal | Comparison::NotEqual => match at_most(*bound) {
+                    (None, max) => (at_least(*bound), max),
+                    none => none,
+                },
+            };
+            Check::Length { min, max }
+        }
     }
 }
 

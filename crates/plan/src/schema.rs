@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use isomer_cypher::ast::ValueType;
+use isomer_value::Value;
+
+use crate::expr::Comparison;
 
 /// A property path: `["addr", "city"]` of `n.addr.city`.
 pub type PropertyPath = Vec<Arc<str>>;
@@ -87,7 +90,29 @@ pub enum Requirement {
         variable: Arc<str>,
         /// The condition's text.
         text: Arc<str>,
+        /// The condition as terms of one property each, all of which must hold, where it consists of such.
+        rules: Option<Vec<FieldRule>>,
     },
+}
+
+/// What one property must be.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldRule {
+    /// The property.
+    pub path: PropertyPath,
+    /// What it must be, where it is there.
+    pub rule: Rule,
+}
+
+/// What a value must be.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Rule {
+    /// It compares so with a constant: `n.age >= 0`; never [`Comparison::NotEqual`].
+    Value(Comparison, Value),
+    /// Its size compares so with a constant: `size(n.name) < 100`; never [`Comparison::NotEqual`].
+    Size(Comparison, i64),
+    /// It is one of these: `n.size IN ['S', 'M', 'L']`.
+    OneOf(Vec<Value>),
 }
 
 /// What `SHOW` shows.

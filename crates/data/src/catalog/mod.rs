@@ -17,8 +17,8 @@ use isomer_value::{IndexId, LabelId, PropId, TypeId};
 pub(crate) use names::{NameKind, Names};
 pub(crate) use schema::Schema;
 pub use schema::{
-    Check, Constraint, ConstraintKind, ConstraintSpec, FieldPath, IndexDef, IndexField, IndexSpec,
-    IndexState, SchemaChange, SchemaOutcome, ValueType,
+    Check, Constraint, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexDef, IndexField,
+    IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
 };
 
 /// What a transaction knows of the database's names and schema. Cheap to share: behind an `Arc` everywhere.

@@ -1,10 +1,12 @@
 //! What constraints demand of a record.
 
-use std::cmp::Ordering;
+use std::{cmp::Ordering, ops::Bound};
 
 use isomer_value::{Value, equality, order};
 
-use super::{Catalog, Check, Constraint, ConstraintKind, FieldPath, IndexState, Schema};
+use super::{
+    Catalog, Check, Constraint, ConstraintKind, FieldCheck, FieldPath, IndexState, Schema,
+};
 use crate::{
     DataError,
     graph::{KEY, NodeState},
@@ -58,9 +60,12 @@ impl Constraint {
                         ),
                     )
                 }),
-            ConstraintKind::Check { path, check } => at_path(&node.properties, path)
-                .and_then(|value| check.problem(value))
-                .map(|problem| (path.clone(), problem)),
+            ConstraintKind::Check { checks } => {
+                checks.iter().find_map(|FieldCheck { path, check }| {
+                    let problem = check.problem(at_path(&node.properties, path)?)?;
+                    Some((path.clone(), problem))
+                })
+            }
             ConstraintKind::Closed { names } => node
                 .properties
                 .names()
@@ -92,16 +97,23 @@ impl Check {
     fn problem(&self, value: &Value) -> Option<String> {
         match self {
             Self::Range { min, max } => {
-                let outside = |bound: &Value, wrong: Ordering| {
-                    let comparable = bound.type_name() == value.type_name()
-                        || bound.is_number() && value.is_number();
-                    !comparable || order::cmp_order(value, bound) == wrong
+                let (wrong, bound) = [(min, Ordering::Less), (max, Ordering::Greater)]
+                    .into_iter()
+                    .find_map(|(bound, wrong)| match bound {
+                        Bound::Included(bound) => {
+                            outside(value, bound, &[wrong]).then_some((wrong, bound))
+                        }
+                        Bound::Excluded(bound) => outside(value, bound, &[wrong, Ordering::Equal])
+                            .then_some((wrong, bound)),
+                        Bound::Unbounded => None,
+                    })?;
+                let side = match (wrong, order::cmp_order(value, bound)) {
+                    _ if !comparable(value, bound) => "which does not compare with",
+                    (_, Ordering::Equal) => "which is excluded by the bound",
+                    (Ordering::Less, _) => "below",
+                    _ => "above",
                 };
-                if let Some(min) = min.as_ref().filter(|min| outside(min, Ordering::Less)) {
-                    return Some(format!("is {}, below {}", brief(value), brief(min)));
-                }
-                let max = max.as_ref().filter(|max| outside(max, Ordering::Greater))?;
-                Some(format!("is {}, above {}", brief(value), brief(max)))
+                Some(format!("is {}, {side} {}", brief(value), brief(bound)))
             }
             Self::OneOf(allowed) => {
                 let known = allowed.iter().any(|one| equality::equivalent(one, value));
@@ -128,4 +140,13 @@ impl Check {
             }
         }
     }
+}
+
+fn comparable(value: &Value, bound: &Value) -> bool {
+    bound.type_name() == value.type_name() || bound.is_number() && value.is_number()
+}
+
+/// Whether a value does not compare with a bound, or compares in one of these ways.
+fn outside(value: &Value, bound: &Value, wrong: &[Ordering]) -> bool {
+    !comparable(value, bound) || wrong.contains(&order::cmp_order(value, bound))
 }

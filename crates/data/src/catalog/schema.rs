@@ -1,6 +1,6 @@
 //! Indexes and constraints.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Bound, sync::Arc};
 
 use isomer_value::{IndexId, LabelId, Value};
 
@@ -160,12 +160,12 @@ impl ValueType {
 /// A rule on a field's value; a record without the field passes.
 #[derive(Clone, Debug)]
 pub enum Check {
-    /// Not below the minimum and not above the maximum, in the order of values and of the bounds' kind.
+    /// Within the bounds, in the order of values, and of a kind that compares with them.
     Range {
-        /// Least value allowed.
-        min: Option<Value>,
-        /// Greatest value allowed.
-        max: Option<Value>,
+        /// Where the values allowed begin.
+        min: Bound<Value>,
+        /// Where they end.
+        max: Bound<Value>,
     },
     /// One of these.
     OneOf(Vec<Value>),
@@ -176,6 +176,15 @@ pub enum Check {
         /// Greatest number allowed.
         max: Option<u64>,
     },
+}
+
+/// A rule on one field.
+#[derive(Clone, Debug)]
+pub struct FieldCheck {
+    /// The field.
+    pub path: FieldPath,
+    /// The rule.
+    pub check: Check,
 }
 
 /// What a constraint demands of every node of its label.
@@ -198,12 +207,10 @@ pub enum ConstraintKind {
         /// The types allowed.
         types: Vec<ValueType>,
     },
-    /// Where there is a value, it passes the rule.
+    /// Where there is a value, it passes its rule.
     Check {
-        /// The field.
-        path: FieldPath,
-        /// The rule.
-        check: Check,
+        /// The rules, each on one field; all must hold.
+        checks: Vec<FieldCheck>,
     },
     /// No property but these and `_key`.
     Closed {

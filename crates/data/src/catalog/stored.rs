@@ -2,16 +2,17 @@
 //!
 //! A definition is a list of values in the key codec, which describes itself. An index: name, label, unique, ready,
 //! fields, each field a list of `each` and the names of its path. A constraint: name, label, ready, kind (1 unique,
-//! 2 required, 3 types, 4 range, 5 one of, 6 length, 7 closed), then what the kind needs.
+//! 2 required, 3 types, 4 checks, 5 closed), then what the kind needs. Checks are lists of path, kind (1 range, 2 one of,
+//! 3 length) and what that needs; a bound is an empty list, or the value and whether it is included.
 
-use std::sync::Arc;
+use std::{ops::Bound, sync::Arc};
 
 use isomer_storage::Read;
 use isomer_value::{IndexId, LabelId, Value, key};
 
 use super::{
-    Check, Constraint, ConstraintKind, FieldPath, IndexDef, IndexField, IndexState, NameKind,
-    Names, Schema, ValueType,
+    Check, Constraint, ConstraintKind, FieldCheck, FieldPath, IndexDef, IndexField, IndexState,
+    NameKind, Names, Schema, ValueType,
 };
 use crate::{
     DataError,
@@ -184,7 +185,11 @@ fn index_from(id: IndexId, definition: &[Value]) -> Option<IndexDef> {
 
 /// The stored form of a constraint.
 pub(crate) fn constraint_value(constraint: &Constraint) -> Result<Vec<u8>, DataError> {
-    let optional = |bound: &Option<Value>| bound.clone().unwrap_or_default();
+    let bound = |bound: &Bound<Value>| match bound {
+        Bound::Unbounded => list(Vec::new()),
+        Bound::Included(value) => list(vec![value.clone(), Value::Bool(true)]),
+        Bound::Excluded(value) => list(vec![value.clone(), Value::Bool(false)]),
+    };
     let length = |bound: &Option<u64>| {
         bound.map_or(Value::Null, |bound| {
             Value::Int(i64::try_from(bound).unwrap_or(i64::MAX))
@@ -204,23 +209,25 @@ pub(crate) fn constraint_value(constraint: &Constraint) -> Result<Vec<u8>, DataE
             let types = types.iter().map(|kind| Value::Int(*kind as i64)).collect();
             fields.extend([Value::Int(3), path_value(path), list(types)]);
         }
-        ConstraintKind::Check { path, check } => match check {
-            Check::Range { min, max } => fields.extend([
-                Value::Int(4),
-                path_value(path),
-                optional(min),
-                optional(max),
-            ]),
-            Check::OneOf(values) => {
-                fields.extend([Value::Int(5), path_value(path), list(values.clone())])
-            }
-            Check::Length { min, max } => {
-                fields.extend([Value::Int(6), path_value(path), length(min), length(max)])
-            }
-        },
+        ConstraintKind::Check { checks } => {
+            let checks = checks.iter().map(|FieldCheck { path, check }| {
+                let mut parts = vec![path_value(path)];
+                match check {
+                    Check::Range { min, max } => {
+                        parts.extend([Value::Int(1), bound(min), bound(max)])
+                    }
+                    Check::OneOf(values) => parts.extend([Value::Int(2), list(values.clone())]),
+                    Check::Length { min, max } => {
+                        parts.extend([Value::Int(3), length(min), length(max)])
+                    }
+                }
+                list(parts)
+            });
+            fields.extend([Value::Int(4), list(checks.collect())]);
+        }
         ConstraintKind::Closed { names } => {
             fields.extend([
-                Value::Int(7),
+                Value::Int(5),
                 list(names.iter().cloned().map(Value::String).collect()),
             ]);
         }
@@ -232,7 +239,15 @@ fn constraint_from(definition: &[Value]) -> Option<Constraint> {
     let [name, label, ready, Value::Int(kind), rest @ ..] = definition else {
         return None;
     };
-    let bound = |value: &Value| (!value.is_null()).then(|| value.clone());
+    let bound = |value: &Value| match value {
+        Value::List(parts) => match parts.as_slice() {
+            [] => Some(Bound::Unbounded),
+            [value, Value::Bool(true)] => Some(Bound::Included(value.clone())),
+            [value, Value::Bool(false)] => Some(Bound::Excluded(value.clone())),
+            _ => None,
+        },
+        _ => None,
+    };
     let length = |value: &Value| value.as_int().and_then(|length| u64::try_from(length).ok());
     let kind = match (kind, rest) {
         (1, [index]) => ConstraintKind::Unique {
@@ -251,25 +266,41 @@ fn constraint_from(definition: &[Value]) -> Option<Constraint> {
                 types,
             }
         }
-        (4, [path, min, max]) => ConstraintKind::Check {
-            path: path_from(path)?,
-            check: Check::Range {
-                min: bound(min),
-                max: bound(max),
-            },
-        },
-        (5, [path, Value::List(values)]) => ConstraintKind::Check {
-            path: path_from(path)?,
-            check: Check::OneOf(values.to_vec()),
-        },
-        (6, [path, min, max]) => ConstraintKind::Check {
-            path: path_from(path)?,
-            check: Check::Length {
-                min: length(min),
-                max: length(max),
-            },
-        },
-        (7, [Value::List(names)]) => ConstraintKind::Closed {
+        (4, [Value::List(checks)]) => {
+            let checks = checks.iter().map(|parts| {
+                let Value::List(parts) = parts else {
+                    return None;
+                };
+                let (path, check) = match parts.as_slice() {
+                    [path, Value::Int(1), min, max] => (
+                        path,
+                        Check::Range {
+                            min: bound(min)?,
+                            max: bound(max)?,
+                        },
+                    ),
+                    [path, Value::Int(2), Value::List(values)] => {
+                        (path, Check::OneOf(values.to_vec()))
+                    }
+                    [path, Value::Int(3), min, max] => (
+                        path,
+                        Check::Length {
+                            min: length(min),
+                            max: length(max),
+                        },
+                    ),
+                    _ => return None,
+                };
+                Some(FieldCheck {
+                    path: path_from(path)?,
+                    check,
+                })
+            });
+            ConstraintKind::Check {
+                checks: checks.collect::<Option<_>>()?,
+            }
+        }
+        (5, [Value::List(names)]) => ConstraintKind::Closed {
             names: names.iter().map(string).collect::<Option<_>>()?,
         },
         _ => return None,
@@ -280,4 +311,68 @@ fn constraint_from(definition: &[Value]) -> Option<Constraint> {
         kind,
         state: state(ready)?,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn definitions_come_back() {
+        let path = FieldPath::new(["a", "b"]);
+        let checks = vec![
+            Check::Range {
+                min: Bound::Included(Value::Int(0)),
+                max: Bound::Excluded(Value::Float(1.5)),
+            },
+            Check::Range {
+                min: Bound::Unbounded,
+                max: Bound::Unbounded,
+            },
+            Check::OneOf(vec![text("x"), Value::Bool(true)]),
+            Check::Length {
+                min: None,
+                max: Some(7),
+            },
+        ];
+        let checks = checks
+            .into_iter()
+            .map(|check| FieldCheck {
+                path: path.clone(),
+                check,
+            })
+            .collect();
+        for kind in [
+            ConstraintKind::Unique { index: IndexId(3) },
+            ConstraintKind::Required { path: path.clone() },
+            ConstraintKind::Type {
+                path,
+                types: ValueType::ALL.to_vec(),
+            },
+            ConstraintKind::Check { checks },
+            ConstraintKind::Closed {
+                names: vec!["a".into(), "".into()],
+            },
+        ] {
+            for state in [IndexState::Building, IndexState::Ready] {
+                let constraint = Constraint {
+                    name: "c".into(),
+                    label: LabelId(7),
+                    kind: kind.clone(),
+                    state,
+                };
+                let Value::List(definition) =
+                    key::decode(&constraint_value(&constraint).unwrap()).unwrap()
+                else {
+                    panic!("a definition is a list");
+                };
+                let back = constraint_from(&definition).unwrap();
+                assert_eq!(format!("{back:?}"), format!("{constraint:?}"));
+                // A shorter one is no definition, and no panic.
+                for cut in 0..definition.len() {
+                    assert!(constraint_from(&definition[..cut]).is_none());
+                }
+            }
+        }
+    }
 }

@@ -256,9 +256,13 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
                     ConstraintKind::Type { path, types } => {
                         (format!("type {types:?}"), vec![text(path.to_string())])
                     }
-                    ConstraintKind::Check { path, .. } => {
-                        ("check".into(), vec![text(path.to_string())])
-                    }
+                    ConstraintKind::Check { checks } => (
+                        "check".into(),
+                        checks
+                            .iter()
+                            .map(|check| text(check.path.to_string()))
+                            .collect(),
+                    ),
                     ConstraintKind::Closed { names } => (
                         "closed".into(),
                         names

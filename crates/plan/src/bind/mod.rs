@@ -3,6 +3,7 @@
 mod aggregate;
 mod call;
 mod clause;
+mod condition;
 mod create;
 mod expression;
 mod function;

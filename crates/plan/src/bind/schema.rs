@@ -2,7 +2,7 @@
 
 use isomer_cypher::ast::{self, ConstraintKind, FieldPath, FieldStep};
 
-use super::{Binder, Result};
+use super::{Binder, Result, condition::field_rules};
 use crate::error::PlanError;
 use crate::schema::{
     IndexedPath, PropertyPath, Requirement, SchemaCommand, SchemaTarget, ShowKind,
@@ -44,7 +44,13 @@ impl Binder<'_> {
                     | ast::SchemaTarget::Relationship { variable, .. } => variable.name.clone(),
                 };
                 let text = condition.span.slice(self.text).into();
-                (Requirement::Check { variable, text }, &[][..])
+                let rules = field_rules(&variable, condition);
+                let requirement = Requirement::Check {
+                    variable,
+                    text,
+                    rules,
+                };
+                (requirement, &[][..])
             }
         };
         Ok(SchemaCommand::CreateConstraint {
