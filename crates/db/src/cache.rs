@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 #[derive(Clone, Debug)]
 pub(crate) struct Ready {
     pub(crate) plan: Arc<Plan>,
-    /// Values of the literals that were lifted out of the text.
+    /// Values of the literals that were lifted out of the text at hand; the cache keeps none.
     pub(crate) lifted: Arc<Map>,
     /// How many nodes and relationships there were when the plan was made: it ages when they multiply.
     pub(crate) planned_for: u64,
@@ -53,7 +53,10 @@ impl PlanCache {
         Some(ready)
     }
 
-    pub(crate) fn put(&self, text: &str, ready: Ready) {
+    /// Keeps the plan, without the literals of the text that it was made for: the same plan serves others, among them
+    /// one that was written with parameters of these names.
+    pub(crate) fn put(&self, text: &str, mut ready: Ready) {
+        ready.lifted = Arc::default();
         if text.len() <= MAX_TEXT_BYTES && self.capacity > 0 {
             self.insert(&mut self.generations.lock(), text.into(), ready);
         }

@@ -32,6 +32,7 @@ mod collection;
 mod database;
 mod de;
 mod error;
+mod held;
 mod layers;
 mod options;
 mod parameters;

@@ -14,7 +14,7 @@ use isomer_value::{Map, Value};
 
 use crate::{
     Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, Result, Row,
-    Transaction, cache::Ready, catalog::PlanCatalog, running::Place,
+    Transaction, cache::Ready, catalog::PlanCatalog, held::HeldBytes, running::Place,
 };
 
 /// A plan is made again when there are so many times more nodes and relationships than when it was made, or fewer.
@@ -276,16 +276,16 @@ pub(crate) fn gather(
         return Ok(result);
     }
     let mut rows = Rows::new();
-    let mut bytes = 0;
+    let mut held = HeldBytes::default();
     loop {
         let more = run.next_rows(transaction, &mut rows)?;
         for row in rows.iter() {
-            bytes += size_of::<Row>() + row.iter().map(held_bytes).sum::<usize>();
+            held.add_row(row);
             result
                 .rows
                 .push(Row::new(run.columns.clone(), row.to_vec()));
         }
-        if bytes > max_bytes {
+        if held.bytes() > max_bytes {
             let message = format!(
                 "the result is larger than {} MiB: add LIMIT, stream it, or raise the memory limit",
                 max_bytes >> 20
@@ -300,19 +300,6 @@ pub(crate) fn gather(
     result.plan = run.explained();
     result.notices = run.notices();
     Ok(result)
-}
-
-/// About how many bytes a value holds in a result.
-fn held_bytes(value: &Value) -> usize {
-    size_of::<Value>()
-        + match value {
-            Value::String(text) => text.len(),
-            Value::Bytes(bytes) => bytes.len(),
-            Value::List(items) => items.len() * size_of::<Value>(),
-            Value::Map(map) => map.len() * 2 * size_of::<Value>(),
-            Value::Node(_) | Value::Relationship(_) | Value::Path(_) => 256,
-            _ => 0,
-        }
 }
 
 /// A query that was prepared once and runs many times: see [`Database::prepare`].

@@ -1,0 +1,46 @@
+//! Queries through the public API: what one query leaves behind must not show in another.
+
+use isomer_db::{Database, ErrorKind, Limits, QueryOptions, params};
+
+/// A plan that was made for a text with literals serves a text with parameters in their place, but not with their
+/// values.
+#[test]
+fn a_cached_plan_brings_no_value_of_another_query() {
+    let db = Database::open_in_memory().unwrap();
+    db.query("CREATE (:User {name: 'ada'}), (:User {name: 'bob'})", ())
+        .unwrap();
+    let ada = "MATCH (u:User {name: 'ada'}) RETURN u.name AS name";
+    assert_eq!(db.query(ada, ()).unwrap().len(), 1);
+    let by_parameter = "MATCH (u:User {name: $__0}) RETURN u.name AS name";
+    let found = db.query(by_parameter, params! { "__0" => "bob" }).unwrap();
+    assert_eq!(found.deserialize::<String>().unwrap(), ["bob"]);
+    let missing = db.query(by_parameter, ()).unwrap_err();
+    assert_eq!(missing.kind(), ErrorKind::Invalid, "{missing}");
+    let again = db.query(ada, ()).unwrap();
+    assert_eq!(again.deserialize::<String>().unwrap(), ["ada"]);
+}
+
+/// The memory limit holds for what lies deep in the rows: here 64 nodes of a mebibyte each.
+#[test]
+fn gathered_nodes_count_against_the_memory_limit() {
+    let db = Database::open_in_memory().unwrap();
+    let text = "x".repeat(1 << 20);
+    for _ in 0..64 {
+        db.query(
+            "CREATE (:Large {parts: [[$text]]})",
+            params! { "text" => text.as_str() },
+        )
+        .unwrap();
+    }
+    let mut limits = Limits::default();
+    limits.memory_bytes = 32 << 20;
+    let options = QueryOptions::new().limits(limits);
+    let refused = db
+        .query_with("MATCH (l:Large) RETURN l", (), &options)
+        .unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
+    let streamed = db
+        .stream_with("MATCH (l:Large) RETURN l", (), &options)
+        .unwrap();
+    assert_eq!(streamed.filter(Result::is_ok).count(), 64);
+}
