@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use isomer_db::{Database, Error, Map, QueryResult, Row, Transaction, json};
 
-use super::World;
+use super::{World, buckets};
 
 /// A fresh database and the sessions of one script.
 pub struct DatabaseWorld {
@@ -99,6 +99,14 @@ impl World for DatabaseWorld {
                 session.params.insert(name, json::parse(value)?);
                 Ok(String::new())
             }
+            _ if buckets::is_command(command) => match &mut session.open {
+                Some(open) => buckets::run(open, command)?,
+                None => {
+                    let mut alone = db.begin()?;
+                    let ran = buckets::run(&mut alone, command)?;
+                    ran.and_then(|printed| alone.commit().map(|_| printed))
+                }
+            },
             _ => match &mut session.open {
                 Some(open) => open.query(command, &session.params).map(printed),
                 None => db.query(command, &session.params).map(printed),

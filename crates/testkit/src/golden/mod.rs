@@ -3,6 +3,7 @@
 //! The format is described in `tests/golden/README.md`. This module reads and rewrites scripts; what a command does is up
 //! to the [`World`] that runs it.
 
+mod buckets;
 mod database;
 mod script;
 
