@@ -1,8 +1,6 @@
 //! The fast lane of point reads: one record by its key, no pipeline.
 
-use isomer_data::GraphRead;
 use isomer_plan::{expr::Expr, physical::Body};
-use isomer_value::Value;
 
 use crate::{
     chunk::Chunk,
@@ -10,6 +8,7 @@ use crate::{
     context::Cx,
     error::{ExecError, Result},
     eval::{Row, value},
+    operator::node_by_key,
     result::Rows,
 };
 
@@ -31,13 +30,10 @@ pub(crate) fn read(cx: &mut Cx<'_>, rows: &mut Rows) -> Result<()> {
             cx,
         )?,
     };
-    if !matches!(key, Value::Int(_) | Value::String(_)) {
-        return Ok(()); // no other value can be a key
-    }
     let Some(label) = cx.label(point.label) else {
         return Ok(());
     };
-    let Some(node) = cx.tx.node_by_key(label, &key)? else {
+    let Some(node) = node_by_key(label, &key, cx)? else {
         return Ok(());
     };
     let mut chunk = Chunk::new(1, point.node.index() + 1);

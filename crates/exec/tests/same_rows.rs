@@ -646,3 +646,35 @@ fn check(dice: &mut Dice, graph: &Graph, transaction: &mut Transaction, round: u
     }
     !wanted.is_empty()
 }
+
+/// `3 = 3.0`, whichever way the planner looks for it.
+#[test]
+fn a_whole_number_finds_its_key_however_it_is_written() {
+    let store =
+        Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).expect("a store");
+    let mut transaction = store.begin(Access::Write).expect("a transaction");
+    run(
+        &mut transaction,
+        "CREATE (:B {_key: 3}), (:B {_key: '3'}), (:B {_key: 10000000000000000})",
+        0,
+    );
+    for (key, count) in [
+        ("3", 1),
+        ("3.0", 1),
+        ("'3'", 1),
+        ("1e16", 1),
+        ("3.5", 0),
+        ("null", 0),
+        ("true", 0),
+        ("[3]", 0),
+    ] {
+        for query in [
+            format!("MATCH (b:B {{_key: {key}}}) RETURN 1"),
+            format!("MATCH (b:B) WHERE b._key IN [{key}] RETURN 1"),
+            format!("UNWIND [{key}] AS k MATCH (b:B {{_key: k}}) RETURN 1"),
+            format!("MATCH (b) WHERE b._key = {key} RETURN 1"),
+        ] {
+            assert_eq!(run(&mut transaction, &query, 1).len(), count, "{query}");
+        }
+    }
+}

@@ -166,6 +166,16 @@ impl MockCatalog {
         self
     }
 
+    /// With an index on the elements of a list property of a label declared before.
+    pub fn with_element_index(mut self, label: &str, path: &str) -> Self {
+        self = self.with_index(label, &[path], false);
+        let id = self.label(label).expect("the label was declared");
+        if let Some(index) = self.indexes.get_mut(&id.0).and_then(|all| all.last_mut()) {
+            index.each_element = true;
+        }
+        self
+    }
+
     /// With a procedure.
     pub fn with_procedure(mut self, signature: ProcedureSignature) -> Self {
         self.procedures.push(Arc::new(signature));

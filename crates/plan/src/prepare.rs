@@ -11,7 +11,7 @@ use crate::catalog::Catalog;
 use crate::error::{ErrorKind, PlanError};
 use crate::expr::Kind;
 use crate::logical::{LogicalQuery, Step};
-use crate::physical::{Body, Mode, Op, Plan, StatementClass};
+use crate::physical::{Body, Mode, Notice, Op, Operator, Plan, StatementClass};
 use crate::schema::ShowKind;
 use crate::solve::{mark_live, plan_statement};
 use crate::{bind, point};
@@ -67,6 +67,7 @@ pub fn prepare_parsed(
     };
     mark_live(&mut binder.arena, root)?;
     let class = classify(&body, &binder.arena);
+    note_products(&mut binder);
     let mode = match statement.mode {
         ast::Mode::Run => Mode::Run,
         ast::Mode::Explain => Mode::Explain,
@@ -97,6 +98,18 @@ fn finish(
         schema_version,
         operators: arena.operators,
         slots: arena.slots,
+    }
+}
+
+/// Tells that rows of two unconnected parts are multiplied.
+fn note_products(binder: &mut Binder<'_>) {
+    let is_product = |operator: &Operator| matches!(operator.op, Op::CartesianProduct { .. });
+    if binder.arena.operators.iter().any(is_product) {
+        binder.notices.push(Notice {
+            code: "CartesianProduct",
+            message: "parts of the pattern are not connected: each row of one is combined with each of the other".to_owned(),
+            span: None,
+        });
     }
 }
 

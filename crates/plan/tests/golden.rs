@@ -33,6 +33,7 @@ fn catalog(header: &str) -> MockCatalog {
             ["type", name, count] => catalog.with_type(name, count.parse().expect("a count")),
             ["index", label, paths @ ..] => catalog.with_index(label, paths, false),
             ["unique", label, paths @ ..] => catalog.with_index(label, paths, true),
+            ["elements", label, path] => catalog.with_element_index(label, path),
             ["procedure", name, results @ ..] => catalog.with_procedure(ProcedureSignature {
                 name: (*name).into(),
                 parameters: vec![field("input", Kind::Integer)],

@@ -29,6 +29,8 @@ use isomer_plan::{
     physical::{Op, OpId},
 };
 
+pub(crate) use scan::node_by_key;
+
 use crate::{chunk::Chunk, context::Cx, error::Result};
 
 /// Rows in the first chunk of a source: small, so that LIMIT and point queries stay cheap.

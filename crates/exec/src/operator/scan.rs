@@ -203,10 +203,10 @@ impl Operate for NodeLookup {
 }
 
 /// The node with a key; values that cannot be keys find nothing, and `1.0` finds what `1` does.
-fn node_by_key(label: LabelId, key: &Value, cx: &mut Cx<'_>) -> Result<Option<NodeId>> {
+pub(crate) fn node_by_key(label: LabelId, key: &Value, cx: &mut Cx<'_>) -> Result<Option<NodeId>> {
     match key {
         Value::Int(_) | Value::String(_) => Ok(cx.tx.node_by_key(label, key)?),
-        Value::Float(float) if float.fract() == 0.0 && float.abs() < 9e15 => {
+        Value::Float(float) if float.fract() == 0.0 && float.abs() < 9.2e18 => {
             Ok(cx.tx.node_by_key(label, &Value::Int(*float as i64))?)
         }
         _ => Ok(None),

@@ -5,9 +5,11 @@ use rustc_hash::FxHashSet;
 
 use super::cost::{Costs, list_length};
 use crate::arena::Arena;
+use crate::catalog::IndexInfo;
 use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest};
 use crate::function::Function;
 use crate::physical::{IndexRange, IndexSeek, Op, OpId, SeekBound, SeekKeys};
+use crate::schema::PropertyPath;
 
 /// One way to find a node.
 #[derive(Clone, Debug)]
@@ -96,6 +98,8 @@ enum Test<'e> {
     Less(&'e Expr, bool),
     Greater(&'e Expr, bool),
     StartsWith(&'e Expr),
+    /// A list holds this element.
+    Holds(&'e Expr),
 }
 
 /// What is said about a node.
@@ -213,6 +217,11 @@ fn index_accesses(
     let mut found = Vec::new();
     for index in costs.catalog.indexes(known) {
         if index.each_element {
+            let access = element_access(arena, label, count, &index, tests);
+            found.extend(access.map(|access| Access {
+                covers: label_covers.to_vec(),
+                ..access
+            }));
             continue;
         }
         let mut prefix = Vec::new();
@@ -224,13 +233,7 @@ fn index_accesses(
             .map_or(0.05, |keys| 1.0 / (keys as f64).max(1.0));
         for path in &index.paths {
             let about = |test: &&Sargable<'_>| match &test.subject {
-                Subject::Property(names) => {
-                    names.len() == path.len()
-                        && names
-                            .iter()
-                            .zip(path)
-                            .all(|(name, part)| arena.property_name(*name) == &**part)
-                }
+                Subject::Property(names) => same_path(names, path, arena),
                 Subject::Id => false,
             };
             let here: Vec<&Sargable<'_>> = tests.iter().filter(about).collect();
@@ -280,6 +283,50 @@ fn index_accesses(
         });
     }
     found
+}
+
+/// A lookup of `value IN node.path` in an index with an entry per element. The predicate is tested again: the index knows
+/// elements, not whether the value is a list.
+fn element_access(
+    arena: &Arena,
+    label: LabelRef,
+    count: f64,
+    index: &IndexInfo,
+    tests: &[Sargable<'_>],
+) -> Option<Access> {
+    let [path] = index.paths.as_slice() else {
+        return None;
+    };
+    let element = tests
+        .iter()
+        .find_map(|test| match (&test.subject, &test.test) {
+            (Subject::Property(names), Test::Holds(element)) if same_path(names, path, arena) => {
+                Some((*element).clone())
+            }
+            _ => None,
+        })?;
+    let share = index
+        .distinct_keys
+        .map_or(0.05, |keys| 1.0 / (keys as f64).max(1.0));
+    let kind = AccessKind::Index {
+        label,
+        index: index.id,
+        prefix: vec![element],
+        range: IndexRange::All,
+    };
+    Some(Access {
+        kind,
+        rows: (count * share).max(1.0).min(count * 0.95),
+        covers: Vec::new(),
+    })
+}
+
+fn same_path(names: &[PropRef], path: &PropertyPath, arena: &Arena) -> bool {
+    names.len() == path.len()
+        && names
+            .iter()
+            .zip(path)
+            .all(|(name, part)| arena.property_name(*name) == &**part)
 }
 
 /// A constant whose entry in an index is found by equality alone: no further test is needed.
@@ -374,7 +421,10 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
                 }
                 Comparison::NotEqual => {}
             },
-            Expr::In { item, list } => add(item, Test::In(list), list),
+            Expr::In { item, list } => {
+                add(item, Test::In(list), list);
+                add(list, Test::Holds(item), item);
+            }
             Expr::StringTest {
                 op: StringTest::StartsWith,
                 left,
