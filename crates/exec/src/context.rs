@@ -17,6 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     error::{ErrorClass, ExecError, Result},
+    eval::LastList,
     function::Environment,
     limits::Watch,
     operator::Child,
@@ -36,6 +37,8 @@ pub(crate) struct Run {
     pub(crate) subplans: FxHashMap<OpId, Child>,
     /// Per operator, where the execution is profiled.
     pub(crate) profile: Option<Vec<OperatorProfile>>,
+    /// For `IN` over the same list again and again.
+    pub(crate) last_list: LastList,
     pub(crate) deleted_nodes: FxHashSet<NodeId>,
     pub(crate) deleted_rels: FxHashSet<RelId>,
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
@@ -93,6 +96,7 @@ impl Run {
             registry,
             subplans: FxHashMap::default(),
             profile: None,
+            last_list: LastList::default(),
             deleted_nodes: FxHashSet::default(),
             deleted_rels: FxHashSet::default(),
             running: None,

@@ -8,6 +8,7 @@
 
 mod arith;
 mod comprehension;
+mod membership;
 mod strict;
 mod vector;
 
@@ -24,6 +25,7 @@ use crate::{
 };
 
 pub(crate) use arith::arithmetic;
+pub(crate) use membership::LastList;
 pub(crate) use strict::{equal_truth, is_of, properties_of};
 pub(crate) use vector::{Selection, column, truths};
 

@@ -6,7 +6,7 @@ use isomer_data::{GraphRead, NodeLabels};
 use isomer_plan::expr::{Comparison, Expr, Kind, LabelRef, StringTest, TypeRef, ValueType};
 use isomer_value::{Map, NodeId, Value, equality};
 
-use super::{arith, truth};
+use super::{arith, membership, truth};
 use crate::{
     context::Cx,
     error::{ErrorClass, ExecError, Result, shown},
@@ -56,7 +56,7 @@ pub(super) fn apply(expr: &Expr, operands: &[Value], cx: &mut Cx<'_>) -> Result<
         Expr::Negate(_) => arith::negate(&operands[0]),
         Expr::Plus(_) => arith::plus(&operands[0]),
         Expr::StringTest { op, .. } => string_test(*op, &operands[0], &operands[1], cx),
-        Expr::In { .. } => contains(&operands[1], &operands[0]),
+        Expr::In { .. } => membership::contains(&operands[1], &operands[0], cx),
         Expr::IsNull(_) => Ok(Value::Bool(operands[0].is_null())),
         Expr::IsNotNull(_) => Ok(Value::Bool(!operands[0].is_null())),
         Expr::IsTyped { value_type, .. } => Ok(Value::Bool(is_typed(&operands[0], value_type))),
@@ -222,33 +222,6 @@ fn string_test(
         StringTest::Contains => text.contains(&**pattern),
         StringTest::Matches => env.regex(pattern)?.is_match(text),
     }))
-}
-
-/// `item IN list`
-fn contains(list: &Value, item: &Value) -> Result<Value> {
-    let items = match list {
-        Value::Null => return Ok(Value::Null),
-        Value::List(items) => items,
-        other => {
-            return Err(ExecError::type_mismatch(format!(
-                "IN looks into a list, not into {}",
-                shown(other)
-            )));
-        }
-    };
-    let mut unknown = false;
-    for candidate in items.iter() {
-        match equality::equal(candidate, item) {
-            Some(true) => return Ok(Value::Bool(true)),
-            Some(false) => {}
-            None => unknown = true,
-        }
-    }
-    Ok(if unknown {
-        Value::Null
-    } else {
-        Value::Bool(false)
-    })
 }
 
 /// `x IS :: TYPE`. Null is of every type that does not say `NOT NULL`.

@@ -41,9 +41,9 @@ struct Run {
 }
 
 impl Run {
-    fn order(&self, keys: &[SortKey]) -> Vec<u32> {
-        let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
-        order.sort_by(|a, b| {
+    /// The rows in the order of their keys: stable. Sorted in pieces that are then merged, so that a query stops in time.
+    fn order(&self, keys: &[SortKey], cx: &mut Cx<'_>) -> Result<Vec<u32>> {
+        let compare = |a: &u32, b: &u32| {
             keys.iter()
                 .zip(&self.keys)
                 .map(|(key, values)| {
@@ -56,13 +56,28 @@ impl Run {
                 })
                 .find(|order| order.is_ne())
                 .unwrap_or(Ordering::Equal)
-        });
-        order
+        };
+        let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
+        for piece in order.chunks_mut(PIECE) {
+            piece.sort_by(compare);
+            cx.tick(PIECE)?;
+        }
+        let mut sorted = PIECE;
+        while sorted < order.len() {
+            let mut merged = Vec::with_capacity(order.len());
+            for pair in order.chunks(2 * sorted) {
+                let (left, right) = pair.split_at(sorted.min(pair.len()));
+                merge(left, right, compare, &mut merged, cx)?;
+            }
+            order = merged;
+            sorted *= 2;
+        }
+        Ok(order)
     }
 
     /// Keeps the first `limit` rows in the order of the keys.
-    fn cut(&mut self, keys: &[SortKey], limit: usize) {
-        let mut order = self.order(keys);
+    fn cut(&mut self, keys: &[SortKey], limit: usize, cx: &mut Cx<'_>) -> Result<()> {
+        let mut order = self.order(keys, cx)?;
         order.truncate(limit);
         self.rows = self.rows.gather(&order);
         for values in &mut self.keys {
@@ -71,11 +86,39 @@ impl Run {
                 .map(|&row| std::mem::take(&mut values[row as usize]))
                 .collect();
         }
+        Ok(())
     }
 
     fn bytes(&self) -> usize {
         self.rows.bytes() + self.keys.iter().flatten().map(value_bytes).sum::<usize>()
     }
+}
+
+/// Rows that are sorted without a look at the clock.
+const PIECE: usize = 1 << 16;
+
+/// Appends two sorted pieces to `out`, sorted; of equal rows the left one first.
+fn merge(
+    left: &[u32],
+    right: &[u32],
+    compare: impl Fn(&u32, &u32) -> Ordering,
+    out: &mut Vec<u32>,
+    cx: &mut Cx<'_>,
+) -> Result<()> {
+    let (mut at_left, mut at_right) = (0, 0);
+    while at_left < left.len() && at_right < right.len() {
+        cx.tick(1)?;
+        if compare(&right[at_right], &left[at_left]).is_lt() {
+            out.push(right[at_right]);
+            at_right += 1;
+        } else {
+            out.push(left[at_left]);
+            at_left += 1;
+        }
+    }
+    out.extend_from_slice(&left[at_left..]);
+    out.extend_from_slice(&right[at_right..]);
+    Ok(())
 }
 
 impl Sort {
@@ -125,15 +168,14 @@ impl Sort {
             if let Some(limit) = limit
                 && run.rows.len() >= limit.saturating_mul(2).max(4 * FULL_BATCH)
             {
-                run.cut(keys, limit);
+                run.cut(keys, limit, cx)?;
                 cx.run.watch.release(std::mem::take(&mut self.held));
                 let bytes = run.bytes();
                 cx.run.watch.hold(bytes)?;
                 self.held = bytes;
             }
         }
-        cx.run.watch.look()?;
-        let mut order = run.order(keys);
+        let mut order = run.order(keys, cx)?;
         if let Some(limit) = limit {
             order.truncate(limit);
         }

@@ -568,3 +568,28 @@ fn distinct_and_groups_hold_equal_values_together() {
         1
     );
 }
+
+/// A long list that every row looks into answers as a short one does.
+#[test]
+fn in_answers_alike_for_long_and_short_lists() {
+    let store = open();
+    let probes = "UNWIND [1, 1.0, 2.5, 'a', null, [1], [null], true, 0.0 / 0.0, -1] AS x";
+    for elements in [
+        "[1, 'a', [1], 2.5]",
+        "[1, null, [1]]",
+        "['b', [null]]",
+        "[0.0 / 0.0]",
+    ] {
+        let short = rows(
+            &store,
+            &format!("WITH {elements} AS l {probes} RETURN x IN l"),
+        );
+        let long = rows(
+            &store,
+            &format!(
+                "WITH {elements} + ['z', 'y'] + [i IN range(100, 200) | 'k' + i] AS l {probes} RETURN x IN l"
+            ),
+        );
+        assert_eq!(short, long, "{elements}");
+    }
+}

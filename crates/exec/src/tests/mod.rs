@@ -1,5 +1,6 @@
 //! Operators on the memory engine, through hand-made plans: what each gives, how chunks travel, and where limits hold.
 
+mod drivers;
 mod language;
 mod limits;
 mod paths;

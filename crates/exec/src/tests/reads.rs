@@ -187,6 +187,48 @@ fn top_gives_what_sort_and_limit_give() {
     assert_eq!(run_with(false), run_with(true));
 }
 
+/// Sorting in pieces that are merged gives what one stable sort gives.
+#[test]
+fn long_sorts_are_stable() {
+    let store = open();
+    let mut b = Builder::default();
+    let input = b.op(Op::Argument);
+    let (x, out) = (b.slot(), b.slot());
+    let range = Expr::Call {
+        function: isomer_plan::function::Function::Range,
+        arguments: vec![Expr::Const(0.into()), Expr::Const(200_000.into())],
+    };
+    let unwind = b.op(Op::Unwind {
+        input,
+        list: range,
+        element: x,
+    });
+    let key = Expr::Arith {
+        op: isomer_plan::expr::Arithmetic::Modulo,
+        left: Box::new(Expr::Slot(x)),
+        right: Box::new(Expr::Const(1000.into())),
+    };
+    let project = b.op(Op::Project {
+        input: unwind,
+        columns: vec![(out, key)],
+    });
+    let sort = b.op(Op::Sort {
+        input: project,
+        keys: vec![SortKey {
+            expr: Expr::Slot(out),
+            descending: true,
+        }],
+    });
+    let plan = b.produce(sort, &[x], StatementClass::Read);
+    let given: Vec<i64> = run(&store, &plan)
+        .iter()
+        .map(|row| row[0].as_int().unwrap())
+        .collect();
+    let mut expected: Vec<i64> = (0..=200_000).collect();
+    expected.sort_by_key(|x| std::cmp::Reverse(x % 1000));
+    assert_eq!(given, expected);
+}
+
 #[test]
 fn optional_rows_keep_their_place_whether_run_in_chunks_or_one_by_one() {
     let store = open();
