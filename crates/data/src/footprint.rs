@@ -177,6 +177,12 @@ impl Footprint {
         self.used[count as usize] += usize::from(fresh);
     }
 
+    /// Whether anything but the catalog was observed or changed.
+    pub(crate) fn is_engaged(&self) -> bool {
+        let of_catalog = |item: &Item| matches!(item, Item::Schema | Item::Name { .. });
+        !self.items.keys().all(of_catalog)
+    }
+
     // ---- schema, membership
 
     /// Observed that a name is not in the catalog yet; returns whether that is news.

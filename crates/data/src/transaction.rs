@@ -172,18 +172,18 @@ impl Transaction {
         }
     }
 
-    /// Changes the schema; only in a transaction that has written nothing. Runs in transactions of its own, after which
+    /// Changes the schema; only in a transaction that has neither read nor written. Runs in transactions of its own, after which
     /// this transaction goes on at the new version.
     ///
     /// # Errors
-    /// Those of [`Store::change_schema`]; [`DataError::Denied`] after a write or in a reading transaction.
+    /// Those of [`Store::change_schema`]; [`DataError::Denied`] after a read or write or in a reading transaction.
     pub fn change_schema(&mut self, change: SchemaChange) -> Result<SchemaOutcome, DataError> {
         if self.access() == Access::Read {
             return Err(reads_only());
         }
-        if self.has_writes() {
+        if self.has_writes() || self.footprint().is_engaged() {
             return Err(DataError::Denied(
-                "indexes and constraints cannot be changed after a write in the same transaction: commit it first".into(),
+                "indexes and constraints cannot be changed after a read or write in the same transaction: commit it first".into(),
             ));
         }
         let outcome = self.store.change_schema(change)?;
