@@ -1,0 +1,263 @@
+//! The binary as a user meets it: formats in, rows out, bad input, exit codes.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a folder"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> String {
+        let path = self.path(name);
+        std::fs::write(&path, bytes).expect("a file");
+        path.display().to_string()
+    }
+
+    fn run(&self, arguments: &[&str], input: &[u8]) -> Output {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_isomer"))
+            .args(arguments)
+            .current_dir(self.0.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the binary runs");
+        // A command that does not read its input closes it early: that is no failure.
+        let _ = child.stdin.take().expect("a pipe").write_all(input);
+        child.wait_with_output().expect("it ends")
+    }
+
+    /// Runs a command that must succeed; what it printed.
+    fn good(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments, b"");
+        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    /// Runs a command that must fail with exit code 1; what it said.
+    fn bad(&self, arguments: &[&str]) -> String {
+        let output = self.run(arguments, b"");
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stderr)
+    }
+
+    fn rows(&self, query: &str) -> String {
+        self.good(&["query", "db", query, "--format", "csv"])
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+const PEOPLE: &str = "id,name,age\nada,Ada,36\nbob,\"Bob, the builder\",\n";
+
+fn gzip(text: &str) -> Vec<u8> {
+    let mut out = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    out.write_all(text.as_bytes()).expect("memory takes it");
+    out.finish().expect("memory takes it")
+}
+
+#[test]
+fn every_format_gives_the_same_nodes() {
+    let expected = "name,age\nAda,36\n\"Bob, the builder\",\n";
+    let json = r#"[{"id":"ada","name":"Ada","age":36},{"id":"bob","name":"Bob, the builder"}]"#;
+    let files: [(&str, Vec<u8>); 8] = [
+        ("a.csv", PEOPLE.into()),
+        ("b.tsv", "id\tname\tage:int?\nada\tAda\t36\nbob\tBob, the builder\t\n".into()),
+        ("c.jsonl", "{\"id\":\"ada\",\"name\":\"Ada\",\"age\":36}\n{\"id\":\"bob\",\"name\":\"Bob, the builder\"}\n".into()),
+        ("d.json", json.into()),
+        ("e.json", r#"{"ada":{"name":"Ada","age":36},"bob":{"name":"Bob, the builder"}}"#.into()),
+        ("f.csv.gz", gzip(PEOPLE)),
+        ("g.json.zst", zstd::encode_all(json.as_bytes(), 1).expect("memory takes it")),
+        ("h.csv", format!("\u{feff}# people\r\n{}", PEOPLE.replace('\n', "\r\n")).into()),
+    ];
+    for (name, bytes) in files {
+        let folder = Folder::new();
+        let file = folder.write(name, bytes);
+        let mut arguments = vec!["import", "db", "nodes", &file, "--label", "Person"];
+        if name != "e.json" {
+            arguments.extend(["--key", "id"]);
+        }
+        let told = folder.good(&arguments);
+        assert!(told.starts_with("imported 2 nodes"), "{name}: {told}");
+        assert_eq!(folder.rows("MATCH (p:Person) RETURN p.name AS name, p.age AS age ORDER BY p._key"), expected, "{name}");
+        assert_eq!(folder.rows("MATCH (p:Person {_key: 'ada'}) RETURN keys(p) AS k"), "k\n\"[\"\"_key\"\",\"\"age\"\",\"\"name\"\"]\"\n", "{name}");
+    }
+}
+
+#[test]
+fn standard_input_is_a_file_too() {
+    let folder = Folder::new();
+    let output = folder.run(&["import", "db", "nodes", "-", "--label", "Person", "--key", "id"], PEOPLE.as_bytes());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let edges = b"# from to\nada\tbob\t1999\n";
+    let output = folder.run(&["import", "db", "relationships", "-", "--type", "KNOWS", "--from", "Person", "--to", "Person", "--columns", "a,b,since"], edges);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("1 comment line skipped"), "{}", text(&output.stdout));
+    assert_eq!(folder.rows("MATCH (a)-[k:KNOWS]->(b) RETURN a._key, b._key, k.since"), "a._key,b._key,k.since\nada,bob,1999\n");
+}
+
+#[test]
+fn endpoints_are_read_as_the_labels_keys_are() {
+    let folder = Folder::new();
+    let strings = folder.write("s.json", r#"{"0": ["Rock"], "1": []}"#);
+    let integers = folder.write("i.csv", "id:int\n7\n8\n");
+    let edges = folder.write("e.csv", "x,y\n0,7\n1,8\n");
+    folder.good(&["import", "db", "nodes", &strings, "--label", "User", "--value-field", "genres"]);
+    folder.good(&["import", "db", "nodes", &integers, "--label", "Item", "--key", "id:int"]);
+    folder.good(&["import", "db", "relationships", &edges, "--type", "HAS", "--from", "User", "--to", "Item"]);
+    assert_eq!(folder.rows("MATCH (u:User)-[:HAS]->(i:Item) RETURN u._key AS u, i._key AS i ORDER BY i"), "u,i\n0,7\n1,8\n");
+    assert!(folder.good(&["import", "db", "relationships", &strings, "--type", "LIKES", "--from", "User", "--to", "Genre", "--create-missing"]).starts_with("imported 1 relationship and 1 node"));
+    assert_eq!(folder.rows("MATCH (u)-[:LIKES]->(g:Genre) RETURN u._key AS u, g._key AS g"), "u,g\n0,Rock\n");
+}
+
+#[test]
+fn a_bad_row_stops_the_import_and_nothing_is_imported() {
+    let cases: [(&str, &str, &str); 9] = [
+        ("a.csv", "id,n\na,1\nb\n", "line 3: the row has 1 field, expected 2"),
+        ("b.csv", "id,n\na,1\nb,\"2\n", "line 3: the quote opened at byte 3 is never closed"),
+        ("c.csv", "id,n:int\na,1\nb,two\n", "line 3: column `n` is `two`, which is not an integer"),
+        ("d.csv", "id,n\na,1\na,2\n", "line 3: "),
+        ("e.jsonl", "{\"id\":\"a\"}\n{\"id\":\"b\"\n", "line 2: "),
+        ("f.jsonl", "{\"id\":\"a\"}\n{\"id\":\"b\",\"x\":1,\"x\":2}\n", "line 2: "),
+        ("g.json", "[{\"id\":\"a\"},\n{\"n\":2}]", "line 2: the key `id` is missing"),
+        ("h.json", "[{\"id\":\"a\"}\n{\"id\":\"b\"}]", "line 2: a comma"),
+        ("i.csv", "id,n\na,1\n,2\n", "line 3: the key `id` is missing"),
+    ];
+    for (name, bytes, reason) in cases {
+        let folder = Folder::new();
+        let file = folder.write(name, bytes);
+        let told = folder.bad(&["import", "db", "nodes", &file, "--label", "X", "--key", "id"]);
+        assert!(told.contains(reason) && told.contains("nothing was imported"), "{name}: {told}");
+        assert_eq!(folder.rows("MATCH (n) RETURN count(n) AS n"), "n\n0\n", "{name}");
+    }
+}
+
+#[test]
+fn a_missing_end_stops_the_import_of_relationships() {
+    let folder = Folder::new();
+    let people = folder.write("p.csv", PEOPLE);
+    let edges = folder.write("e.csv", "from,to\nada,bob\nada,carl\n");
+    folder.good(&["import", "db", "nodes", &people, "--label", "Person", "--key", "id"]);
+    let told = folder.bad(&["import", "db", "relationships", &edges, "--type", "K", "--from", "Person", "--to", "Person"]);
+    assert!(told.contains("line 3") && told.contains("carl"), "{told}");
+    assert_eq!(folder.rows("MATCH ()-[r]->() RETURN count(r) AS n"), "n\n0\n");
+}
+
+#[test]
+fn allowed_bad_rows_go_to_a_file_with_line_and_reason() {
+    let folder = Folder::new();
+    let file = folder.write("p.csv", "id,n:int\na,1\nb\nc,3\na,4\nd,x\n");
+    let told = folder.good(&["import", "db", "nodes", &file, "--label", "X", "--key", "id", "--max-rejects", "3"]);
+    assert!(told.starts_with("imported 2 nodes") && told.contains("3 rows refused: see p.csv.rejects.jsonl"), "{told}");
+    let rejects = std::fs::read_to_string(folder.path("p.csv.rejects.jsonl")).expect("the file");
+    let lines: Vec<serde_json::Value> = rejects.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    assert_eq!(lines.iter().map(|line| line["line"].as_u64().expect("a number")).collect::<Vec<_>>(), [3, 5, 6]);
+    assert_eq!(lines[0]["row"], "b");
+    assert!(lines[1]["reason"].as_str().is_some_and(|reason| reason.contains("exists")), "{rejects}");
+    assert_eq!(folder.rows("MATCH (x:X) RETURN x._key AS k ORDER BY k"), "k\na\nc\n");
+    let told = folder.bad(&["import", "db", "nodes", &file, "--label", "Y", "--key", "id", "--max-rejects", "2"]);
+    assert!(told.contains("--max-rejects is 2; nothing was imported"), "{told}");
+}
+
+#[test]
+fn a_dry_run_checks_everything_and_changes_nothing() {
+    let folder = Folder::new();
+    let people = folder.write("p.csv", PEOPLE);
+    let told = folder.good(&["import", "db", "nodes", &people, "--label", "Person", "--key", "id", "--dry-run"]);
+    assert!(told.starts_with("would import 2 rows"), "{told}");
+    assert_eq!(folder.rows("MATCH (n) RETURN count(n) AS n"), "n\n0\n");
+    let twice = folder.write("t.csv", "id\na\na\n");
+    assert!(folder.bad(&["import", "db", "nodes", &twice, "--label", "Person", "--key", "id", "--dry-run"]).contains("line 3"));
+}
+
+#[test]
+fn wrong_usage_is_exit_code_2_and_errors_are_1() {
+    let folder = Folder::new();
+    assert_eq!(folder.run(&["nosuch"], b"").status.code(), Some(2));
+    assert_eq!(folder.run(&["import", "db", "nodes", "x.csv"], b"").status.code(), Some(2));
+    assert!(folder.bad(&["query", "nowhere", "RETURN 1"]).contains("nowhere"));
+    assert!(folder.bad(&["import", "db", "nodes", "nofile.csv", "--label", "X"]).contains("nofile.csv"));
+    assert!(folder.bad(&["query", ":memory:", "MATCH (n) RETRUN n"]).contains("line 1, column 11"));
+    assert!(folder.bad(&["query", ":memory:", "RETURN $x"]).contains("$x"));
+    for command in ["import", "query", "shell", "export", "check", "stats", "bench", "demo", "generate"] {
+        let help = folder.good(&[command, "--help"]);
+        assert!(help.contains("Example"), "{command}: {help}");
+    }
+    for what in ["nodes", "relationships"] {
+        assert!(folder.good(&["import", "db", what, "--help"]).contains("Example"));
+    }
+}
+
+#[test]
+fn results_come_in_four_formats() {
+    let folder = Folder::new();
+    let query = "UNWIND [1, null] AS n RETURN n, 'a\"b' AS t, [n] AS l";
+    let run = |format: &str| folder.good(&["query", ":memory:", query, "--format", format]);
+    assert_eq!(run("jsonl"), "{\"n\": 1, \"t\": \"a\\\"b\", \"l\": [1]}\n{\"n\": null, \"t\": \"a\\\"b\", \"l\": [null]}\n");
+    let whole: serde_json::Value = serde_json::from_str(&run("json")).expect("one JSON array");
+    assert_eq!(whole[1]["l"], serde_json::json!([null]));
+    assert_eq!(run("csv"), "n,t,l\n1,\"a\"\"b\",[1]\n,\"a\"\"b\",[null]\n");
+    let table = run("table");
+    assert!(table.contains("| n") && table.contains("a\"b") && !table.contains('\u{1b}'), "{table}");
+    assert_eq!(folder.good(&["query", ":memory:", "RETURN $a + 1 AS b", "--param", "a=41", "--format", "csv"]), "b\n42\n");
+    assert_eq!(folder.good(&["query", ":memory:", "CREATE (:A {x: 1})"]), "1 node created, 1 property set, 1 label added\n");
+}
+
+#[test]
+fn the_shell_reads_statements_from_a_pipe() {
+    let folder = Folder::new();
+    let script = b"CREATE (:A {x: 1});\nMATCH (a:A)\nRETURN a.x AS x;\n:begin\nCREATE (:A {x: 2});\n:rollback\n:mode csv\nMATCH (a:A) RETURN count(a) AS n;\n";
+    let output = folder.run(&["shell", "db"], script);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    assert!(told.contains("| 1 |") && told.ends_with("n\n1\n"), "{told}");
+    let output = folder.run(&["shell"], b"RETURN 1 AS a;\nRETRUN 2;\nRETURN 3 AS c;\n");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains("| 3 |") && text(&output.stderr).contains("1 statement failed"));
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_database() {
+    let folder = Folder::new();
+    let db = isomer_db::Database::open(folder.path("db")).expect("a database");
+    let told = folder.bad(&["stats", "db"]);
+    assert!(told.contains(&std::process::id().to_string()), "{told}");
+    db.close().expect("it closes");
+    drop(db);
+    folder.good(&["stats", "db"]);
+    assert!(folder.good(&["check", "db"]).contains("is sound"));
+}
+
+#[test]
+fn what_is_no_database_is_refused() {
+    let folder = Folder::new();
+    let file = folder.write("file.db", b"not a database at all");
+    assert!(!folder.bad(&["query", &file, "RETURN 1"]).is_empty());
+    std::fs::create_dir(folder.path("foreign")).expect("a folder");
+    folder.write("foreign/data", b"something else");
+    assert!(!folder.bad(&["query", "foreign", "RETURN 1"]).is_empty());
+    assert!(Path::new(&folder.path("foreign/data")).is_file());
+}
+
+#[test]
+fn generated_files_can_be_imported() {
+    let folder = Folder::new();
+    folder.good(&["generate", "data", "--scale", "0.0002"]);
+    folder.good(&["import", "db", "nodes", "data/profiles.jsonl", "--label", "Person"]);
+    folder.good(&["import", "db", "relationships", "data/edges.tsv", "--columns", "from,to", "--type", "FRIEND", "--from", "Person", "--to", "Person"]);
+    assert_eq!(folder.rows("MATCH (p:Person) RETURN count(p) AS n"), "n\n327\n");
+    let edges = std::fs::read_to_string(folder.path("data/edges.tsv")).expect("the file").lines().count() - 1;
+    assert_eq!(folder.rows("MATCH ()-[f:FRIEND]->() RETURN count(f) AS n"), format!("n\n{edges}\n"));
+}
