@@ -34,6 +34,8 @@ pub struct DemoOptions {
     pub people: u32,
 }
 
+/// Columns of a terminal that a result takes at most.
+const TABLE_WIDTH: u16 = 116;
 /// Rows that are shown of each result.
 const SHOWN_ROWS: usize = 5;
 /// Single reads and writes that are timed together.
@@ -205,6 +207,10 @@ impl Demo {
         for line in text.lines() {
             println!("   {}", self.style.bold(line));
         }
+        self.show_params(params);
+    }
+
+    fn show_params(&self, params: &Map) {
         if !params.is_empty() {
             let given: Vec<String> = params
                 .iter()
@@ -219,7 +225,13 @@ impl Demo {
 
     /// Prints a query, runs it twice and prints its first rows and the second time.
     fn ask(&self, text: &str, params: Map) -> Result<QueryResult> {
-        self.show_query(text, &params);
+        self.show_query(text, &Map::new());
+        self.answer(text, params)
+    }
+
+    /// Prints a query's parameters, its first rows and its time.
+    fn answer(&self, text: &str, params: Map) -> Result<QueryResult> {
+        self.show_params(&params);
         let query = self.db.prepare(text)?;
         let first = Instant::now();
         query.query(&params)?;
@@ -246,7 +258,7 @@ impl Demo {
             println!("   (no rows)");
             return;
         }
-        for line in table(result.columns(), &rows).lines() {
+        for line in table(result.columns(), &rows, Some(TABLE_WIDTH)).lines() {
             println!("   {line}");
         }
         if result.len() > rows.len() {
@@ -317,13 +329,14 @@ impl Demo {
         self.title("Shortest paths: over how many people two strangers know each other");
         let text = "MATCH (a:Person {_key: $from}), (b:Person {_key: $to})\nMATCH p = shortestPath((a)-[:FRIEND*]->(b))\nRETURN length(p) AS steps, [n IN nodes(p) | n._key] AS over";
         let queries = path_queries(&self.network, 2);
+        self.show_query(text, &Map::new());
         for PathQuery {
             source,
             target,
             distance,
         } in queries
         {
-            let result = self.ask(
+            let result = self.answer(
                 text,
                 params! { "from" => Network::key(source), "to" => Network::key(target) },
             )?;

@@ -5,6 +5,8 @@
 mod bench;
 mod check;
 mod demo;
+mod dump;
+mod export;
 mod import;
 mod open;
 mod output;
@@ -39,6 +41,8 @@ enum Command {
     Query(query::QueryOptions),
     /// Runs queries as they are typed
     Shell(shell::ShellOptions),
+    /// Writes records, or the whole database, as files that can be imported again
+    Export(export::ExportOptions),
     /// Looks for damage
     Check(check::CheckOptions),
     /// Says what a database holds
@@ -57,6 +61,7 @@ fn main() -> ExitCode {
         Command::Import(options) => import::command(options),
         Command::Query(options) => query::command(options),
         Command::Shell(options) => shell::command(options),
+        Command::Export(options) => export::command(options),
         Command::Check(options) => check::command(options),
         Command::Stats(options) => stats::command(options),
         Command::Demo(options) => demo::command(options),

@@ -86,7 +86,7 @@ impl<'w> Printer<'w> {
     pub fn finish(self) -> Result<u64> {
         match self.mode {
             Mode::Table if !self.columns.is_empty() => {
-                writeln!(self.out, "{}", table(&self.columns, &self.table))?;
+                writeln!(self.out, "{}", table(&self.columns, &self.table, None))?;
                 if self.rows > self.table.len() as u64 {
                     writeln!(
                         self.out,
@@ -138,8 +138,8 @@ fn change(what: &str, number: u64) -> String {
     }
 }
 
-/// A table as wide as the terminal, with rules for people who look and plain ASCII for those who redirect.
-pub fn table(columns: &[Arc<str>], rows: &[Row]) -> String {
+/// A table as wide as the terminal, or at most `max_width`, with rules for people who look and plain ASCII for those who redirect.
+pub fn table(columns: &[Arc<str>], rows: &[Row], max_width: Option<u16>) -> String {
     let mut table = Table::new();
     table.load_style(if colours() {
         presets::UTF8_FULL_CONDENSED
@@ -147,7 +147,7 @@ pub fn table(columns: &[Arc<str>], rows: &[Row]) -> String {
         presets::ASCII_FULL_CONDENSED
     });
     table.set_content_arrangement(ContentArrangement::Disabled);
-    if let Some(width) = terminal_width() {
+    if let Some(width) = max_width.or_else(terminal_width) {
         table
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_width(width);

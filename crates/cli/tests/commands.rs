@@ -40,14 +40,24 @@ impl Folder {
     /// Runs a command that must succeed; what it printed.
     fn good(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments, b"");
-        assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {}",
+            text(&output.stderr)
+        );
         text(&output.stdout)
     }
 
     /// Runs a command that must fail with exit code 1; what it said.
     fn bad(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments, b"");
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        assert_eq!(
+            output.status.code(),
+            Some(1),
+            "{arguments:?}: {}{}",
+            text(&output.stdout),
+            text(&output.stderr)
+        );
         text(&output.stderr)
     }
 
@@ -91,21 +101,57 @@ fn every_format_gives_the_same_nodes() {
         }
         let told = folder.good(&arguments);
         assert!(told.starts_with("imported 2 nodes"), "{name}: {told}");
-        assert_eq!(folder.rows("MATCH (p:Person) RETURN p.name AS name, p.age AS age ORDER BY p._key"), expected, "{name}");
-        assert_eq!(folder.rows("MATCH (p:Person {_key: 'ada'}) RETURN keys(p) AS k"), "k\n\"[\"\"_key\"\",\"\"age\"\",\"\"name\"\"]\"\n", "{name}");
+        assert_eq!(
+            folder.rows("MATCH (p:Person) RETURN p.name AS name, p.age AS age ORDER BY p._key"),
+            expected,
+            "{name}"
+        );
+        assert_eq!(
+            folder.rows("MATCH (p:Person {_key: 'ada'}) RETURN keys(p) AS k"),
+            "k\n\"[\"\"_key\"\",\"\"age\"\",\"\"name\"\"]\"\n",
+            "{name}"
+        );
     }
 }
 
 #[test]
 fn standard_input_is_a_file_too() {
     let folder = Folder::new();
-    let output = folder.run(&["import", "db", "nodes", "-", "--label", "Person", "--key", "id"], PEOPLE.as_bytes());
+    let output = folder.run(
+        &[
+            "import", "db", "nodes", "-", "--label", "Person", "--key", "id",
+        ],
+        PEOPLE.as_bytes(),
+    );
     assert!(output.status.success(), "{}", text(&output.stderr));
     let edges = b"# from to\nada\tbob\t1999\n";
-    let output = folder.run(&["import", "db", "relationships", "-", "--type", "KNOWS", "--from", "Person", "--to", "Person", "--columns", "a,b,since"], edges);
+    let output = folder.run(
+        &[
+            "import",
+            "db",
+            "relationships",
+            "-",
+            "--type",
+            "KNOWS",
+            "--from",
+            "Person",
+            "--to",
+            "Person",
+            "--columns",
+            "a,b,since",
+        ],
+        edges,
+    );
     assert!(output.status.success(), "{}", text(&output.stderr));
-    assert!(text(&output.stdout).contains("1 comment line skipped"), "{}", text(&output.stdout));
-    assert_eq!(folder.rows("MATCH (a)-[k:KNOWS]->(b) RETURN a._key, b._key, k.since"), "a._key,b._key,k.since\nada,bob,1999\n");
+    assert!(
+        text(&output.stdout).contains("1 comment line skipped"),
+        "{}",
+        text(&output.stdout)
+    );
+    assert_eq!(
+        folder.rows("MATCH (a)-[k:KNOWS]->(b) RETURN a._key, b._key, k.since"),
+        "a._key,b._key,k.since\nada,bob,1999\n"
+    );
 }
 
 #[test]
@@ -114,33 +160,114 @@ fn endpoints_are_read_as_the_labels_keys_are() {
     let strings = folder.write("s.json", r#"{"0": ["Rock"], "1": []}"#);
     let integers = folder.write("i.csv", "id:int\n7\n8\n");
     let edges = folder.write("e.csv", "x,y\n0,7\n1,8\n");
-    folder.good(&["import", "db", "nodes", &strings, "--label", "User", "--value-field", "genres"]);
-    folder.good(&["import", "db", "nodes", &integers, "--label", "Item", "--key", "id:int"]);
-    folder.good(&["import", "db", "relationships", &edges, "--type", "HAS", "--from", "User", "--to", "Item"]);
-    assert_eq!(folder.rows("MATCH (u:User)-[:HAS]->(i:Item) RETURN u._key AS u, i._key AS i ORDER BY i"), "u,i\n0,7\n1,8\n");
-    assert!(folder.good(&["import", "db", "relationships", &strings, "--type", "LIKES", "--from", "User", "--to", "Genre", "--create-missing"]).starts_with("imported 1 relationship and 1 node"));
-    assert_eq!(folder.rows("MATCH (u)-[:LIKES]->(g:Genre) RETURN u._key AS u, g._key AS g"), "u,g\n0,Rock\n");
+    folder.good(&[
+        "import",
+        "db",
+        "nodes",
+        &strings,
+        "--label",
+        "User",
+        "--value-field",
+        "genres",
+    ]);
+    folder.good(&[
+        "import", "db", "nodes", &integers, "--label", "Item", "--key", "id:int",
+    ]);
+    folder.good(&[
+        "import",
+        "db",
+        "relationships",
+        &edges,
+        "--type",
+        "HAS",
+        "--from",
+        "User",
+        "--to",
+        "Item",
+    ]);
+    assert_eq!(
+        folder.rows("MATCH (u:User)-[:HAS]->(i:Item) RETURN u._key AS u, i._key AS i ORDER BY i"),
+        "u,i\n0,7\n1,8\n"
+    );
+    assert!(
+        folder
+            .good(&[
+                "import",
+                "db",
+                "relationships",
+                &strings,
+                "--type",
+                "LIKES",
+                "--from",
+                "User",
+                "--to",
+                "Genre",
+                "--create-missing"
+            ])
+            .starts_with("imported 1 relationship and 1 node")
+    );
+    assert_eq!(
+        folder.rows("MATCH (u)-[:LIKES]->(g:Genre) RETURN u._key AS u, g._key AS g"),
+        "u,g\n0,Rock\n"
+    );
 }
 
 #[test]
 fn a_bad_row_stops_the_import_and_nothing_is_imported() {
     let cases: [(&str, &str, &str); 9] = [
-        ("a.csv", "id,n\na,1\nb\n", "line 3: the row has 1 field, expected 2"),
-        ("b.csv", "id,n\na,1\nb,\"2\n", "line 3: the quote opened at byte 3 is never closed"),
-        ("c.csv", "id,n:int\na,1\nb,two\n", "line 3: column `n` is `two`, which is not an integer"),
+        (
+            "a.csv",
+            "id,n\na,1\nb\n",
+            "line 3: the row has 1 field, expected 2",
+        ),
+        (
+            "b.csv",
+            "id,n\na,1\nb,\"2\n",
+            "line 3: the quote opened at byte 3 is never closed",
+        ),
+        (
+            "c.csv",
+            "id,n:int\na,1\nb,two\n",
+            "line 3: column `n` is `two`, which is not an integer",
+        ),
         ("d.csv", "id,n\na,1\na,2\n", "line 3: "),
         ("e.jsonl", "{\"id\":\"a\"}\n{\"id\":\"b\"\n", "line 2: "),
-        ("f.jsonl", "{\"id\":\"a\"}\n{\"id\":\"b\",\"x\":1,\"x\":2}\n", "line 2: "),
-        ("g.json", "[{\"id\":\"a\"},\n{\"n\":2}]", "line 2: the key `id` is missing"),
-        ("h.json", "[{\"id\":\"a\"}\n{\"id\":\"b\"}]", "line 2: a comma"),
-        ("i.csv", "id,n\na,1\n,2\n", "line 3: the key `id` is missing"),
+        (
+            "f.jsonl",
+            "{\"id\":\"a\"}\n{\"id\":\"b\",\"x\":1,\"x\":2}\n",
+            "line 2: ",
+        ),
+        (
+            "g.json",
+            "[{\"id\":\"a\"},\n{\"n\":2}]",
+            "line 2: the key `id` is missing",
+        ),
+        (
+            "h.json",
+            "[{\"id\":\"a\"}\n{\"id\":\"b\"}]",
+            "line 2: a comma",
+        ),
+        (
+            "i.csv",
+            "id,n\na,1\n,2\n",
+            "line 3: the key `id` is missing",
+        ),
     ];
     for (name, bytes, reason) in cases {
         let folder = Folder::new();
         let file = folder.write(name, bytes);
-        let told = folder.bad(&["import", "db", "nodes", &file, "--label", "X", "--key", "id"]);
-        assert!(told.contains(reason) && told.contains("nothing was imported"), "{name}: {told}");
-        assert_eq!(folder.rows("MATCH (n) RETURN count(n) AS n"), "n\n0\n", "{name}");
+        let told = folder.bad(&[
+            "import", "db", "nodes", &file, "--label", "X", "--key", "id",
+        ]);
+        assert!(
+            told.contains(reason) && told.contains("nothing was imported"),
+            "{name}: {told}"
+        );
+        assert_eq!(
+            folder.rows("MATCH (n) RETURN count(n) AS n"),
+            "n\n0\n",
+            "{name}"
+        );
     }
 }
 
@@ -149,54 +276,168 @@ fn a_missing_end_stops_the_import_of_relationships() {
     let folder = Folder::new();
     let people = folder.write("p.csv", PEOPLE);
     let edges = folder.write("e.csv", "from,to\nada,bob\nada,carl\n");
-    folder.good(&["import", "db", "nodes", &people, "--label", "Person", "--key", "id"]);
-    let told = folder.bad(&["import", "db", "relationships", &edges, "--type", "K", "--from", "Person", "--to", "Person"]);
+    folder.good(&[
+        "import", "db", "nodes", &people, "--label", "Person", "--key", "id",
+    ]);
+    let told = folder.bad(&[
+        "import",
+        "db",
+        "relationships",
+        &edges,
+        "--type",
+        "K",
+        "--from",
+        "Person",
+        "--to",
+        "Person",
+    ]);
     assert!(told.contains("line 3") && told.contains("carl"), "{told}");
-    assert_eq!(folder.rows("MATCH ()-[r]->() RETURN count(r) AS n"), "n\n0\n");
+    assert_eq!(
+        folder.rows("MATCH ()-[r]->() RETURN count(r) AS n"),
+        "n\n0\n"
+    );
 }
 
 #[test]
 fn allowed_bad_rows_go_to_a_file_with_line_and_reason() {
     let folder = Folder::new();
     let file = folder.write("p.csv", "id,n:int\na,1\nb\nc,3\na,4\nd,x\n");
-    let told = folder.good(&["import", "db", "nodes", &file, "--label", "X", "--key", "id", "--max-rejects", "3"]);
-    assert!(told.starts_with("imported 2 nodes") && told.contains("3 rows refused: see p.csv.rejects.jsonl"), "{told}");
+    let told = folder.good(&[
+        "import",
+        "db",
+        "nodes",
+        &file,
+        "--label",
+        "X",
+        "--key",
+        "id",
+        "--max-rejects",
+        "3",
+    ]);
+    assert!(
+        told.starts_with("imported 2 nodes")
+            && told.contains("3 rows refused: see p.csv.rejects.jsonl"),
+        "{told}"
+    );
     let rejects = std::fs::read_to_string(folder.path("p.csv.rejects.jsonl")).expect("the file");
-    let lines: Vec<serde_json::Value> = rejects.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!(lines.iter().map(|line| line["line"].as_u64().expect("a number")).collect::<Vec<_>>(), [3, 5, 6]);
+    let lines: Vec<serde_json::Value> = rejects
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(
+        lines
+            .iter()
+            .map(|line| line["line"].as_u64().expect("a number"))
+            .collect::<Vec<_>>(),
+        [3, 5, 6]
+    );
     assert_eq!(lines[0]["row"], "b");
-    assert!(lines[1]["reason"].as_str().is_some_and(|reason| reason.contains("exists")), "{rejects}");
-    assert_eq!(folder.rows("MATCH (x:X) RETURN x._key AS k ORDER BY k"), "k\na\nc\n");
-    let told = folder.bad(&["import", "db", "nodes", &file, "--label", "Y", "--key", "id", "--max-rejects", "2"]);
-    assert!(told.contains("--max-rejects is 2; nothing was imported"), "{told}");
+    assert!(
+        lines[1]["reason"]
+            .as_str()
+            .is_some_and(|reason| reason.contains("exists")),
+        "{rejects}"
+    );
+    assert_eq!(
+        folder.rows("MATCH (x:X) RETURN x._key AS k ORDER BY k"),
+        "k\na\nc\n"
+    );
+    let told = folder.bad(&[
+        "import",
+        "db",
+        "nodes",
+        &file,
+        "--label",
+        "Y",
+        "--key",
+        "id",
+        "--max-rejects",
+        "2",
+    ]);
+    assert!(
+        told.contains("--max-rejects is 2; nothing was imported"),
+        "{told}"
+    );
 }
 
 #[test]
 fn a_dry_run_checks_everything_and_changes_nothing() {
     let folder = Folder::new();
     let people = folder.write("p.csv", PEOPLE);
-    let told = folder.good(&["import", "db", "nodes", &people, "--label", "Person", "--key", "id", "--dry-run"]);
+    let told = folder.good(&[
+        "import",
+        "db",
+        "nodes",
+        &people,
+        "--label",
+        "Person",
+        "--key",
+        "id",
+        "--dry-run",
+    ]);
     assert!(told.starts_with("would import 2 rows"), "{told}");
     assert_eq!(folder.rows("MATCH (n) RETURN count(n) AS n"), "n\n0\n");
     let twice = folder.write("t.csv", "id\na\na\n");
-    assert!(folder.bad(&["import", "db", "nodes", &twice, "--label", "Person", "--key", "id", "--dry-run"]).contains("line 3"));
+    assert!(
+        folder
+            .bad(&[
+                "import",
+                "db",
+                "nodes",
+                &twice,
+                "--label",
+                "Person",
+                "--key",
+                "id",
+                "--dry-run"
+            ])
+            .contains("line 3")
+    );
 }
 
 #[test]
 fn wrong_usage_is_exit_code_2_and_errors_are_1() {
     let folder = Folder::new();
     assert_eq!(folder.run(&["nosuch"], b"").status.code(), Some(2));
-    assert_eq!(folder.run(&["import", "db", "nodes", "x.csv"], b"").status.code(), Some(2));
-    assert!(folder.bad(&["query", "nowhere", "RETURN 1"]).contains("nowhere"));
-    assert!(folder.bad(&["import", "db", "nodes", "nofile.csv", "--label", "X"]).contains("nofile.csv"));
-    assert!(folder.bad(&["query", ":memory:", "MATCH (n) RETRUN n"]).contains("line 1, column 11"));
-    assert!(folder.bad(&["query", ":memory:", "RETURN $x"]).contains("$x"));
-    for command in ["import", "query", "shell", "export", "check", "stats", "bench", "demo", "generate"] {
+    assert_eq!(
+        folder
+            .run(&["import", "db", "nodes", "x.csv"], b"")
+            .status
+            .code(),
+        Some(2)
+    );
+    assert!(
+        folder
+            .bad(&["query", "nowhere", "RETURN 1"])
+            .contains("nowhere")
+    );
+    assert!(
+        folder
+            .bad(&["import", "db", "nodes", "nofile.csv", "--label", "X"])
+            .contains("nofile.csv")
+    );
+    assert!(
+        folder
+            .bad(&["query", ":memory:", "MATCH (n) RETRUN n"])
+            .contains("line 1, column 11")
+    );
+    assert!(
+        folder
+            .bad(&["query", ":memory:", "RETURN $x"])
+            .contains("$x")
+    );
+    for command in [
+        "import", "query", "shell", "export", "check", "stats", "bench", "demo", "generate",
+    ] {
         let help = folder.good(&[command, "--help"]);
         assert!(help.contains("Example"), "{command}: {help}");
     }
     for what in ["nodes", "relationships"] {
-        assert!(folder.good(&["import", "db", what, "--help"]).contains("Example"));
+        assert!(
+            folder
+                .good(&["import", "db", what, "--help"])
+                .contains("Example")
+        );
     }
 }
 
@@ -205,14 +446,34 @@ fn results_come_in_four_formats() {
     let folder = Folder::new();
     let query = "UNWIND [1, null] AS n RETURN n, 'a\"b' AS t, [n] AS l";
     let run = |format: &str| folder.good(&["query", ":memory:", query, "--format", format]);
-    assert_eq!(run("jsonl"), "{\"n\": 1, \"t\": \"a\\\"b\", \"l\": [1]}\n{\"n\": null, \"t\": \"a\\\"b\", \"l\": [null]}\n");
+    assert_eq!(
+        run("jsonl"),
+        "{\"n\": 1, \"t\": \"a\\\"b\", \"l\": [1]}\n{\"n\": null, \"t\": \"a\\\"b\", \"l\": [null]}\n"
+    );
     let whole: serde_json::Value = serde_json::from_str(&run("json")).expect("one JSON array");
     assert_eq!(whole[1]["l"], serde_json::json!([null]));
     assert_eq!(run("csv"), "n,t,l\n1,\"a\"\"b\",[1]\n,\"a\"\"b\",[null]\n");
     let table = run("table");
-    assert!(table.contains("| n") && table.contains("a\"b") && !table.contains('\u{1b}'), "{table}");
-    assert_eq!(folder.good(&["query", ":memory:", "RETURN $a + 1 AS b", "--param", "a=41", "--format", "csv"]), "b\n42\n");
-    assert_eq!(folder.good(&["query", ":memory:", "CREATE (:A {x: 1})"]), "1 node created, 1 property set, 1 label added\n");
+    assert!(
+        table.contains("| n") && table.contains("a\"b") && !table.contains('\u{1b}'),
+        "{table}"
+    );
+    assert_eq!(
+        folder.good(&[
+            "query",
+            ":memory:",
+            "RETURN $a + 1 AS b",
+            "--param",
+            "a=41",
+            "--format",
+            "csv"
+        ]),
+        "b\n42\n"
+    );
+    assert_eq!(
+        folder.good(&["query", ":memory:", "CREATE (:A {x: 1})"]),
+        "1 node created, 1 property set, 1 label added\n"
+    );
 }
 
 #[test]
@@ -225,7 +486,10 @@ fn the_shell_reads_statements_from_a_pipe() {
     assert!(told.contains("| 1 |") && told.ends_with("n\n1\n"), "{told}");
     let output = folder.run(&["shell"], b"RETURN 1 AS a;\nRETRUN 2;\nRETURN 3 AS c;\n");
     assert_eq!(output.status.code(), Some(1));
-    assert!(text(&output.stdout).contains("| 3 |") && text(&output.stderr).contains("1 statement failed"));
+    assert!(
+        text(&output.stdout).contains("| 3 |")
+            && text(&output.stderr).contains("1 statement failed")
+    );
 }
 
 #[test]
@@ -255,9 +519,121 @@ fn what_is_no_database_is_refused() {
 fn generated_files_can_be_imported() {
     let folder = Folder::new();
     folder.good(&["generate", "data", "--scale", "0.0002"]);
-    folder.good(&["import", "db", "nodes", "data/profiles.jsonl", "--label", "Person"]);
-    folder.good(&["import", "db", "relationships", "data/edges.tsv", "--columns", "from,to", "--type", "FRIEND", "--from", "Person", "--to", "Person"]);
-    assert_eq!(folder.rows("MATCH (p:Person) RETURN count(p) AS n"), "n\n327\n");
-    let edges = std::fs::read_to_string(folder.path("data/edges.tsv")).expect("the file").lines().count() - 1;
-    assert_eq!(folder.rows("MATCH ()-[f:FRIEND]->() RETURN count(f) AS n"), format!("n\n{edges}\n"));
+    folder.good(&[
+        "import",
+        "db",
+        "nodes",
+        "data/profiles.jsonl",
+        "--label",
+        "Person",
+    ]);
+    folder.good(&[
+        "import",
+        "db",
+        "relationships",
+        "data/edges.tsv",
+        "--columns",
+        "from,to",
+        "--type",
+        "FRIEND",
+        "--from",
+        "Person",
+        "--to",
+        "Person",
+    ]);
+    assert_eq!(
+        folder.rows("MATCH (p:Person) RETURN count(p) AS n"),
+        "n\n327\n"
+    );
+    let edges = std::fs::read_to_string(folder.path("data/edges.tsv"))
+        .expect("the file")
+        .lines()
+        .count()
+        - 1;
+    assert_eq!(
+        folder.rows("MATCH ()-[f:FRIEND]->() RETURN count(f) AS n"),
+        format!("n\n{edges}\n")
+    );
+}
+
+#[test]
+fn what_is_exported_can_be_imported_again() {
+    let folder = Folder::new();
+    let create = "CREATE (a:P {_key: 'a', name: 'A, \"the first\"', age: 36, tags: ['x', 'y'], code: '007', empty: ''}),
+        (b:P {_key: 'b', score: 1.5, born: date('1815-12-10'), home: {town: 'Lucca'}}), (a)-[:K {since: 1999}]->(b), (b)-[:K]->(a)";
+    let seed = folder.write("seed.csv", "id\n");
+    folder.good(&[
+        "import", "db", "nodes", &seed, "--label", "P", "--key", "id",
+    ]);
+    folder.good(&["query", "db", create]);
+    let nodes = |folder: &Folder, db: &str| {
+        folder.good(&["query", db, "MATCH (p:P) RETURN p._key AS k, p.name AS name, p.age AS age, p.tags AS tags, p.code AS code, p.empty = '' AS empty, p.score AS score, toString(p.born) AS born, p.home AS home ORDER BY k", "--format", "jsonl"])
+    };
+    let ends = |folder: &Folder, db: &str| {
+        folder.good(&[
+            "query",
+            db,
+            "MATCH (a)-[k:K]->(b) RETURN a._key AS a, b._key AS b, k.since AS since ORDER BY a",
+            "--format",
+            "csv",
+        ])
+    };
+    let (all_nodes, all_ends) = (nodes(&folder, "db"), ends(&folder, "db"));
+    for extension in ["csv", "jsonl", "json.gz", "csv.zst"] {
+        let (people, known, copy) = (
+            format!("p.{extension}"),
+            format!("k.{extension}"),
+            format!("copy-{extension}"),
+        );
+        folder.good(&["export", "db", "nodes", "--label", "P", "--output", &people]);
+        folder.good(&[
+            "export",
+            "db",
+            "relationships",
+            "--type",
+            "K",
+            "--output",
+            &known,
+        ]);
+        let mut import = vec!["import", &copy, "nodes", &people, "--label", "P"];
+        if !extension.contains("csv") {
+            import.extend(["--types", "born:date?"]);
+        }
+        folder.good(&import);
+        folder.good(&[
+            "import",
+            &copy,
+            "relationships",
+            &known,
+            "--type",
+            "K",
+            "--from",
+            "P",
+            "--to",
+            "P",
+        ]);
+        assert_eq!(nodes(&folder, &copy), all_nodes, "{extension}");
+        assert_eq!(ends(&folder, &copy), all_ends, "{extension}");
+    }
+    folder.good(&["export", "db", "all", "--output", "all.jsonl.gz"]);
+    assert!(
+        folder
+            .good(&["import", "copy", "all", "all.jsonl.gz"])
+            .starts_with("imported 2 nodes, 2 relationships")
+    );
+    assert_eq!(
+        (nodes(&folder, "copy"), ends(&folder, "copy")),
+        (all_nodes, all_ends)
+    );
+    assert!(folder.good(&["check", "copy"]).contains("is sound"));
+    assert!(
+        folder
+            .bad(&["import", "copy", "all", "all.jsonl.gz"])
+            .contains("is there already")
+    );
+    assert!(
+        folder
+            .bad(&["export", "db", "nodes", "--label", "Nosuch"])
+            .contains("Nosuch")
+    );
 }

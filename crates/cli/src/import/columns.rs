@@ -91,6 +91,11 @@ impl Declared {
         })
     }
 
+    /// Whether a text is read as it stands.
+    pub fn is_text(self) -> bool {
+        self.column_type == ColumnType::String && !self.list
+    }
+
     /// Reads a field's text. `None` where there is no value.
     pub fn read(self, text: &str) -> Result<Option<Value>, String> {
         if text.is_empty() && self.optional {

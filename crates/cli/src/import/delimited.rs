@@ -6,6 +6,7 @@
 use std::{borrow::Cow, collections::VecDeque, io::BufRead, sync::Arc};
 
 use anyhow::{Context, anyhow, bail};
+use isomer_db::Value;
 
 use super::{
     columns::{Column, ColumnType, Declared, Inference, check_distinct},
@@ -362,6 +363,8 @@ impl DelimitedReader {
         };
         for ((field, column), reading) in row.fields.iter().zip(&self.columns).zip(&self.readings) {
             let value = match *reading {
+                // A quoted nothing is the empty text, an unquoted one is no value.
+                Reading::Declared(declared) if field.quoted && field.text.is_empty() && declared.is_text() => Some(Value::String("".into())),
                 Reading::Declared(declared) => declared.read(&field.text).map_err(|reason| bad(format!("column `{}` {reason}", column.name)))?,
                 Reading::Inferred(_) if field.text.is_empty() && !field.quoted => None,
                 Reading::Inferred(column_type) => Declared { column_type, list: false, optional: true }.read(&field.text).map_err(|reason| {
@@ -431,7 +434,6 @@ fn trim_end(line: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isomer_db::Value;
 
     fn dialect() -> Dialect {
         Dialect {

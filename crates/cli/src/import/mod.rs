@@ -42,14 +42,30 @@ pub enum What {
     Nodes(nodes::NodesOptions),
     /// Every row becomes a relationship between nodes that are there
     Relationships(relationships::RelationshipsOptions),
+    /// A whole database, as `isomer export DB all` wrote it, becomes a new one
+    #[command(after_help = "Example:
+  isomer import copy.db all everything.jsonl.gz")]
+    All {
+        /// The file; `-` for standard input
+        file: PathBuf,
+    },
 }
 
 /// Runs the command.
 pub fn command(options: &ImportOptions) -> Result<()> {
-    let db = crate::open::open(&options.db)?;
-    let summary = match &options.what {
-        What::Nodes(options) => nodes::import(&db, options)?,
-        What::Relationships(options) => relationships::import(&db, options)?,
+    let open = || crate::open::open(&options.db);
+    let (db, summary) = match &options.what {
+        What::All { file } => return crate::export::import_all(&options.db, file),
+        What::Nodes(options) => {
+            let db = open()?;
+            let summary = nodes::import(&db, options)?;
+            (db, summary)
+        }
+        What::Relationships(options) => {
+            let db = open()?;
+            let summary = relationships::import(&db, options)?;
+            (db, summary)
+        }
     };
     crate::style::line(&summary.text())?;
     Ok(db.close()?)

@@ -61,6 +61,44 @@ impl Transaction {
         self.stored_number(bucket.id, sequence)
     }
 
+    /// The sequences of a bucket and the last number of each, by name.
+    pub fn sequences(&self, bucket: &str) -> Result<Vec<(String, u64)>, DataError> {
+        let Some(bucket) = self.bucket(bucket)? else {
+            return Ok(Vec::new());
+        };
+        let prefix = keyspace::bucket_sequence(bucket.id, "");
+        let mut found = Vec::new();
+        crate::read::each_pair(self.read(), &prefix, |key, stored| {
+            let name = std::str::from_utf8(&key[prefix.len()..])
+                .map_err(|_| DataError::corrupt("the name of a sequence is not UTF-8"))?;
+            let last = stored
+                .try_into()
+                .map(u64::from_be_bytes)
+                .map_err(|_| DataError::corrupt(format!("sequence `{name}` is malformed")))?;
+            found.push((name.to_owned(), last));
+            Ok(())
+        })?;
+        for (name, _) in &found {
+            self.footprint()
+                .read_key(Space::Sequences(bucket.id), name.as_bytes());
+        }
+        Ok(found)
+    }
+
+    /// Lets a sequence go on after `last`; numbers are never given again, so a sequence that is further stays where it is.
+    pub fn sequence_skip_to(
+        &mut self,
+        bucket: &str,
+        sequence: &str,
+        last: u64,
+    ) -> Result<(), DataError> {
+        let now = self.sequence_last(bucket, sequence)?;
+        if last > now {
+            self.sequence_advance(bucket, sequence, last - now)?;
+        }
+        Ok(())
+    }
+
     /// Takes `count` numbers within this transaction; answers the first.
     fn sequence_advance(
         &mut self,

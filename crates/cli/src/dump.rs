@@ -1,0 +1,766 @@
+//! A whole database as lines of JSON, and back.
+//!
+//! ```text
+//! {"isomer":1}                                                            first line: the format's version
+//! {"node":17,"labels":["User"],"properties":{"_key":"ada","age":36}}      numbers are the file's own
+//! {"relationship":"KNOWS","from":17,"to":18,"properties":{}}
+//! {"bucket":"sessions","kind":"map","reversible":false}
+//! {"in":"sessions","key":K,"value":V,"expires":1790000000000}             `expires` only where it does
+//! {"in":"sessions","sequence":"invoice","last":7}
+//! {"index":"name","label":"User","fields":[{"path":["a","b"],"each":false}],"unique":false}
+//! {"constraint":"name","label":"User","kind":"required","path":["name"]}  and unique, type, range, one_of, length, closed
+//! {"end":123}                                                             last line: how many lines stand before it
+//! ```
+//!
+//! Values are JSON where JSON keeps them exactly. Others (bytes, NaN, infinities, dates, times, durations, points) are
+//! `{"$":"…"}` with the bytes of the record codec in hexadecimal, and a map with the key `$` is `{"$map":{…}}`.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead, Write},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use isomer_db::{
+    Database, Error, Expiry, Map, Value,
+    data::{
+        Access, BucketKind, BucketOptions, Catalog, Check, Constraint, ConstraintKind,
+        ConstraintSpec, FieldPath, GraphRead, IndexField, IndexSpec, KeyRange, Order, PageLimit,
+        SchemaChange, Transaction, ValueType,
+    },
+    json::{self, JsonReader},
+    params,
+};
+use isomer_value::{
+    IndexId, NameTable, NodeId,
+    record::{decode_value, encode_value},
+};
+
+/// Version of the format.
+const FORMAT: i64 = 1;
+/// Records read at once.
+const BATCH: usize = 1_000;
+/// Rows of a transaction while a dump is read into a database that nobody sees yet.
+const ROWS_A_TRANSACTION: u64 = 100_000;
+
+/// Counts of what was written or read.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Dumped {
+    pub nodes: u64,
+    pub relationships: u64,
+    pub keys: u64,
+}
+
+/// Writes everything that one version of the database holds.
+pub fn write(db: &Database, out: &mut dyn Write) -> Result<Dumped> {
+    let transaction = db.store()?.begin(Access::Read).map_err(Error::from)?;
+    let mut writer = Writer { out, lines: 0 };
+    let mut dumped = Dumped::default();
+    writer.line(params! { "isomer" => FORMAT })?;
+    write_nodes(&transaction, &mut writer, &mut dumped).map_err(plain)?;
+    write_relationships(&transaction, &mut writer, &mut dumped).map_err(plain)?;
+    write_buckets(&transaction, &mut writer, &mut dumped).map_err(plain)?;
+    write_schema(&transaction.catalog(), &mut writer)?;
+    let lines = writer.lines;
+    writer.line(params! { "end" => lines })?;
+    writer.out.flush()?;
+    Ok(dumped)
+}
+
+/// Errors of the layer below in this program's words.
+fn plain(error: anyhow::Error) -> anyhow::Error {
+    match error.downcast::<isomer_db::data::DataError>() {
+        Ok(error) => Error::from(error).into(),
+        Err(error) => error,
+    }
+}
+
+struct Writer<'w> {
+    out: &'w mut dyn Write,
+    lines: i64,
+}
+
+impl Writer<'_> {
+    fn line(&mut self, fields: Map) -> Result<()> {
+        self.lines += 1;
+        let text = json::to_string(&Value::from(fields))?;
+        self.out.write_all(text.as_bytes())?;
+        self.out
+            .write_all(b"\n")
+            .context("the dump cannot be written")
+    }
+}
+
+fn write_nodes(
+    transaction: &Transaction,
+    writer: &mut Writer<'_>,
+    dumped: &mut Dumped,
+) -> Result<()> {
+    let mut after = None;
+    loop {
+        let (mut ids, mut contents) = (Vec::new(), Vec::new());
+        transaction.scan_nodes(None, after, BATCH, &mut ids)?;
+        transaction.node_contents(&ids, &mut contents)?;
+        for (id, content) in ids.iter().zip(&contents) {
+            let Some(content) = content else { continue };
+            let labels: Value = content
+                .labels
+                .iter()
+                .map(|label| Value::String(label.clone()))
+                .collect();
+            writer.line(params! { "node" => number(id.0)?, "labels" => labels, "properties" => packed_map(&content.properties)? })?;
+            dumped.nodes += 1;
+        }
+        after = ids.last().copied();
+        if ids.len() < BATCH {
+            return Ok(());
+        }
+    }
+}
+
+fn write_relationships(
+    transaction: &Transaction,
+    writer: &mut Writer<'_>,
+    dumped: &mut Dumped,
+) -> Result<()> {
+    let mut after = None;
+    loop {
+        let (mut rows, mut contents) = (Vec::new(), Vec::new());
+        transaction.scan_relationships(None, after, BATCH, &mut rows)?;
+        let ids: Vec<_> = rows.iter().map(|row| row.id).collect();
+        transaction.relationship_contents(&ids, &mut contents)?;
+        for (row, content) in rows.iter().zip(&contents) {
+            let Some(content) = content else { continue };
+            let (from, to) = (number(row.source.0)?, number(row.target.0)?);
+            writer.line(params! { "relationship" => content.type_name.clone(), "from" => from, "to" => to, "properties" => packed_map(&content.properties)? })?;
+            dumped.relationships += 1;
+        }
+        after = ids.last().copied();
+        if rows.len() < BATCH {
+            return Ok(());
+        }
+    }
+}
+
+fn write_buckets(
+    transaction: &Transaction,
+    writer: &mut Writer<'_>,
+    dumped: &mut Dumped,
+) -> Result<()> {
+    for (name, options) in transaction.list_buckets()? {
+        let kind = match options.kind {
+            BucketKind::Map => "map",
+            BucketKind::Multi => "multi",
+        };
+        writer.line(params! { "bucket" => name.clone(), "kind" => kind, "reversible" => options.reversible })?;
+        let mut after = None;
+        loop {
+            let mut pairs = Vec::new();
+            let limit = PageLimit {
+                keys: BATCH,
+                bytes: 4 << 20,
+            };
+            let range = KeyRange {
+                start: &[],
+                end: None,
+            };
+            after = transaction.kv_scan_values(
+                &name,
+                range,
+                Order::Ascending,
+                limit,
+                after.as_ref(),
+                &mut |key, value| pairs.push((key, value)),
+            )?;
+            for (key, value) in pairs {
+                let bytes = key
+                    .as_str()
+                    .map(str::as_bytes)
+                    .or(key.as_bytes())
+                    .unwrap_or_default();
+                let mut fields = params! { "in" => name.clone(), "key" => packed(&key)?, "value" => packed(&value)? };
+                if options.kind == BucketKind::Map
+                    && let Some(Expiry::At(time)) = transaction.kv_expiry(&name, bytes)?
+                {
+                    fields.insert("expires", number(time)?);
+                }
+                writer.line(fields)?;
+                dumped.keys += 1;
+            }
+            if after.is_none() {
+                break;
+            }
+        }
+        for (sequence, last) in transaction.sequences(&name)? {
+            writer.line(
+                params! { "in" => name.clone(), "sequence" => sequence, "last" => number(last)? },
+            )?;
+        }
+    }
+    Ok(())
+}
+
+fn write_schema(catalog: &Catalog, writer: &mut Writer<'_>) -> Result<()> {
+    let label_of = |label| {
+        catalog
+            .label_name(label)
+            .ok_or_else(|| anyhow!("label {label} has no name: run `isomer check`"))
+    };
+    let owned: Vec<IndexId> = catalog
+        .constraints()
+        .iter()
+        .filter_map(|constraint| {
+            if let ConstraintKind::Unique { index } = &constraint.kind {
+                Some(*index)
+            } else {
+                None
+            }
+        })
+        .collect();
+    for index in catalog
+        .indexes()
+        .iter()
+        .filter(|index| !owned.contains(&index.id))
+    {
+        writer.line(params! { "index" => index.name.clone(), "label" => label_of(index.label)?, "fields" => fields_value(&index.fields), "unique" => index.unique })?;
+    }
+    for constraint in catalog.constraints() {
+        let label = label_of(constraint.label)?;
+        let mut fields = constraint_fields(catalog, constraint)?;
+        fields.insert("constraint", constraint.name.clone().into());
+        fields.insert("label", label.into());
+        writer.line(fields)?;
+    }
+    Ok(())
+}
+
+fn number(number: u64) -> Result<Value> {
+    Ok(Value::Int(i64::try_from(number)?))
+}
+
+fn path_value(path: &FieldPath) -> Value {
+    path.0
+        .iter()
+        .map(|name| Value::String(name.clone()))
+        .collect()
+}
+
+fn fields_value(fields: &[IndexField]) -> Value {
+    fields
+        .iter()
+        .map(|field| {
+            Value::from(params! { "path" => path_value(&field.path), "each" => field.each })
+        })
+        .collect()
+}
+
+fn constraint_fields(catalog: &Catalog, constraint: &Constraint) -> Result<Map> {
+    let bound = |bound: &Option<Value>| bound.as_ref().map_or(Ok(Value::Null), packed);
+    let count = |count: &Option<u64>| count.map_or(Ok(Value::Null), number);
+    Ok(match &constraint.kind {
+        ConstraintKind::Unique { index } => {
+            let index = catalog.index(*index).ok_or_else(|| {
+                anyhow!(
+                    "constraint `{}` has lost its index: run `isomer check`",
+                    constraint.name
+                )
+            })?;
+            params! { "kind" => "unique", "fields" => fields_value(&index.fields) }
+        }
+        ConstraintKind::Required { path } => {
+            params! { "kind" => "required", "path" => path_value(path) }
+        }
+        ConstraintKind::Type { path, types } => {
+            params! { "kind" => "type", "path" => path_value(path), "types" => types.iter().map(|one| Value::Int(*one as i64)).collect::<Value>() }
+        }
+        ConstraintKind::Check { path, check } => match check {
+            Check::Range { min, max } => {
+                params! { "kind" => "range", "path" => path_value(path), "min" => bound(min)?, "max" => bound(max)? }
+            }
+            Check::OneOf(values) => {
+                params! { "kind" => "one_of", "path" => path_value(path), "values" => Value::from(values.iter().map(packed).collect::<Result<Vec<_>>>()?) }
+            }
+            Check::Length { min, max } => {
+                params! { "kind" => "length", "path" => path_value(path), "min" => count(min)?, "max" => count(max)? }
+            }
+        },
+        ConstraintKind::Closed { names } => {
+            params! { "kind" => "closed", "names" => names.iter().map(|name| Value::String(name.clone())).collect::<Value>() }
+        }
+    })
+}
+
+/// A value that JSON keeps exactly.
+fn packed(value: &Value) -> Result<Value> {
+    Ok(match value {
+        Value::Null | Value::Bool(_) | Value::Int(_) | Value::String(_) => value.clone(),
+        Value::Float(number) if number.is_finite() => value.clone(),
+        Value::List(items) => Value::from(items.iter().map(packed).collect::<Result<Vec<_>>>()?),
+        Value::Map(map) if map.contains("$") || map.contains("$map") => {
+            params! { "$map" => packed_map(map)? }.into()
+        }
+        Value::Map(map) => packed_map(map)?.into(),
+        exotic => {
+            let mut bytes = Vec::new();
+            encode_value(exotic, &mut NameTable::new(), &mut bytes)?;
+            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            params! { "$" => hex }.into()
+        }
+    })
+}
+
+fn packed_map(map: &Map) -> Result<Map> {
+    map.iter()
+        .map(|(name, value)| Ok((name.clone(), packed(value)?)))
+        .collect()
+}
+
+/// What [`packed`] made of a value.
+fn unpacked(value: &Value) -> Result<Value> {
+    Ok(match value {
+        Value::List(items) => Value::from(items.iter().map(unpacked).collect::<Result<Vec<_>>>()?),
+        Value::Map(map) => match (map.len(), map.get("$"), map.get("$map")) {
+            (1, Some(Value::String(hex)), _) => {
+                decode_value(&bytes_of_hex(hex)?, &NameTable::new())?
+            }
+            (1, _, Some(Value::Map(inner))) => unpacked_map(inner)?.into(),
+            _ => unpacked_map(map)?.into(),
+        },
+        plain => plain.clone(),
+    })
+}
+
+fn unpacked_map(map: &Map) -> Result<Map> {
+    map.iter()
+        .map(|(name, value)| Ok((name.clone(), unpacked(value)?)))
+        .collect()
+}
+
+fn bytes_of_hex(hex: &str) -> Result<Vec<u8>> {
+    let digits = hex.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        bail!("`$` holds an odd number of hexadecimal digits");
+    }
+    digits
+        .chunks_exact(2)
+        .map(|two| Ok(u8::from_str_radix(std::str::from_utf8(two)?, 16)?))
+        .collect()
+}
+
+/// Reads a dump into an empty database that nobody else uses yet. `row` is called for each line.
+pub fn read(db: &Database, text: &mut dyn BufRead, row: &mut dyn FnMut()) -> Result<Dumped> {
+    let mut reader = Reading {
+        db,
+        transaction: db.store()?.begin(Access::Write).map_err(Error::from)?,
+        pending: 0,
+        nodes: HashMap::new(),
+        schema: Vec::new(),
+        dumped: Dumped::default(),
+    };
+    let (mut codec, mut line, mut ended) = (JsonReader::new(), String::new(), false);
+    let mut number = 0;
+    loop {
+        line.clear();
+        number += 1;
+        let place = || format!("line {number} of the dump");
+        if text.read_line(&mut line).with_context(place)? == 0 {
+            break;
+        }
+        row();
+        if ended {
+            bail!("{}: something follows after the end", place());
+        }
+        let Value::Map(fields) = codec.read(line.trim_end()).with_context(place)? else {
+            bail!("{}: an object was expected", place())
+        };
+        if number == 1 && fields.get("isomer") != Some(&Value::Int(FORMAT)) {
+            bail!(
+                "this is no dump of format {FORMAT}: its first line is not {{\"isomer\":{FORMAT}}}"
+            );
+        }
+        match fields.get("end") {
+            Some(lines) if lines.as_int() != Some(number - 1) => {
+                bail!("{}: the dump is not whole: lines are missing", place())
+            }
+            Some(_) => ended = true,
+            None => reader.take(&fields).map_err(plain).with_context(place)?,
+        }
+    }
+    if !ended {
+        bail!("the dump is not whole: its last line is missing");
+    }
+    reader.finish().map_err(plain)
+}
+
+struct Reading<'d> {
+    db: &'d Database,
+    transaction: Transaction,
+    pending: u64,
+    /// The file's numbers and the database's.
+    nodes: HashMap<i64, NodeId>,
+    schema: Vec<SchemaChange>,
+    dumped: Dumped,
+}
+
+impl Reading<'_> {
+    fn take(&mut self, fields: &Map) -> Result<()> {
+        let data = &mut self.transaction;
+        if let Some(id) = fields.get("node") {
+            let labels = list(fields, "labels")?
+                .iter()
+                .map(|label| Ok(data.intern_label(text(label)?)?))
+                .collect::<Result<Vec<_>>>()?;
+            let node = data.create_node(&labels, &unpacked_map(map(fields, "properties")?)?)?;
+            self.nodes.insert(integer(id)?, node);
+            self.dumped.nodes += 1;
+        } else if let Some(name) = fields.get("relationship") {
+            let end = |name: &str| -> Result<NodeId> {
+                let number = integer(fields.get(name).unwrap_or(&Value::Null))?;
+                self.nodes
+                    .get(&number)
+                    .copied()
+                    .ok_or_else(|| anyhow!("node {number} stands nowhere before"))
+            };
+            let (from, to) = (end("from")?, end("to")?);
+            let rel_type = data.intern_type(text(name)?)?;
+            data.create_relationship(
+                rel_type,
+                from,
+                to,
+                &unpacked_map(map(fields, "properties")?)?,
+            )?;
+            self.dumped.relationships += 1;
+        } else if let Some(bucket) = fields.get("bucket") {
+            let kind = match field(fields, "kind")? {
+                "map" => BucketKind::Map,
+                "multi" => BucketKind::Multi,
+                other => bail!("`{other}` is no kind of bucket"),
+            };
+            data.create_bucket(
+                text(bucket)?,
+                BucketOptions {
+                    kind,
+                    reversible: fields.get("reversible") == Some(&Value::Bool(true)),
+                },
+            )?;
+        } else if let Some(bucket) = fields.get("in") {
+            self.take_key(text(bucket)?, fields)?;
+        } else if fields.contains("index") || fields.contains("constraint") {
+            self.schema.push(schema_change(fields)?);
+        } else if !fields.contains("isomer") {
+            bail!("the line is of no known kind");
+        }
+        self.pending += 1;
+        if self.pending >= ROWS_A_TRANSACTION {
+            self.commit()?;
+        }
+        Ok(())
+    }
+
+    fn take_key(&mut self, bucket: &str, fields: &Map) -> Result<()> {
+        let data = &mut self.transaction;
+        if let Some(sequence) = fields.get("sequence") {
+            let last = u64::try_from(integer(fields.get("last").unwrap_or(&Value::Null))?)?;
+            return Ok(data.sequence_skip_to(bucket, text(sequence)?, last)?);
+        }
+        let key = unpacked(fields.get("key").unwrap_or(&Value::Null))?;
+        let value = unpacked(fields.get("value").unwrap_or(&Value::Null))?;
+        let bytes = |value: &Value| {
+            value
+                .as_str()
+                .map(str::as_bytes)
+                .or(value.as_bytes())
+                .map(<[u8]>::to_vec)
+        };
+        let multi = data
+            .list_buckets()?
+            .iter()
+            .any(|(name, options)| &**name == bucket && options.kind == BucketKind::Multi);
+        if multi {
+            let (Some(key), Some(value)) = (bytes(&key), bytes(&value)) else {
+                bail!("keys and values of this bucket are strings or bytes")
+            };
+            data.kv_add(bucket, &key, &value)?;
+        } else {
+            let expiry = match fields.get("expires") {
+                Some(time) => Expiry::At(u64::try_from(integer(time)?)?),
+                None => Expiry::Never,
+            };
+            data.kv_put_value(bucket, &key, &value, expiry)?;
+        }
+        self.dumped.keys += 1;
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<()> {
+        let next = self.db.store()?.begin(Access::Write)?;
+        std::mem::replace(&mut self.transaction, next).commit()?;
+        self.transaction = self.db.store()?.begin(Access::Write)?;
+        self.pending = 0;
+        Ok(())
+    }
+
+    fn finish(mut self) -> Result<Dumped> {
+        self.commit()?;
+        for change in std::mem::take(&mut self.schema) {
+            self.db.store()?.change_schema(change)?;
+        }
+        Ok(self.dumped)
+    }
+}
+
+fn schema_change(fields: &Map) -> Result<SchemaChange> {
+    let label = field(fields, "label")?.to_owned();
+    if let Some(name) = fields.get("index") {
+        let unique = fields.get("unique") == Some(&Value::Bool(true));
+        let spec = IndexSpec {
+            name: Some(text(name)?.to_owned()),
+            label,
+            fields: index_fields(fields)?,
+            unique,
+        };
+        return Ok(SchemaChange::CreateIndex {
+            spec,
+            if_not_exists: false,
+        });
+    }
+    let path = || names(list(fields, "path")?).map(FieldPath);
+    let bound = |name: &str| -> Result<Option<Value>> {
+        Ok(Some(unpacked(fields.get(name).unwrap_or(&Value::Null))?)
+            .filter(|value| !value.is_null()))
+    };
+    let count = |name: &str| -> Result<Option<u64>> {
+        bound(name)?
+            .map(|value| Ok(u64::try_from(integer(&value)?)?))
+            .transpose()
+    };
+    let mut unique_fields = Vec::new();
+    let kind = match field(fields, "kind")? {
+        "unique" => {
+            unique_fields = index_fields(fields)?;
+            ConstraintKind::Unique { index: IndexId(0) }
+        }
+        "required" => ConstraintKind::Required { path: path()? },
+        "type" => ConstraintKind::Type {
+            path: path()?,
+            types: list(fields, "types")?
+                .iter()
+                .map(value_type)
+                .collect::<Result<_>>()?,
+        },
+        "range" => ConstraintKind::Check {
+            path: path()?,
+            check: Check::Range {
+                min: bound("min")?,
+                max: bound("max")?,
+            },
+        },
+        "one_of" => ConstraintKind::Check {
+            path: path()?,
+            check: Check::OneOf(
+                list(fields, "values")?
+                    .iter()
+                    .map(unpacked)
+                    .collect::<Result<_>>()?,
+            ),
+        },
+        "length" => ConstraintKind::Check {
+            path: path()?,
+            check: Check::Length {
+                min: count("min")?,
+                max: count("max")?,
+            },
+        },
+        "closed" => ConstraintKind::Closed {
+            names: names(list(fields, "names")?)?,
+        },
+        other => bail!("`{other}` is no kind of constraint"),
+    };
+    let name = Some(field(fields, "constraint")?.to_owned());
+    Ok(SchemaChange::CreateConstraint {
+        spec: ConstraintSpec {
+            name,
+            label,
+            kind,
+            unique_fields,
+        },
+        if_not_exists: false,
+    })
+}
+
+fn index_fields(fields: &Map) -> Result<Vec<IndexField>> {
+    let one = |value: &Value| -> Result<IndexField> {
+        let field = value
+            .as_map()
+            .ok_or_else(|| anyhow!("a field of an index is no object"))?;
+        Ok(IndexField {
+            path: FieldPath(names(list(field, "path")?)?),
+            each: field.get("each") == Some(&Value::Bool(true)),
+        })
+    };
+    list(fields, "fields")?.iter().map(one).collect()
+}
+
+fn value_type(value: &Value) -> Result<ValueType> {
+    use ValueType as T;
+    const ALL: [ValueType; 15] = [
+        T::Bool,
+        T::Int,
+        T::Float,
+        T::Number,
+        T::String,
+        T::Bytes,
+        T::List,
+        T::Map,
+        T::Date,
+        T::LocalTime,
+        T::ZonedTime,
+        T::LocalDateTime,
+        T::ZonedDateTime,
+        T::Duration,
+        T::Point,
+    ];
+    let number = integer(value)?;
+    ALL.into_iter()
+        .find(|one| *one as i64 == number)
+        .ok_or_else(|| anyhow!("{number} is no type"))
+}
+
+fn names(items: &[Value]) -> Result<Vec<std::sync::Arc<str>>> {
+    items.iter().map(|item| Ok(text(item)?.into())).collect()
+}
+
+fn field<'m>(fields: &'m Map, name: &str) -> Result<&'m str> {
+    text(
+        fields
+            .get(name)
+            .ok_or_else(|| anyhow!("`{name}` is missing"))?,
+    )
+}
+
+fn list<'m>(fields: &'m Map, name: &str) -> Result<&'m [Value]> {
+    fields
+        .get(name)
+        .and_then(Value::as_list)
+        .ok_or_else(|| anyhow!("`{name}` is no list"))
+}
+
+fn map<'m>(fields: &'m Map, name: &str) -> Result<&'m Map> {
+    fields
+        .get(name)
+        .and_then(Value::as_map)
+        .ok_or_else(|| anyhow!("`{name}` is no object"))
+}
+
+fn text(value: &Value) -> Result<&str> {
+    value
+        .as_str()
+        .ok_or_else(|| anyhow!("a string was expected, not {}", value.type_name()))
+}
+
+fn integer(value: &Value) -> Result<i64> {
+    value
+        .as_int()
+        .ok_or_else(|| anyhow!("an integer was expected, not {}", value.type_name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_survives() {
+        let values = [
+            Value::Float(f64::NAN),
+            Value::Float(-0.0),
+            Value::Float(1.0),
+            Value::Int(i64::MIN),
+            vec![0u8, 255].into(),
+            Value::Date("2024-02-29".parse().expect("a date")),
+            params! { "$" => "x", "a" => params! { "$map" => 1 } }.into(),
+            vec![Value::Null, params! { "$" => vec![1u8] }.into()].into(),
+        ];
+        for value in values {
+            let text = json::to_string(&packed(&value).expect("packed")).expect("JSON");
+            let back = unpacked(&json::parse(&text).expect("JSON")).expect("unpacked");
+            assert_eq!(back, value, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_dump_gives_the_same_database_again() {
+        let db = Database::open_in_memory().expect("a database");
+        db.query("CREATE INDEX ages FOR (p:Person) ON (p.age)", ())
+            .expect("an index");
+        db.query(
+            "CREATE CONSTRAINT names FOR (p:Person) REQUIRE p.name IS UNIQUE",
+            (),
+        )
+        .expect("a constraint");
+        db.query("CREATE (a:Person {_key: 'ada', name: 'Ada', age: 36, born: date('1815-12-10')})-[:KNOWS {since: 1833}]->(:Thing)-[:OF]->(a)", ()).expect("records");
+        db.transact(|tx| {
+            tx.bucket("s").put("k", "v")?;
+            tx.bucket("s").put([255u8], 7)?;
+            tx.bucket("s").next_number("n")?;
+            let options = BucketOptions {
+                kind: BucketKind::Multi,
+                reversible: false,
+            };
+            tx.bucket("m").create(options)?;
+            tx.bucket("m").add("k", "1")?;
+            tx.bucket("m").add("k", "2")
+        })
+        .expect("buckets");
+        let mut first = Vec::new();
+        let dumped = write(&db, &mut first).expect("a dump");
+        assert_eq!(
+            dumped,
+            Dumped {
+                nodes: 2,
+                relationships: 2,
+                keys: 4
+            }
+        );
+        let other = Database::open_in_memory().expect("a database");
+        assert_eq!(
+            read(&other, &mut first.as_slice(), &mut || ()).expect("it is read"),
+            dumped
+        );
+        let mut second = Vec::new();
+        write(&other, &mut second).expect("a dump");
+        let lines = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
+        assert_eq!(lines(&first), lines(&second));
+        assert_eq!(
+            other
+                .transact(|tx| tx.bucket("s").next_number("n"))
+                .expect("a number"),
+            2
+        );
+    }
+
+    #[test]
+    fn a_dump_that_is_not_whole_is_refused() {
+        let db = Database::open_in_memory().expect("a database");
+        db.query("CREATE (:A), (:B)", ()).expect("nodes");
+        let mut dump = Vec::new();
+        write(&db, &mut dump).expect("a dump");
+        let text = String::from_utf8(dump).expect("text");
+        let lines: Vec<&str> = text.lines().collect();
+        let refused = |text: String, part: &str| {
+            let other = Database::open_in_memory().expect("a database");
+            let told = format!(
+                "{:#}",
+                read(&other, &mut text.as_bytes(), &mut || ()).expect_err(part)
+            );
+            assert!(told.contains(part), "{told}");
+        };
+        refused(lines[..lines.len() - 1].join("\n"), "last line is missing");
+        refused(
+            [&lines[..1], &lines[2..]].concat().join("\n"),
+            "lines are missing",
+        );
+        refused(lines[1..].join("\n"), "no dump");
+        refused(text.replace("\"labels\"", "\"labelz\""), "`labels`");
+        refused(format!("{text}x"), "something follows");
+    }
+}
