@@ -37,6 +37,9 @@ enum State {
     End,
 }
 
+/// Where an element starts: its line, and its name in an object.
+type Start = (u64, Option<Arc<str>>);
+
 /// Reads records of JSON.
 pub struct JsonReader {
     name: String,
@@ -281,7 +284,7 @@ impl JsonReader {
         }
     }
 
-    fn member(&mut self) -> Result<(u64, Option<Arc<str>>), ReadError> {
+    fn member(&mut self) -> Result<Start, ReadError> {
         let line = self.line;
         self.take_element()?;
         let name = match parse_json(&self.element) {
