@@ -8,7 +8,7 @@
 //! {"in":"sessions","key":K,"value":V,"expires":1790000000000}             `expires` only where it does
 //! {"in":"sessions","sequence":"invoice","last":7}
 //! {"index":"name","label":"User","fields":[{"path":["a","b"],"each":false}],"unique":false}
-//! {"constraint":"name","label":"User","kind":"required","path":["name"]}  and unique, type, range, one_of, length, closed
+//! {"constraint":"name","label":"User","kind":"required","path":["name"]}  and unique, type, check, closed
 //! {"end":123}                                                             last line: how many lines stand before it
 //! ```
 //!
@@ -18,6 +18,7 @@
 use std::{
     collections::HashMap,
     io::{BufRead, Write},
+    ops::Bound,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -25,8 +26,8 @@ use isomer_db::{
     Database, Error, Expiry, Map, Value,
     data::{
         Access, BucketKind, BucketOptions, Catalog, Check, Constraint, ConstraintKind,
-        ConstraintSpec, FieldPath, GraphRead, IndexField, IndexSpec, KeyRange, Order, PageLimit,
-        SchemaChange, Transaction, ValueType,
+        ConstraintSpec, FieldCheck, FieldPath, GraphRead, IndexField, IndexSpec, KeyRange, Order,
+        PageLimit, SchemaChange, Transaction, ValueType,
     },
     json::{self, JsonReader},
     params,
@@ -255,8 +256,6 @@ fn fields_value(fields: &[IndexField]) -> Value {
 }
 
 fn constraint_fields(catalog: &Catalog, constraint: &Constraint) -> Result<Map> {
-    let bound = |bound: &Option<Value>| bound.as_ref().map_or(Ok(Value::Null), packed);
-    let count = |count: &Option<u64>| count.map_or(Ok(Value::Null), number);
     Ok(match &constraint.kind {
         ConstraintKind::Unique { index } => {
             let index = catalog.index(*index).ok_or_else(|| {
@@ -273,20 +272,83 @@ fn constraint_fields(catalog: &Catalog, constraint: &Constraint) -> Result<Map> 
         ConstraintKind::Type { path, types } => {
             params! { "kind" => "type", "path" => path_value(path), "types" => types.iter().map(|one| Value::Int(*one as i64)).collect::<Value>() }
         }
-        ConstraintKind::Check { path, check } => match check {
-            Check::Range { min, max } => {
-                params! { "kind" => "range", "path" => path_value(path), "min" => bound(min)?, "max" => bound(max)? }
-            }
-            Check::OneOf(values) => {
-                params! { "kind" => "one_of", "path" => path_value(path), "values" => Value::from(values.iter().map(packed).collect::<Result<Vec<_>>>()?) }
-            }
-            Check::Length { min, max } => {
-                params! { "kind" => "length", "path" => path_value(path), "min" => count(min)?, "max" => count(max)? }
-            }
-        },
+        ConstraintKind::Check { checks } => {
+            let checks = checks
+                .iter()
+                .map(|check| Ok(check_fields(check)?.into()))
+                .collect::<Result<Vec<Value>>>()?;
+            params! { "kind" => "check", "checks" => Value::from(checks) }
+        }
         ConstraintKind::Closed { names } => {
             params! { "kind" => "closed", "names" => names.iter().map(|name| Value::String(name.clone())).collect::<Value>() }
         }
+    })
+}
+
+fn check_fields(check: &FieldCheck) -> Result<Map> {
+    let path = path_value(&check.path);
+    let bound = |bound: &Bound<Value>| -> Result<Value> {
+        Ok(match bound {
+            Bound::Unbounded => Value::Null,
+            Bound::Included(value) => params! { "from" => packed(value)? }.into(),
+            Bound::Excluded(value) => params! { "beyond" => packed(value)? }.into(),
+        })
+    };
+    let count = |count: &Option<u64>| count.map_or(Ok(Value::Null), number);
+    Ok(match &check.check {
+        Check::Range { min, max } => {
+            params! { "path" => path, "rule" => "range", "min" => bound(min)?, "max" => bound(max)? }
+        }
+        Check::OneOf(values) => {
+            let values = values.iter().map(packed).collect::<Result<Vec<_>>>()?;
+            params! { "path" => path, "rule" => "one_of", "values" => Value::from(values) }
+        }
+        Check::Length { min, max } => {
+            params! { "path" => path, "rule" => "length", "min" => count(min)?, "max" => count(max)? }
+        }
+    })
+}
+
+fn field_check(value: &Value) -> Result<FieldCheck> {
+    let fields = value
+        .as_map()
+        .ok_or_else(|| anyhow!("a check is no object"))?;
+    let bound = |name: &str| -> Result<Bound<Value>> {
+        let Some(Value::Map(bound)) = fields.get(name) else {
+            return Ok(Bound::Unbounded);
+        };
+        match (bound.get("from"), bound.get("beyond")) {
+            (Some(value), _) => Ok(Bound::Included(unpacked(value)?)),
+            (None, Some(value)) => Ok(Bound::Excluded(unpacked(value)?)),
+            (None, None) => bail!("`{name}` is no bound"),
+        }
+    };
+    let count = |name: &str| -> Result<Option<u64>> {
+        match fields.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => Ok(Some(u64::try_from(integer(value)?)?)),
+        }
+    };
+    let check = match field(fields, "rule")? {
+        "range" => Check::Range {
+            min: bound("min")?,
+            max: bound("max")?,
+        },
+        "one_of" => Check::OneOf(
+            list(fields, "values")?
+                .iter()
+                .map(unpacked)
+                .collect::<Result<_>>()?,
+        ),
+        "length" => Check::Length {
+            min: count("min")?,
+            max: count("max")?,
+        },
+        other => bail!("`{other}` is no rule"),
+    };
+    Ok(FieldCheck {
+        path: FieldPath(names(list(fields, "path")?)?),
+        check,
     })
 }
 
@@ -525,15 +587,6 @@ fn schema_change(fields: &Map) -> Result<SchemaChange> {
         });
     }
     let path = || names(list(fields, "path")?).map(FieldPath);
-    let bound = |name: &str| -> Result<Option<Value>> {
-        Ok(Some(unpacked(fields.get(name).unwrap_or(&Value::Null))?)
-            .filter(|value| !value.is_null()))
-    };
-    let count = |name: &str| -> Result<Option<u64>> {
-        bound(name)?
-            .map(|value| Ok(u64::try_from(integer(&value)?)?))
-            .transpose()
-    };
     let mut unique_fields = Vec::new();
     let kind = match field(fields, "kind")? {
         "unique" => {
@@ -548,28 +601,11 @@ fn schema_change(fields: &Map) -> Result<SchemaChange> {
                 .map(value_type)
                 .collect::<Result<_>>()?,
         },
-        "range" => ConstraintKind::Check {
-            path: path()?,
-            check: Check::Range {
-                min: bound("min")?,
-                max: bound("max")?,
-            },
-        },
-        "one_of" => ConstraintKind::Check {
-            path: path()?,
-            check: Check::OneOf(
-                list(fields, "values")?
-                    .iter()
-                    .map(unpacked)
-                    .collect::<Result<_>>()?,
-            ),
-        },
-        "length" => ConstraintKind::Check {
-            path: path()?,
-            check: Check::Length {
-                min: count("min")?,
-                max: count("max")?,
-            },
+        "check" => ConstraintKind::Check {
+            checks: list(fields, "checks")?
+                .iter()
+                .map(field_check)
+                .collect::<Result<_>>()?,
         },
         "closed" => ConstraintKind::Closed {
             names: names(list(fields, "names")?)?,
@@ -697,6 +733,36 @@ mod tests {
             (),
         )
         .expect("a constraint");
+        let rules = vec![
+            FieldCheck {
+                path: FieldPath::top("age"),
+                check: Check::Range {
+                    min: Bound::Included(0.into()),
+                    max: Bound::Excluded(150.0.into()),
+                },
+            },
+            FieldCheck {
+                path: FieldPath::top("name"),
+                check: Check::Length {
+                    min: Some(1),
+                    max: None,
+                },
+            },
+        ];
+        let spec = ConstraintSpec {
+            name: Some("rules".into()),
+            label: "Person".into(),
+            kind: ConstraintKind::Check { checks: rules },
+            unique_fields: Vec::new(),
+        };
+        db.store()
+            .and_then(|store| {
+                Ok(store.change_schema(SchemaChange::CreateConstraint {
+                    spec,
+                    if_not_exists: false,
+                })?)
+            })
+            .expect("a constraint");
         db.query("CREATE (a:Person {_key: 'ada', name: 'Ada', age: 36, born: date('1815-12-10')})-[:KNOWS {since: 1833}]->(:Thing)-[:OF]->(a)", ()).expect("records");
         db.transact(|tx| {
             tx.bucket("s").put("k", "v")?;

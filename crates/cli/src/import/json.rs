@@ -37,9 +37,6 @@ enum State {
     End,
 }
 
-/// Where an element starts: its line, and its name in an object.
-type Start = (u64, Option<Arc<str>>);
-
 /// Reads records of JSON.
 pub struct JsonReader {
     name: String,

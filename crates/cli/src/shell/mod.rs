@@ -273,16 +273,7 @@ fn is_complete(text: &str) -> bool {
     let (complete, rest) = split(text);
     text.trim().is_empty()
         || text.ends_with("\n\n")
-<<<<<<< HEAD
-        || text.ends_with("\n") && text.trim_end_matches(' ').ends_with("\n\n")
-        || ends_with_semicolon(text)
-}
-
-fn ends_with_semicolon(text: &str) -> bool {
-    split(text).1.trim().is_empty() && !text.trim_end().is_empty() && split(text).0.last().is_some()
-=======
         || !complete.is_empty() && rest.trim().is_empty()
->>>>>>> fccdced (cli, db: clippy is content)
 }
 
 /// The statements in a text, without their semicolons; empty ones are left out.
