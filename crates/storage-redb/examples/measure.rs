@@ -69,7 +69,13 @@ fn main() -> Outcome {
     let cold = outcome.and_then(|()| measure_cold(&folder));
     drop(fs::remove_dir_all(&folder));
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    println!("{}", status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default());
+    println!(
+        "{}",
+        status
+            .lines()
+            .find(|line| line.starts_with("VmHWM"))
+            .unwrap_or_default()
+    );
     cold
 }
 

@@ -463,7 +463,7 @@ impl Backend for RedbBackend {
         let instance = self.writable()?;
         let bytes: u64 = commits
             .iter()
-            .map(|commit| (commit.writes.bytes() + commit.stream.len()) as u64)
+            .map(|commit| (commit.writes.content_bytes() + commit.stream.len()) as u64)
             .sum();
         let slots: u64 = commits
             .iter()

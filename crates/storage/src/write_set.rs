@@ -82,6 +82,11 @@ impl WriteSet {
         self.bytes + self.undo_bytes
     }
 
+    /// Bytes of the keys and values in it.
+    pub fn content_bytes(&self) -> usize {
+        self.bytes - SLOT_BYTES * (self.slots.len() + self.erased.len())
+    }
+
     /// About how many bytes one more pair would take.
     pub fn cost(key: &[u8], value: &[u8]) -> usize {
         key.len() + value.len() + SLOT_BYTES
