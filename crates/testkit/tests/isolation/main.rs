@@ -4,12 +4,14 @@
 //! `ISOMER_TEST_SEED` chooses another history, `ISOMER_TEST_QUICK` a shorter one.
 
 mod contract;
+mod language;
 mod records;
 
 use std::{path::Path, process::ExitCode, sync::Arc};
 
 use anyhow::{Result, bail, ensure};
 use contract::Contract;
+use isomer_db::{Database, Durability};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_testkit::{
@@ -20,6 +22,7 @@ use isomer_testkit::{
     },
     unchecked::Unchecked,
 };
+use language::Language;
 use records::Records;
 
 /// Objects of each kind in use at one time, from one that everybody meets at to many.
@@ -49,6 +52,21 @@ fn main() -> ExitCode {
             serializable(&Records::open(redb(folder.path())?)?, plan(10_000, objects))
         });
     }
+    for objects in CONTENTION {
+        harness.case(format!("language_on_memory_{objects}_objects"), move || {
+            serializable(
+                &Language::new(Database::open_in_memory()?)?,
+                plan(1_500, objects),
+            )
+        });
+    }
+    harness.case("language_on_redb_4_objects", || {
+        let folder = tempfile::tempdir()?;
+        let db = Database::builder()
+            .durability(Durability::Buffered)
+            .open(folder.path())?;
+        serializable(&Language::new(db)?, plan(1_500, 4))
+    });
     harness.case("records_with_validation_switched_off_are_caught", || {
         let engine = Unchecked::new(Arc::new(MemoryEngine::new()));
         caught(&Records::open(Arc::new(engine))?, plan(4_000, 2))
