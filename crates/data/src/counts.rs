@@ -170,6 +170,8 @@ impl Store {
 
     /// Stores the numbers, then trims the change stream behind what is kept.
     pub(crate) fn save_counts(&self) -> Result<(), DataError> {
+        // One at a time: an older version must not be stored over a newer one, which the trimmed stream begins at.
+        let _saving = self.shared().saving.lock();
         // One at a time: numbers that are stored late must not be older than what the stream still tells.
         let holds = self.shared().stream_holds.lock();
         let (version, value) = {

@@ -81,6 +81,8 @@ pub(crate) struct Shared {
     /// Held shared by every commit, alone by a bulk load while it writes.
     pub(crate) gate: RwLock<()>,
     pub(crate) since_save: Mutex<SinceSave>,
+    /// Held by whoever stores the counts.
+    pub(crate) saving: Mutex<()>,
     pub(crate) sequences: Sequences,
 }
 
@@ -133,6 +135,7 @@ impl Store {
                 observers,
                 gate: RwLock::new(()),
                 since_save: Mutex::default(),
+                saving: Mutex::new(()),
                 sequences: Sequences::default(),
             }),
         };

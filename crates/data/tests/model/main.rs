@@ -60,11 +60,16 @@ struct Tally {
 
 fn history(store: &Store, seed: u64, length: usize) -> Tally {
     prepare(store);
+    let mut store = store.clone();
     let mut rng = Rng(seed);
     let mut committed = Naive::default();
     let mut open: Vec<Open> = Vec::new();
     let mut tally = Tally::default();
     for _ in 0..length {
+        if open.is_empty() && rng.below(2) == 0 {
+            // Names, extents of ids, indexes and counts come back as they were.
+            store = Store::open(store.engine().clone(), store.options().clone()).unwrap();
+        }
         if open.len() < 4 && rng.below(4) == 0 || open.is_empty() {
             let tx = store.begin(Access::Write).unwrap();
             open.push(Open {
@@ -126,7 +131,7 @@ fn history(store: &Store, seed: u64, length: usize) -> Tally {
         }
     }
     drop(open);
-    final_state(store, &mut committed, seed);
+    final_state(&store, &mut committed, seed);
     tally
 }
 
