@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use isomer_db::{Database, ErrorKind};
 use isomer_testkit::harness::{Harness, Outcome, Verdict};
 
-use crate::refused;
+use crate::{full_disk::SmallDisk, refused};
 
 const UNUSABLE: [ErrorKind; 4] = [
     ErrorKind::Invalid,
@@ -177,11 +177,31 @@ fn a_folder_that_cannot_be_written_is_a_clear_error() -> Outcome {
     let path = folder.path().join("locked");
     fs::create_dir(&path)?;
     fs::set_permissions(&path, fs::Permissions::from_mode(0o500))?;
-    if fs::write(path.join("probe"), b"").is_ok() {
-        return Ok(Verdict::Skipped(
-            "permissions do not bind this user (root)".into(),
-        ));
+    if fs::write(path.join("probe"), b"").is_err() {
+        refused(Database::open(&path), &UNUSABLE, "locked")?;
+        return Ok(Verdict::Passed);
     }
-    refused(Database::open(&path), &UNUSABLE, "locked")?;
+    // Permissions do not bind root; a disk that is mounted to be read does.
+    let Some(disk) = SmallDisk::mount(16)? else {
+        return Ok(Verdict::Skipped(
+            "needs root that may mount, or a user who is not root".into(),
+        ));
+    };
+    let old = disk.path.join("old");
+    Database::open(&old)?.query("CREATE (:A {n: 1})", ())?;
+    disk.make_read_only()?;
+    refused(Database::open(disk.path.join("new")), &UNUSABLE, "new")?;
+    refused(Database::open(&old), &UNUSABLE, "old")?;
+    let reader = Database::builder().read_only(true).open(&old)?;
+    let n: i64 = reader
+        .query("MATCH (a:A) RETURN a.n AS n", ())?
+        .single()?
+        .get("n")?;
+    ensure!(n == 1, "{n}");
+    refused(
+        reader.query("CREATE (:A)", ()),
+        &[ErrorKind::Denied, ErrorKind::Unavailable],
+        "",
+    )?;
     Ok(Verdict::Passed)
 }

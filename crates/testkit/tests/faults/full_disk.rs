@@ -25,14 +25,15 @@ pub fn cases(harness: &mut Harness) {
 }
 
 /// A file system in memory, unmounted when dropped.
-struct SmallDisk {
+pub struct SmallDisk {
     _folder: tempfile::TempDir,
-    path: PathBuf,
+    /// Where it is mounted.
+    pub path: PathBuf,
 }
 
 impl SmallDisk {
     /// Mounts one of `mebibytes`; `None` where that needs rights that we do not have.
-    fn mount(mebibytes: u32) -> Result<Option<Self>> {
+    pub fn mount(mebibytes: u32) -> Result<Option<Self>> {
         let folder = tempfile::tempdir()?;
         let path = folder.path().join("disk");
         fs::create_dir(&path)?;
@@ -47,6 +48,16 @@ impl SmallDisk {
             })),
             _ => Ok(None),
         }
+    }
+
+    /// Refuses all writes from now on, root's too.
+    pub fn make_read_only(&self) -> Result<()> {
+        let done = Command::new("mount")
+            .args(["-o", "remount,ro"])
+            .arg(&self.path)
+            .status()?;
+        ensure!(done.success(), "remounting {}", self.path.display());
+        Ok(())
     }
 }
 
