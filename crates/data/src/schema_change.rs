@@ -586,3 +586,94 @@ fn default_name(spec: &ConstraintSpec) -> String {
         ConstraintKind::Closed { .. } => format!("{label}_closed"),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{path::Path, sync::Arc};
+
+    use isomer_storage_redb::{RedbEngine, RedbOptions};
+    use isomer_value::Map;
+
+    use super::*;
+    use crate::StoreOptions;
+
+    fn open(path: &Path, read_only: bool) -> Store {
+        let options = RedbOptions {
+            read_only,
+            ..RedbOptions::default()
+        };
+        let engine = RedbEngine::open(path, options).unwrap();
+        let options = StoreOptions {
+            read_only,
+            ..StoreOptions::default()
+        };
+        Store::open(Arc::new(engine), options).unwrap()
+    }
+
+    fn spec() -> IndexSpec {
+        IndexSpec {
+            name: Some("age".into()),
+            label: "P".into(),
+            fields: vec![IndexField {
+                path: FieldPath::new(["age"]),
+                each: false,
+            }],
+            unique: false,
+        }
+    }
+
+    fn add(store: &Store) {
+        let mut tx = store.begin(Access::Write).unwrap();
+        let label = tx.intern_label("P").unwrap();
+        let properties: Map = [("age", isomer_value::Value::Int(7))].into_iter().collect();
+        tx.create_node(&[label], &properties).unwrap();
+        tx.commit().unwrap();
+    }
+
+    /// An index whose making broke off with the process is gone with all its entries after the next opening, and can be
+    /// made again; opened to read, the database has it and nobody uses it.
+    #[test]
+    fn what_broke_off_is_dropped_at_the_next_opening() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("db");
+        let store = open(&path, false);
+        add(&store);
+        let index = store.plan_index(&spec()).unwrap();
+        let mut schema = store.next_schema();
+        schema.next_index = index.id.0 + 1;
+        schema.indexes.push(index.clone());
+        let mut edit = Edit::default();
+        edit.put_index(&index).unwrap();
+        store.commit_schema(schema, edit, "age").unwrap();
+        add(&store);
+        drop(store);
+
+        let entries = |store: &Store| {
+            let tx = store.begin(Access::Read).unwrap();
+            let (start, mut count) = (keyspace::entries_of(index.id), 0);
+            tx.each_pair(
+                &start,
+                after_prefix(&start).as_deref(),
+                usize::MAX,
+                |_, _| {
+                    count += 1;
+                    Ok(())
+                },
+            )
+            .unwrap();
+            count
+        };
+        let reader = open(&path, true);
+        assert_eq!(entries(&reader), 1);
+        assert_eq!(reader.catalog().usable_indexes(index.label).count(), 0);
+        drop(reader);
+        let store = open(&path, false);
+        assert_eq!((entries(&store), store.catalog().indexes().len()), (0, 0));
+        let change = SchemaChange::CreateIndex {
+            spec: spec(),
+            if_not_exists: false,
+        };
+        assert_eq!(store.change_schema(change).unwrap().nodes_read, 2);
+        assert_eq!(store.catalog().usable_indexes(index.label).count(), 1);
+    }
+}

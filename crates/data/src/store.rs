@@ -44,6 +44,8 @@ pub struct StoreOptions {
     pub footprint_limit: usize,
     /// The clock by which entries expire.
     pub clock: Arc<dyn Clock>,
+    /// Whether the engine takes no writes: an index whose making broke off is then left, unused, where it is.
+    pub read_only: bool,
 }
 
 impl Default for StoreOptions {
@@ -53,6 +55,7 @@ impl Default for StoreOptions {
             stream_retention_bytes: 64 << 20,
             footprint_limit: 4_096,
             clock: Arc::new(SystemClock),
+            read_only: false,
         }
     }
 }
@@ -139,7 +142,9 @@ impl Store {
                 sequences: Sequences::default(),
             }),
         };
-        store.drop_unfinished()?;
+        if !store.options().read_only {
+            store.drop_unfinished()?;
+        }
         Ok(store)
     }
 

@@ -567,7 +567,7 @@ fn constraints_refuse_bad_records_old_and_new() {
 }
 
 #[test]
-fn the_schema_survives_reopening_and_unfinished_parts_do_not() {
+fn the_schema_survives_reopening() {
     let engine = Arc::new(isomer_storage::MemoryEngine::new());
     let open = || Store::open(engine.clone(), isomer_data::StoreOptions::default()).unwrap();
     let store = open();

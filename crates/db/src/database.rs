@@ -120,7 +120,9 @@ impl Database {
         options: Builder,
         path: Option<PathBuf>,
     ) -> Result<Self> {
-        let store = Store::open(engine, StoreOptions::default())?;
+        let mut store_options = StoreOptions::default();
+        store_options.read_only = options.read_only;
+        let store = Store::open(engine, store_options)?;
         let interval = options.sweep_interval.filter(|_| !options.read_only);
         let inner = Inner {
             sweeper: Mutex::new(interval.map(|interval| store.start_sweeper(interval))),
