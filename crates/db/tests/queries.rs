@@ -1,6 +1,6 @@
 //! Queries through the public API: what one query leaves behind must not show in another.
 
-use isomer_db::{Database, ErrorKind, Limits, QueryOptions, params};
+use isomer_db::{Database, ErrorKind, Limits, QueryOptions, Value, params};
 
 /// A plan that was made for a text with literals serves a text with parameters in their place, but not with their
 /// values.
@@ -43,4 +43,29 @@ fn gathered_nodes_count_against_the_memory_limit() {
         .stream_with("MATCH (l:Large) RETURN l", (), &options)
         .unwrap();
     assert_eq!(streamed.filter(Result::is_ok).count(), 64);
+}
+
+/// Values nest as deep as records may, and a parameter that nests deeper is refused before anything walks through it.
+#[test]
+fn a_parameter_that_nests_too_deep_is_refused() {
+    let db = Database::open_in_memory().unwrap();
+    let nested =
+        |levels: usize| (0..levels).fold(Value::Int(1), |value, _| Value::from(vec![value]));
+    let same = db.query("RETURN $v = $v AS same", params! { "v" => nested(128) });
+    assert!(same.unwrap().single().unwrap().get::<bool>("same").unwrap());
+    for query in [
+        "RETURN $v = $v",
+        "CREATE (:Deep {v: $v})",
+        "MATCH (n {v: $v}) RETURN n",
+        "WITH $v AS v ORDER BY v RETURN toString(v)",
+        "CALL kv.put('bucket', 'key', $v)",
+    ] {
+        for levels in [129, 5_000] {
+            let refused = db
+                .query(query, params! { "v" => nested(levels) })
+                .unwrap_err();
+            assert_eq!(refused.kind(), ErrorKind::Limit, "{query}: {refused}");
+            assert!(refused.to_string().contains("$v"), "{refused}");
+        }
+    }
 }

@@ -7,14 +7,14 @@ use isomer_plan::{
     Plan,
     physical::{Body, Mode, Op, OpId, StatementClass},
 };
-use isomer_value::{Map, jiff};
+use isomer_value::{Map, jiff, limits::MAX_NESTING};
 
 use crate::{
     chunk::Chunk,
     context::{Cx, Run, Surroundings},
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, value},
-    limits::{CancelHandle, Limits, Watch},
+    limits::{CancelHandle, Limits, Watch, nests_deeper},
     operator::{Argument, Child},
     procedure::Registry,
     result::{Counters, OperatorProfile, Rows, RunningQueries},
@@ -95,13 +95,21 @@ impl Execution {
             .parameters
             .iter()
             .map(|name| {
-                parameters.get(name).cloned().ok_or_else(|| {
+                let value = parameters.get(name).cloned().ok_or_else(|| {
                     ExecError::raised(
                         ErrorClass::ParameterMissing,
                         "MissingParameter",
                         format!("the query uses ${name} and no value was given for it: pass a parameter of that name"),
                     )
-                })
+                })?;
+                // Comparing, sorting and printing values goes as deep as they do.
+                if nests_deeper(&value, MAX_NESTING) {
+                    return Err(ExecError::limit(
+                        format!("{MAX_NESTING} levels of nested lists and maps in parameter ${name}"),
+                        "flatten the value",
+                    ));
+                }
+                Ok(value)
             })
             .collect::<Result<Vec<_>>>()?;
         let statement_time = jiff::Timestamp::now();

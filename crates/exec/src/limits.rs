@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use isomer_value::Value;
+
 use crate::error::{ExecError, Result};
 
 /// The limits of one query.
@@ -152,6 +154,17 @@ impl Watch {
     /// Most bytes held at once so far.
     pub(crate) fn peak_bytes(&self) -> usize {
         self.peak_bytes
+    }
+}
+
+/// Whether a value has more than `levels` levels of lists and maps. Recursion is bounded by `levels`.
+pub(crate) fn nests_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::List(items) => {
+            levels == 0 || items.iter().any(|item| nests_deeper(item, levels - 1))
+        }
+        Value::Map(map) => levels == 0 || map.values().any(|item| nests_deeper(item, levels - 1)),
+        _ => false,
     }
 }
 

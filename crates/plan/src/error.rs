@@ -115,52 +115,15 @@ impl fmt::Display for PlanError {
 
 impl std::error::Error for PlanError {}
 
-/// The candidate nearest to `name`, if it is near enough to be a slip of the pen.
+/// The candidate nearest to `name`, other than itself, if it is near enough to be a slip of the pen.
 pub(crate) fn nearest<'n>(
     name: &str,
     candidates: impl IntoIterator<Item = &'n str>,
 ) -> Option<&'n str> {
-    let lower = name.to_lowercase();
-    let allowed = match lower.chars().count() {
-        0..=2 => 0,
-        3..=5 => 1,
-        _ => 2,
-    };
-    candidates
+    let others = candidates
         .into_iter()
-        .filter(|candidate| *candidate != name)
-        .map(|candidate| {
-            (
-                distance(&lower, &candidate.to_lowercase(), allowed),
-                candidate,
-            )
-        })
-        .filter(|(distance, _)| *distance <= allowed)
-        .min()
-        .map(|(_, candidate)| candidate)
-}
-
-/// Edits (insert, delete, replace, swap of neighbours) between two words; more than `allowed` may come out as any larger number.
-fn distance(a: &str, b: &str, allowed: usize) -> usize {
-    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
-    if a.len().abs_diff(b.len()) > allowed || a.len() > 64 {
-        return usize::MAX;
-    }
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replace = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replace.min(above[j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(before[j - 2] + 1);
-            }
-            row.push(best);
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    above[b.len()]
+        .filter(|candidate| *candidate != name);
+    isomer_cypher::suggest::nearest(name, others)
 }
 
 #[cfg(test)]

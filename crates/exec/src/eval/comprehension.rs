@@ -9,6 +9,7 @@ use crate::{
     column::{Column, value_bytes},
     context::Cx,
     error::{ExecError, Result, shown},
+    limits::nests_deeper,
     operator::{Argument, Child},
 };
 
@@ -126,17 +127,6 @@ pub(super) fn reduce(
     }
     cx.set_local(accumulator, Value::Null);
     Ok(result)
-}
-
-/// Whether a value has more than `levels` levels of lists and maps. Recursion is bounded by `levels`.
-fn nests_deeper(value: &Value, levels: usize) -> bool {
-    match value {
-        Value::List(items) => {
-            levels == 0 || items.iter().any(|item| nests_deeper(item, levels - 1))
-        }
-        Value::Map(map) => levels == 0 || map.values().any(|item| nests_deeper(item, levels - 1)),
-        _ => false,
-    }
 }
 
 /// Runs a sub-plan for one row.
