@@ -9,7 +9,7 @@ use std::{
 
 use isomer_data::{Access, Durability, Store, StoreOptions, Sweeper};
 use isomer_exec::Registry;
-use isomer_storage::{Engine, MemoryEngine};
+use isomer_storage::{Engine, MemoryEngine, StorageError};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
 use parking_lot::{Mutex, RwLock};
 
@@ -352,6 +352,33 @@ impl Database {
     /// Makes every commit so far durable, those with [`Durability::Buffered`] included.
     pub fn sync(&self) -> Result<()> {
         Ok(self.store()?.engine().sync()?)
+    }
+
+    /// Writes a copy of the last committed version to the directory `target`, which must be new or empty, while reads
+    /// and writes go on. The copy opens as a database of its own. `Invalid` for a database in memory.
+    ///
+    /// ```
+    /// use isomer_db::Database;
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let (path, backup) = (folder.path().join("db"), folder.path().join("backup"));
+    /// let db = Database::open(&path)?;
+    /// db.query("CALL kv.put('sessions', 's-17', {user: 'ada', since: datetime()}, 3600000)", ())?;
+    /// db.checkpoint(&backup)?;
+    /// db.query("CALL kv.delete('sessions', 's-17')", ())?;
+    ///
+    /// let copy = Database::open(&backup)?;
+    /// let found = copy.query("CALL kv.scan('sessions', 's-', 's.') YIELD key, value RETURN key, value.user AS user", ())?;
+    /// assert_eq!(found.single()?.get::<String>("user")?, "ada");
+    /// assert!(db.query("RETURN kv.get('sessions', 's-17') AS session", ())?.single()?.get::<Option<String>>("session")?.is_none());
+    /// assert_eq!(db.checkpoint(&backup).unwrap_err().kind(), isomer_db::ErrorKind::Invalid);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<()> {
+        match self.store()?.engine().checkpoint(target.as_ref()) {
+            Err(StorageError::Invalid(message)) => Err(Error::new(ErrorKind::Invalid, message)),
+            other => Ok(other?),
+        }
     }
 
     /// Closes the database for all clones of this handle: what is used afterwards answers `Closed`. Transactions that
