@@ -406,3 +406,17 @@ Feature: Patterns of variable length, bound variables and conditions on matches
       | value |
       | n     |
       | r     |
+
+  Scenario: Null is no node
+    Given an empty graph
+    And having executed:
+      """
+      CREATE (:A)
+      """
+    When executing query:
+      """
+      MATCH (a:A) OPTIONAL MATCH (a)-->(b) WITH a, b, EXISTS { (b) } AS e MATCH (b) RETURN e
+      """
+    Then the result should be, in any order:
+      | e |
+    And no side effects

@@ -9,6 +9,7 @@ pub mod golden;
 pub mod harness;
 pub mod isolation;
 pub mod model;
+pub mod naive;
 pub mod random;
 pub mod tck;
 pub mod unchecked;

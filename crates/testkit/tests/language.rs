@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use isomer_testkit::harness::{Harness, Verdict, is_quick, seed};
+use isomer_testkit::naive;
 use isomer_testkit::tck::report::{Deviations, Report};
 use isomer_testkit::tck::scenario::load_folder;
 use isomer_testkit::tck::suite::run_all;
@@ -62,6 +63,16 @@ fn main() -> ExitCode {
         println!(
             "{} queries were answered, {} refused",
             outcome.answered, outcome.refused
+        );
+        Ok(Verdict::Passed)
+    });
+    harness.case("random_patterns_agree_with_brute_force", || {
+        let count = if is_quick() { 200 } else { 2_000 };
+        let agreement = naive::compare(count, seed())?;
+        ensure!(agreement.agreed > count / 2, "{agreement:?}");
+        println!(
+            "{} queries agreed over {} rows",
+            agreement.agreed, agreement.rows
         );
         Ok(Verdict::Passed)
     });

@@ -92,8 +92,14 @@ impl<'a> Binder<'a> {
         relationships: &mut Vec<Declared<'a>>,
     ) -> Result<()> {
         let shortest = self.shortest_selector(path)?;
+        let known_nodes = pattern.graph.nodes.len();
         let start = self.declare_node(&path.start, new_names, pattern)?;
         nodes.push((&path.start, start));
+        if path.steps.is_empty() && pattern.graph.nodes.len() == known_nodes {
+            // A node bound before, and nothing that leads on from it: null is no node.
+            let is_null = Expr::IsNull(Box::new(Expr::Slot(start)));
+            pattern.graph.predicates.push(Expr::Not(Box::new(is_null)));
+        }
         let mut from = start;
         let mut steps = Vec::with_capacity(path.steps.len());
         for step in &path.steps {
