@@ -85,6 +85,9 @@ impl<'w> Printer<'w> {
     /// Ends the result. Returns the number of rows.
     pub fn finish(self) -> Result<u64> {
         match self.mode {
+            Mode::Table if !self.columns.is_empty() && self.rows == 0 => {
+                writeln!(self.out, "(no rows)")?;
+            }
             Mode::Table if !self.columns.is_empty() => {
                 writeln!(self.out, "{}", table(&self.columns, &self.table, None))?;
                 if self.rows > self.table.len() as u64 {

@@ -113,11 +113,16 @@ pub fn print(
     }
     let stream = db.stream_with(text, params, run)?;
     let columns = stream.columns().to_vec();
+    let notices = stream.notices();
     let mut printer = Printer::new(out, mode, &columns, TABLE_ROWS)?;
     for row in stream {
         printer.row(row?)?;
     }
-    printer.finish()
+    let rows = printer.finish()?;
+    notices
+        .iter()
+        .for_each(|notice| eprintln!("note: {notice}"));
+    Ok(rows)
 }
 
 fn print_rows(

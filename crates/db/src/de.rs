@@ -121,6 +121,9 @@ impl<'de> de::Deserializer<'de> for ValueDeserializer<'de> {
             Value::Int(number) if (*number as f64) as i128 == i128::from(*number) => {
                 visitor.visit_f64(*number as f64)
             }
+            Value::Int(number) => Err(de::Error::custom(format_args!(
+                "the integer {number} is no exact float: read it as an integer"
+            ))),
             _ => self.deserialize_any(visitor),
         }
     }

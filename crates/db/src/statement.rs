@@ -241,7 +241,7 @@ impl Run {
         }
     }
 
-    fn notices(&self) -> Vec<String> {
+    pub(crate) fn notices(&self) -> Vec<String> {
         self.plan
             .notices
             .iter()

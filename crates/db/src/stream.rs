@@ -68,6 +68,11 @@ impl<'t> RowStream<'t> {
         &self.columns
     }
 
+    /// Things worth knowing that are not errors, such as a label that no node has.
+    pub fn notices(&self) -> Vec<String> {
+        self.run.notices()
+    }
+
     /// What was changed so far.
     pub fn counters(&self) -> Counters {
         self.run.counters()

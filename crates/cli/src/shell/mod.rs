@@ -261,7 +261,10 @@ impl Shell {
         out.flush()?;
         drop(out);
         if self.timer {
-            let told = format!("{} in {}", counted(rows, "row"), duration(start.elapsed()));
+            let told = match rows {
+                0 => format!("done in {}", duration(start.elapsed())),
+                rows => format!("{} in {}", counted(rows, "row"), duration(start.elapsed())),
+            };
             println!("{}", self.style.dim(&told));
         }
         Ok(())
