@@ -1,0 +1,321 @@
+//! From moves to operators.
+
+use super::{Move, Problem, Progress};
+use crate::expr::{Comparison, Expr, LocalId, QuantifierKind, SlotId, TypeRef};
+use crate::logical::{Length, PatternRelationship};
+use crate::physical::{
+    Direction, Expand, ExpandInto, Op, RelationshipEnds, RelationshipScan, ShortestPath, VarExpand,
+};
+use crate::solve::{Flow, Planner};
+
+impl Planner<'_> {
+    /// Pushes the operator of a move that [`advance`](Self::advance) has taken.
+    pub(super) fn emit(
+        &mut self,
+        problem: &Problem,
+        progress: &mut Progress,
+        flow: &mut Flow,
+        next: Move,
+        solved: &mut Vec<usize>,
+    ) {
+        let rows = progress.rows;
+        let mut apart: Vec<usize> = Vec::new();
+        let relationship = match &next {
+            Move::Scan(at) | Move::Follow(at, _) | Move::Close(at) | Move::Check(at) => Some(*at),
+            Move::Find(..) => None,
+        };
+        match next {
+            Move::Find(node, access) => {
+                let node = problem.graph.nodes[node];
+                self.push(flow, |input| access.operator(input, node), rows);
+            }
+            Move::Scan(at) => {
+                let one = &problem.graph.relationships[at];
+                let scan = |input| {
+                    Op::RelationshipScan(RelationshipScan {
+                        input,
+                        relationship: one.slot,
+                        from: one.from,
+                        to: one.to,
+                        direction: one.direction,
+                        types: one.types.clone(),
+                    })
+                };
+                self.push(flow, scan, rows);
+                apart.push(at);
+            }
+            Move::Follow(at, from) => self.emit_follow(problem, flow, at, from, solved, rows),
+            Move::Close(at) => self.emit_close(problem, flow, at, solved, rows),
+            Move::Check(at) => self.emit_check(problem, flow, at, solved, rows),
+        }
+        if let Some(at) = relationship {
+            let apart = apart
+                .iter()
+                .flat_map(|at| overlapping(problem, *at, solved))
+                .map(|other| (at, other))
+                .collect();
+            self.keep_apart(problem, flow, apart);
+            solved.push(at);
+        }
+        self.settle(problem, progress, flow);
+    }
+
+    pub(super) fn emit_follow(
+        &mut self,
+        problem: &Problem,
+        flow: &mut Flow,
+        at: usize,
+        forward: bool,
+        solved: &[usize],
+        rows: f64,
+    ) {
+        let one = &problem.graph.relationships[at];
+        let (from, to) = if forward {
+            (one.from, one.to)
+        } else {
+            (one.to, one.from)
+        };
+        let direction = if forward {
+            one.direction
+        } else {
+            one.direction.reversed()
+        };
+        let distinct_from = slots(problem, overlapping(problem, at, solved));
+        let types = one.types.clone();
+        // Both ends may be one node: `(a)-->(a)`.
+        if from == to {
+            return self.emit_close(problem, flow, at, solved, rows);
+        }
+        match &one.length {
+            Length::One => self.push(
+                flow,
+                |input| {
+                    Op::Expand(Expand {
+                        input,
+                        from,
+                        direction,
+                        types,
+                        relationship: Some(one.slot),
+                        to,
+                        distinct_from,
+                        group: false,
+                    })
+                },
+                rows,
+            ),
+            Length::Walk { .. } => self.emit_walk(
+                problem,
+                flow,
+                at,
+                (from, to),
+                direction,
+                false,
+                solved,
+                rows,
+            ),
+            Length::Shortest { .. } => {
+                unreachable!("a shortest path is never followed from one end")
+            }
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one operator's worth of facts")]
+    pub(super) fn emit_walk(
+        &mut self,
+        problem: &Problem,
+        flow: &mut Flow,
+        at: usize,
+        (from, to): (SlotId, SlotId),
+        direction: Direction,
+        into: bool,
+        solved: &[usize],
+        rows: f64,
+    ) {
+        let one = &problem.graph.relationships[at];
+        let Length::Walk { min, max } = one.length else {
+            return;
+        };
+        let walk = |input| {
+            Op::VarExpand(VarExpand {
+                input,
+                from,
+                to,
+                into,
+                direction,
+                types: one.types.clone(),
+                min,
+                max,
+                relationships: Some(one.slot),
+                reversed: from == one.to && one.from != one.to,
+                distinct_from: slots(problem, overlapping(problem, at, solved)),
+                step_predicate: one.step_predicate.clone(),
+                distinct_ends: false,
+            })
+        };
+        self.push(flow, walk, rows);
+    }
+
+    pub(super) fn emit_close(
+        &mut self,
+        problem: &Problem,
+        flow: &mut Flow,
+        at: usize,
+        solved: &[usize],
+        rows: f64,
+    ) {
+        let one = &problem.graph.relationships[at];
+        let distinct_from = slots(problem, overlapping(problem, at, solved));
+        let (from, to, direction, types) = (one.from, one.to, one.direction, one.types.clone());
+        match &one.length {
+            Length::One => {
+                let relationship = Some(one.slot);
+                self.push(
+                    flow,
+                    |input| {
+                        Op::ExpandInto(ExpandInto {
+                            input,
+                            from,
+                            to,
+                            direction,
+                            types,
+                            relationship,
+                            distinct_from,
+                        })
+                    },
+                    rows,
+                );
+            }
+            Length::Walk { .. } => {
+                self.emit_walk(problem, flow, at, (from, to), direction, true, solved, rows)
+            }
+            Length::Shortest {
+                min,
+                max,
+                all,
+                path,
+                predicate,
+            } => {
+                let shortest = |input| {
+                    Op::ShortestPath(ShortestPath {
+                        input,
+                        from,
+                        to,
+                        direction,
+                        types,
+                        min: *min,
+                        max: *max,
+                        all: *all,
+                        path: *path,
+                        relationships: Some(one.slot),
+                        step_predicate: one.step_predicate.clone(),
+                        predicate: predicate.clone(),
+                    })
+                };
+                self.push(flow, shortest, rows);
+            }
+        }
+    }
+
+    pub(super) fn emit_check(
+        &mut self,
+        problem: &Problem,
+        flow: &mut Flow,
+        at: usize,
+        solved: &[usize],
+        rows: f64,
+    ) {
+        let one = &problem.graph.relationships[at];
+        let ends = |input| {
+            Op::RelationshipEnds(RelationshipEnds {
+                input,
+                relationship: one.slot,
+                from: one.from,
+                from_bound: flow.bound.contains(&one.from),
+                to: one.to,
+                to_bound: flow.bound.contains(&one.to),
+                direction: one.direction,
+                types: one.types.clone(),
+                distinct_from: slots(problem, overlapping(problem, at, solved)),
+            })
+        };
+        flow.op = self.arena.push(ends(flow.op), rows);
+    }
+
+    /// Tests that relationships found apart are different ones.
+    pub(super) fn keep_apart(
+        &mut self,
+        problem: &Problem,
+        flow: &mut Flow,
+        pairs: Vec<(usize, usize)>,
+    ) {
+        let tests = pairs
+            .into_iter()
+            .map(|(a, b)| {
+                let local = self.arena.local();
+                different(
+                    &problem.graph.relationships[a],
+                    &problem.graph.relationships[b],
+                    local,
+                )
+            })
+            .collect();
+        self.filter(flow, tests);
+    }
+}
+
+/// Relationships solved before that the one at `at` must differ from: of the same clause, and possibly the same.
+pub(super) fn overlapping<'s>(
+    problem: &'s Problem,
+    at: usize,
+    solved: &'s [usize],
+) -> impl Iterator<Item = usize> + 's {
+    let one = &problem.graph.relationships[at];
+    solved.iter().copied().filter(move |other| {
+        let other = &problem.graph.relationships[*other];
+        let shortest = |one: &PatternRelationship| matches!(one.length, Length::Shortest { .. });
+        other.clause == one.clause
+            && !shortest(one)
+            && !shortest(other)
+            && types_overlap(&one.types, &other.types)
+    })
+}
+
+pub(super) fn types_overlap(a: &[TypeRef], b: &[TypeRef]) -> bool {
+    a.is_empty() || b.is_empty() || a.iter().any(|one| b.contains(one))
+}
+
+pub(super) fn slots(problem: &Problem, relationships: impl Iterator<Item = usize>) -> Vec<SlotId> {
+    relationships
+        .map(|at| problem.graph.relationships[at].slot)
+        .collect()
+}
+
+/// The test that two pattern relationships share no relationship.
+pub(super) fn different(a: &PatternRelationship, b: &PatternRelationship, local: LocalId) -> Expr {
+    let single = |one: &PatternRelationship| matches!(one.length, Length::One);
+    let slot = |one: &PatternRelationship| Box::new(Expr::Slot(one.slot));
+    match (single(a), single(b)) {
+        (true, true) => Expr::Compare {
+            op: Comparison::NotEqual,
+            left: slot(a),
+            right: slot(b),
+        },
+        (true, false) => Expr::Not(Box::new(Expr::In {
+            item: slot(a),
+            list: slot(b),
+        })),
+        (false, true) => Expr::Not(Box::new(Expr::In {
+            item: slot(b),
+            list: slot(a),
+        })),
+        (false, false) => Expr::Quantifier {
+            kind: QuantifierKind::None,
+            list: slot(a),
+            local,
+            predicate: Box::new(Expr::In {
+                item: Box::new(Expr::Local(local)),
+                list: slot(b),
+            }),
+        },
+    }
+}

@@ -1,0 +1,202 @@
+//! The order in which a pattern is found.
+//!
+//! A pattern is solved by [`Move`]s: find a node, follow a relationship, close a triangle. From the slots bound so far
+//! the cheapest move is taken until nothing is left; for a part of the pattern that nothing leads to, every node in it is
+//! tried as the start and the cheapest whole is taken. The moves possible in a state and their costs are all that a
+//! better search (dynamic programming over connected subsets) would need.
+
+mod emit;
+mod parts;
+mod search;
+
+use crate::expr::{Expr, LabelRef, SlotId};
+use crate::logical::{Length, QueryGraph};
+use crate::physical::Op;
+use crate::solve::cost::cheapest_first;
+use crate::solve::seek::Access;
+use crate::solve::{Flow, Planner};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// One step towards the whole pattern.
+#[derive(Clone, Debug)]
+enum Move {
+    /// Find this node (by position in the graph).
+    Find(usize, Access),
+    /// Find all relationships of a pattern relationship, with both their ends.
+    Scan(usize),
+    /// Follow a relationship from one end; the flag says whether from `from`.
+    Follow(usize, bool),
+    /// Both ends are bound.
+    Close(usize),
+    /// The relationship itself is bound.
+    Check(usize),
+}
+
+/// A pattern partly solved. Cheap to clone, for trying.
+#[derive(Clone)]
+struct Progress {
+    bound: FxHashSet<SlotId>,
+    /// By position in the graph.
+    node_open: Vec<bool>,
+    relationship_open: Vec<bool>,
+    predicate_open: Vec<bool>,
+    path_open: Vec<bool>,
+    rows: f64,
+    work: f64,
+}
+
+/// What a pattern says, prepared for the search.
+struct Problem {
+    graph: QueryGraph,
+    /// The slots that each predicate reads.
+    predicate_slots: Vec<Vec<SlotId>>,
+    /// The predicates that read each slot.
+    about: FxHashMap<SlotId, Vec<usize>>,
+    /// The labels that each node must have.
+    labels: FxHashMap<SlotId, Vec<LabelRef>>,
+    path_slots: Vec<Vec<SlotId>>,
+    /// Where each node is in the graph.
+    positions: FxHashMap<SlotId, usize>,
+    /// Slots that a shortest path's conditions read besides its ends.
+    condition_slots: Vec<Vec<SlotId>>,
+}
+
+impl Problem {
+    fn new(graph: QueryGraph) -> Self {
+        let slots_of = |expr: &Expr| {
+            let mut slots = Vec::new();
+            expr.for_each_slot(&mut |slot| slots.push(slot));
+            slots
+        };
+        let predicate_slots: Vec<Vec<SlotId>> = graph.predicates.iter().map(slots_of).collect();
+        let mut about: FxHashMap<SlotId, Vec<usize>> = FxHashMap::default();
+        for (at, slots) in predicate_slots.iter().enumerate() {
+            for slot in slots {
+                let known = about.entry(*slot).or_default();
+                if known.last() != Some(&at) {
+                    known.push(at);
+                }
+            }
+        }
+        let mut labels: FxHashMap<SlotId, Vec<LabelRef>> = FxHashMap::default();
+        for predicate in &graph.predicates {
+            if let Expr::HasLabels {
+                entity,
+                labels: all,
+            } = predicate
+                && let Expr::Slot(slot) = **entity
+            {
+                labels.entry(slot).or_default().extend(all);
+            }
+        }
+        let path_slots = graph.paths.iter().map(|(_, path)| slots_of(path)).collect();
+        let condition_slots = graph
+            .relationships
+            .iter()
+            .map(|relationship| {
+                let mut slots = Vec::new();
+                if let Some((_, condition)) = &relationship.step_predicate {
+                    slots.extend(slots_of(condition));
+                }
+                if let Length::Shortest {
+                    path,
+                    predicate: Some(predicate),
+                    ..
+                } = &relationship.length
+                {
+                    slots.extend(slots_of(predicate));
+                    slots.retain(|slot| *slot != relationship.slot && Some(*slot) != *path);
+                }
+                slots
+            })
+            .collect();
+        let positions = graph
+            .nodes
+            .iter()
+            .enumerate()
+            .map(|(at, node)| (*node, at))
+            .collect();
+        Self {
+            positions,
+            graph,
+            predicate_slots,
+            about,
+            labels,
+            path_slots,
+            condition_slots,
+        }
+    }
+
+    fn about(&self, slot: SlotId) -> &[usize] {
+        self.about.get(&slot).map_or(&[], Vec::as_slice)
+    }
+
+    fn labels(&self, node: SlotId) -> &[LabelRef] {
+        self.labels.get(&node).map_or(&[], Vec::as_slice)
+    }
+
+    fn start(&self, bound: &FxHashSet<SlotId>, rows: f64) -> Progress {
+        Progress {
+            bound: bound.clone(),
+            node_open: self
+                .graph
+                .nodes
+                .iter()
+                .map(|node| !bound.contains(node))
+                .collect(),
+            relationship_open: vec![true; self.graph.relationships.len()],
+            predicate_open: vec![true; self.graph.predicates.len()],
+            path_open: vec![true; self.graph.paths.len()],
+            rows,
+            work: 0.0,
+        }
+    }
+}
+
+impl Planner<'_> {
+    /// Solves a pattern on top of `flow`.
+    pub(in crate::solve) fn pattern(&mut self, flow: &mut Flow, graph: QueryGraph) {
+        let problem = Problem::new(graph);
+        let mut progress = problem.start(&flow.bound, self.rows(flow));
+        let mut solved: Vec<usize> = Vec::new();
+        self.settle(&problem, &mut progress, flow);
+        loop {
+            while let Some(next) = self.next_move(&problem, &progress) {
+                self.advance(&problem, &mut progress, &next);
+                self.emit(&problem, &mut progress, flow, next, &mut solved);
+            }
+            if !progress.node_open.contains(&true) {
+                break;
+            }
+            self.next_part(&problem, &mut progress, flow, &mut solved);
+        }
+        debug_assert!(
+            !progress.relationship_open.contains(&true),
+            "every relationship is solved"
+        );
+        debug_assert!(
+            !progress.predicate_open.contains(&true),
+            "every predicate is tested"
+        );
+    }
+
+    /// Builds paths and filters for what can be tested now.
+    fn settle(&mut self, problem: &Problem, progress: &mut Progress, flow: &mut Flow) {
+        let (paths, predicates) = self.testable(problem, progress);
+        if !paths.is_empty() {
+            let rows = self.rows(flow);
+            let columns: Vec<_> = paths
+                .iter()
+                .map(|at| problem.graph.paths[*at].clone())
+                .collect();
+            self.push(flow, |input| Op::Project { input, columns }, rows);
+        }
+        let predicates = predicates
+            .iter()
+            .map(|at| problem.graph.predicates[*at].clone())
+            .collect();
+        self.filter(flow, cheapest_first(predicates));
+        flow.bound.clone_from(&progress.bound);
+        progress.rows = self.rows(flow);
+    }
+}

@@ -1,0 +1,276 @@
+//! The moves possible in a state, what they cost, and what they lead to.
+
+use super::{Move, Problem, Progress};
+use crate::expr::SlotId;
+use crate::logical::{Length, PatternRelationship};
+use crate::physical::Direction;
+use crate::solve::Planner;
+use crate::solve::seek::{Access, Facts, best_access};
+
+impl Planner<'_> {
+    /// The cheapest move from what is bound; none if nothing open touches it.
+    pub(super) fn next_move(&self, problem: &Problem, progress: &Progress) -> Option<Move> {
+        let mut best: Option<(f64, Move)> = None;
+        let mut consider = |cost: f64, next: Move| {
+            if best.as_ref().is_none_or(|(known, _)| cost < *known) {
+                best = Some((cost, next));
+            }
+        };
+        for (at, relationship) in problem.graph.relationships.iter().enumerate() {
+            if !progress.relationship_open[at] {
+                continue;
+            }
+            let ready = problem.condition_slots[at]
+                .iter()
+                .all(|slot| progress.bound.contains(slot));
+            let from = progress.bound.contains(&relationship.from);
+            let to = progress.bound.contains(&relationship.to);
+            // An end that another part has found already: this relationship waits until the parts are joined.
+            if self.is_elsewhere(problem, progress, relationship.from)
+                || self.is_elsewhere(problem, progress, relationship.to)
+            {
+                continue;
+            }
+            match (&relationship.length, relationship.bound, from, to) {
+                (_, true, ..) => {
+                    if progress.bound.contains(&relationship.slot) {
+                        consider(progress.rows * 0.5, Move::Check(at));
+                    }
+                }
+                (Length::Shortest { .. }, _, true, true) if ready => {
+                    consider(progress.rows * 3.0, Move::Close(at))
+                }
+                (Length::Shortest { .. }, ..) => {}
+                _ if !ready && (from || to) => {}
+                (_, _, true, true) => {
+                    consider(
+                        progress.rows * self.closing_rows(problem, relationship),
+                        Move::Close(at),
+                    );
+                }
+                (_, _, true, false) | (_, _, false, true) => {
+                    let (near, far) = if from {
+                        (relationship.from, relationship.to)
+                    } else {
+                        (relationship.to, relationship.from)
+                    };
+                    let fan_out = self.fan_out(problem, relationship, near);
+                    let kept = self.kept(problem, progress, far, relationship.slot);
+                    consider(
+                        progress.rows * (1.0 + fan_out * (0.5 + kept)),
+                        Move::Follow(at, from),
+                    );
+                    // Where the far end is one record away, finding it beats walking through a crowd.
+                    if let Some(node) = problem.graph.nodes.iter().position(|slot| *slot == far) {
+                        let access = self.access(problem, progress, far);
+                        if access.is_seek() && access.rows <= 2.0 && fan_out > 4.0 {
+                            consider(
+                                progress.rows * (1.0 + access.rows),
+                                Move::Find(node, access),
+                            );
+                        }
+                    }
+                }
+                (_, _, false, false) => {}
+            }
+        }
+        if best.is_none() {
+            best = self.stuck_move(problem, progress).map(|next| (0.0, next));
+        }
+        best.map(|(_, next)| next)
+    }
+
+    /// Whether a node of the pattern is found, but not in the part that is being solved.
+    pub(super) fn is_elsewhere(
+        &self,
+        problem: &Problem,
+        progress: &Progress,
+        node: SlotId,
+    ) -> bool {
+        let position = problem.positions.get(&node);
+        position.is_some_and(|at| !progress.node_open[*at]) && !progress.bound.contains(&node)
+    }
+
+    /// Moves whose conditions can never be met first: a walk whose step condition reads something found later in the
+    /// pattern is followed once all else is found.
+    pub(super) fn stuck_move(&self, problem: &Problem, progress: &Progress) -> Option<Move> {
+        if progress.node_open.iter().filter(|open| **open).count() > 0 {
+            return None;
+        }
+        problem
+            .graph
+            .relationships
+            .iter()
+            .enumerate()
+            .find_map(|(at, one)| {
+                // In a part that is found by itself, an end may belong to another part: then it waits for the join.
+                let both = progress.bound.contains(&one.from) && progress.bound.contains(&one.to);
+                (progress.relationship_open[at] && both).then_some(Move::Close(at))
+            })
+    }
+
+    pub(super) fn access(&self, problem: &Problem, progress: &Progress, node: SlotId) -> Access {
+        let facts = Facts {
+            predicates: &problem.graph.predicates,
+            open: &progress.predicate_open,
+            about: problem.about(node),
+            labels: problem.labels(node),
+        };
+        best_access(&self.costs, self.arena, &facts, node, &progress.bound)
+    }
+
+    pub(super) fn fan_out(
+        &self,
+        problem: &Problem,
+        relationship: &PatternRelationship,
+        near: SlotId,
+    ) -> f64 {
+        self.costs
+            .fan_out(relationship, problem.labels(near), self.arena)
+    }
+
+    pub(super) fn closing_rows(
+        &self,
+        problem: &Problem,
+        relationship: &PatternRelationship,
+    ) -> f64 {
+        let fan_out = self.fan_out(problem, relationship, relationship.from);
+        (fan_out / self.costs.nodes(None, self.arena)).min(1.0)
+    }
+
+    /// The share of rows that the predicates on a node and relationship just bound keep.
+    pub(super) fn kept(
+        &self,
+        problem: &Problem,
+        progress: &Progress,
+        node: SlotId,
+        relationship: SlotId,
+    ) -> f64 {
+        let mut kept = 1.0;
+        for at in problem
+            .about(node)
+            .iter()
+            .chain(problem.about(relationship))
+        {
+            let testable = problem.predicate_slots[*at].iter().all(|slot| {
+                *slot == node || *slot == relationship || progress.bound.contains(slot)
+            });
+            if progress.predicate_open[*at] && testable {
+                kept *= self
+                    .costs
+                    .selectivity(&problem.graph.predicates[*at], self.arena);
+            }
+        }
+        kept
+    }
+
+    /// Takes a move in the search: what becomes bound, how many rows there are.
+    pub(super) fn advance(&self, problem: &Problem, progress: &mut Progress, next: &Move) {
+        let rows = progress.rows;
+        let (found, covers): (f64, &[usize]) = match next {
+            Move::Find(node, access) => {
+                progress.node_open[*node] = false;
+                progress.bound.insert(problem.graph.nodes[*node]);
+                (rows * access.rows, &access.covers)
+            }
+            Move::Scan(at) => {
+                let relationship = &problem.graph.relationships[*at];
+                let each_way = self.costs.relationships(&relationship.types, self.arena);
+                let ways = if relationship.direction == Direction::Both {
+                    2.0
+                } else {
+                    1.0
+                };
+                self.bind_relationship(problem, progress, *at);
+                (rows * each_way * ways, &[])
+            }
+            Move::Follow(at, from) => {
+                let relationship = &problem.graph.relationships[*at];
+                let near = if *from {
+                    relationship.from
+                } else {
+                    relationship.to
+                };
+                let fan_out = self.fan_out(problem, relationship, near);
+                self.bind_relationship(problem, progress, *at);
+                (rows * fan_out, &[])
+            }
+            Move::Close(at) => {
+                let relationship = &problem.graph.relationships[*at];
+                let share = match relationship.length {
+                    Length::Shortest { .. } => 1.0,
+                    _ => self.closing_rows(problem, relationship),
+                };
+                self.bind_relationship(problem, progress, *at);
+                (rows * share, &[])
+            }
+            Move::Check(at) => {
+                self.bind_relationship(problem, progress, *at);
+                (rows, &[])
+            }
+        };
+        progress.work += rows + found;
+        progress.rows = found;
+        for at in covers {
+            progress.predicate_open[*at] = false;
+        }
+    }
+
+    pub(super) fn bind_relationship(&self, problem: &Problem, progress: &mut Progress, at: usize) {
+        let relationship = &problem.graph.relationships[at];
+        progress.relationship_open[at] = false;
+        progress
+            .bound
+            .extend([relationship.slot, relationship.from, relationship.to]);
+        if let Length::Shortest {
+            path: Some(path), ..
+        } = relationship.length
+        {
+            progress.bound.insert(path);
+        }
+        for (node, open) in problem.graph.nodes.iter().zip(&mut progress.node_open) {
+            if *node == relationship.from || *node == relationship.to {
+                *open = false;
+            }
+        }
+    }
+
+    /// Marks the predicates that can be tested now as tested, and returns them; paths whose parts are bound likewise.
+    pub(super) fn testable(
+        &self,
+        problem: &Problem,
+        progress: &mut Progress,
+    ) -> (Vec<usize>, Vec<usize>) {
+        let mut paths = Vec::new();
+        for (at, (slot, _)) in problem.graph.paths.iter().enumerate() {
+            let ready = problem.path_slots[at]
+                .iter()
+                .all(|slot| progress.bound.contains(slot));
+            if progress.path_open[at] && ready {
+                progress.path_open[at] = false;
+                progress.bound.insert(*slot);
+                paths.push(at);
+            }
+        }
+        let mut predicates = Vec::new();
+        for (at, slots) in problem.predicate_slots.iter().enumerate() {
+            if progress.predicate_open[at] && slots.iter().all(|slot| progress.bound.contains(slot))
+            {
+                progress.predicate_open[at] = false;
+                predicates.push(at);
+            }
+        }
+        (paths, predicates)
+    }
+
+    /// In the search: thins the rows by what can be tested.
+    pub(super) fn thin(&self, problem: &Problem, progress: &mut Progress) {
+        let (_, predicates) = self.testable(problem, progress);
+        for at in predicates {
+            progress.work += progress.rows * 0.5;
+            progress.rows *= self
+                .costs
+                .selectivity(&problem.graph.predicates[at], self.arena);
+        }
+    }
+}
