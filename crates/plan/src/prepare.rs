@@ -13,7 +13,7 @@ use crate::expr::Kind;
 use crate::logical::{LogicalQuery, Step};
 use crate::physical::{Body, Mode, Notice, Op, Operator, Plan, StatementClass};
 use crate::schema::ShowKind;
-use crate::solve::{mark_live, plan_statement};
+use crate::solve::{Planning, mark_live, plan_statement};
 use crate::{bind, point};
 
 /// What a caller may choose.
@@ -23,6 +23,8 @@ pub struct Options {
     pub limits: Limits,
     /// Plan a lookup by key as a pipeline like everything else.
     pub no_point_reads: bool,
+    /// Put a barrier after every clause: slow, and by the letter of the language. Tests compare the other plans with it.
+    pub barriers_everywhere: bool,
 }
 
 /// Parses, binds and plans one statement.
@@ -135,7 +137,11 @@ fn prepare_query<'a>(
         return Ok((Body::PointRead(read), names));
     }
     let returns = bound.columns.is_some();
-    let root = plan_statement(&mut binder.arena, binder.catalog, bound.logical, returns)?;
+    let planning = Planning {
+        returns,
+        barriers_everywhere: options.barriers_everywhere,
+    };
+    let root = plan_statement(&mut binder.arena, binder.catalog, bound.logical, planning)?;
     Ok((Body::Pipeline(root), names))
 }
 
@@ -158,7 +164,11 @@ fn prepare_show(binder: &mut Binder<'_>, show: ShowKind) -> Prepared {
         outputs: slots,
         distinct: false,
     };
-    let root = plan_statement(&mut binder.arena, binder.catalog, query, true)?;
+    let planning = Planning {
+        returns: true,
+        barriers_everywhere: false,
+    };
+    let root = plan_statement(&mut binder.arena, binder.catalog, query, planning)?;
     Ok((Body::Pipeline(root), names))
 }
 

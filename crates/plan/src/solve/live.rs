@@ -6,7 +6,8 @@ use crate::arena::Arena;
 use crate::error::{ErrorKind, PlanError};
 use crate::expr::{Expr, SlotId};
 use crate::physical::{
-    CreateItem, CreatePattern, IndexRange, Op, OpId, Properties, SeekBound, SeekKeys, SetItem,
+    CreateItem, CreatePattern, IndexRange, Op, OpId, Operator, Properties, SeekBound, SeekKeys,
+    SetItem,
 };
 
 type Slots = FxHashSet<SlotId>;
@@ -17,6 +18,7 @@ pub(crate) fn mark_live(arena: &mut Arena, root: Option<OpId>) -> Result<(), Pla
     let written = written_below(arena);
     let mut needs: Vec<Slots> = vec![Slots::default(); count];
     let mut used = vec![false; count];
+    let elements = elements_over(arena);
     if let Some(root) = root {
         used[root.index()] = true;
     }
@@ -59,7 +61,8 @@ pub(crate) fn mark_live(arena: &mut Arena, root: Option<OpId>) -> Result<(), Pla
         if matches!(op, Op::Argument)
             && let Some(outer) = arena.outer_of.get(&OpId(at as u32))
         {
-            needs[outer.index()].extend(&below);
+            let own = |slot: &&SlotId| elements.contains(&(*outer, **slot));
+            needs[outer.index()].extend(below.iter().filter(|slot| !own(slot)));
         }
         for (position, child) in op.children().into_iter().enumerate() {
             used[child.index()] = true;
@@ -90,6 +93,16 @@ pub(crate) fn mark_live(arena: &mut Arena, root: Option<OpId>) -> Result<(), Pla
     Ok(())
 }
 
+/// The variables of `FOREACH`es, with the operator whose rows their bodies repeat: the body takes the element from the
+/// loop, not from these rows.
+fn elements_over(arena: &Arena) -> FxHashSet<(OpId, SlotId)> {
+    let element = |operator: &Operator| match &operator.op {
+        Op::ForEach { input, element, .. } => Some((*input, *element)),
+        _ => None,
+    };
+    arena.operators.iter().filter_map(element).collect()
+}
+
 /// What only the right side binds is not asked of the left.
 fn restrict_left(arena: &Arena, at: usize, written: &[Slots], needs: &mut [Slots]) {
     let op = &arena.operators[at].op;
@@ -103,9 +116,6 @@ fn restrict_left(arena: &Arena, at: usize, written: &[Slots], needs: &mut [Slots
     let only_right = &written[right.index()];
     let on_left = &written[left.index()];
     needs[left.index()].retain(|slot| !only_right.contains(slot) || on_left.contains(slot));
-    if let Op::ForEach { element, .. } = op {
-        needs[left.index()].remove(element);
-    }
 }
 
 /// For each operator the slots written by it and by everything below it.

@@ -76,6 +76,17 @@ pub(crate) struct Planner<'p> {
     outer: Option<OpId>,
     /// Slots of the row that the leaves repeat.
     context: FxHashSet<SlotId>,
+    /// Whether every clause ends with a barrier.
+    barriers_everywhere: bool,
+}
+
+/// How a statement is planned.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planning {
+    /// Whether its outputs are a result.
+    pub returns: bool,
+    /// Whether every clause ends with a barrier.
+    pub barriers_everywhere: bool,
 }
 
 /// Plans the query that is the statement, up to the result.
@@ -83,12 +94,13 @@ pub(crate) fn plan_statement(
     arena: &mut Arena,
     catalog: &dyn Catalog,
     query: LogicalQuery,
-    returns: bool,
+    planning: Planning,
 ) -> Result<OpId> {
     let columns = query.outputs.clone();
     let mut planner = Planner::new(arena, catalog);
+    planner.barriers_everywhere = planning.barriers_everywhere;
     let mut flow = planner.query(query, Start::Statement)?;
-    if !returns {
+    if !planning.returns {
         return Ok(flow.op);
     }
     // All is written before the first row goes out: a reader that stops early changes nothing.
@@ -135,6 +147,7 @@ impl<'p> Planner<'p> {
             costs: Costs::new(catalog),
             outer: None,
             context: FxHashSet::default(),
+            barriers_everywhere: false,
         }
     }
 
@@ -256,6 +269,9 @@ impl<'p> Planner<'p> {
                     Some(leaf) => Some(*leaf),
                     None => outside,
                 };
+            }
+            if self.barriers_everywhere {
+                self.eager(&mut flow);
             }
             if self.arena.operators.len() > MAX_OPERATORS {
                 return Err(too_large(format!(
