@@ -17,7 +17,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     error::{ErrorClass, ExecError, Result},
-    eval::LastList,
+    eval::{LastList, Remembered},
     function::Environment,
     limits::Watch,
     operator::Child,
@@ -39,6 +39,8 @@ pub(crate) struct Run {
     pub(crate) profile: Option<Vec<OperatorProfile>>,
     /// For `IN` over the same list again and again.
     pub(crate) last_list: LastList,
+    /// What was read of nodes already, where nothing can change.
+    pub(crate) remembered: Remembered,
     pub(crate) deleted_nodes: FxHashSet<NodeId>,
     pub(crate) deleted_rels: FxHashSet<RelId>,
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
@@ -97,6 +99,7 @@ impl Run {
             subplans: FxHashMap::default(),
             profile: None,
             last_list: LastList::default(),
+            remembered: Remembered::default(),
             deleted_nodes: FxHashSet::default(),
             deleted_rels: FxHashSet::default(),
             running: None,

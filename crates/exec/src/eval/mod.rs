@@ -9,6 +9,7 @@
 mod arith;
 mod comprehension;
 mod membership;
+mod remembered;
 mod strict;
 mod vector;
 
@@ -26,6 +27,7 @@ use crate::{
 
 pub(crate) use arith::arithmetic;
 pub(crate) use membership::LastList;
+pub(crate) use remembered::Remembered;
 pub(crate) use strict::{equal_truth, is_of, properties_of};
 pub(crate) use vector::{Selection, column, truths};
 

@@ -2,14 +2,14 @@
 
 use std::borrow::Cow;
 
-use isomer_data::{GraphRead, NodeLabels};
+use isomer_data::GraphRead;
 use isomer_plan::{
     expr::{Arithmetic, Comparison, Expr, LabelRef, PropRef, SlotId, TypeRef},
     function::{Function as Builtin, Purity},
 };
-use isomer_value::{NodeId, RelId, Value};
+use isomer_value::{LabelId, NodeId, RelId, Value};
 
-use super::{Row, arith, equal_truth, not_boolean, strict, value};
+use super::{Row, arith, equal_truth, not_boolean, remembered, strict, value};
 use crate::{chunk::Chunk, column::Column, context::Cx, error::Result, function::Function};
 
 /// The rows of a chunk that an expression is evaluated for.
@@ -369,22 +369,25 @@ fn properties(base: &Column, name: PropRef, len: usize, cx: &mut Cx<'_>) -> Resu
 }
 
 fn node_properties(nodes: &[NodeId], name: PropRef, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
-    let Some(prop) = cx.prop(name) else {
-        return Ok(vec![Value::Null; nodes.len()]);
-    };
-    let mut read = [Vec::with_capacity(nodes.len())];
-    cx.tx.node_properties(nodes, &[prop], &mut read)?;
-    let [values] = read;
-    Ok(values)
+    match cx.prop(name) {
+        Some(prop) => remembered::properties(nodes, prop, cx),
+        None => Ok(vec![Value::Null; nodes.len()]),
+    }
 }
 
 fn has_labels(nodes: &[NodeId], labels: &[LabelRef], cx: &mut Cx<'_>) -> Result<Vec<Option<bool>>> {
     strict::check_nodes(nodes, cx)?;
-    let mut carried = NodeLabels::new();
-    cx.tx.node_labels(nodes, &mut carried)?;
-    Ok((0..nodes.len())
-        .map(|at| Some(strict::carries(&carried, at, labels, cx)))
-        .collect())
+    let asked: Option<Vec<LabelId>> = labels.iter().map(|label| cx.label(*label)).collect();
+    let any_at_all = labels.is_empty();
+    remembered::labels(
+        nodes,
+        |carried| match &asked {
+            Some(_) if any_at_all => !carried.is_empty(),
+            Some(asked) => asked.iter().all(|label| carried.contains(label)),
+            None => false, // one of the labels was never used
+        },
+        cx,
+    )
 }
 
 fn has_type(rels: &[isomer_data::RelRow], types: &[TypeRef], cx: &mut Cx<'_>) -> Vec<Option<bool>> {
