@@ -352,6 +352,13 @@ fn a_phantom_in_an_index_range_is_refused_and_values_outside_it_pass() {
     for outside in [-5, 5, 65, 100, 70_000] {
         count(18, 30, outside).unwrap();
     }
+    // Also where the range begins at zero or below.
+    for (low, high) in [(0, 9), (-3, 9), (0, 0)] {
+        assert!(count(low, high, low).is_err());
+        for outside in [-100, 70, 70_000] {
+            count(low, high, outside).unwrap();
+        }
+    }
     // Equality is exact.
     let (mut a, mut b) = (
         store.begin(Access::Write).unwrap(),

@@ -1,0 +1,338 @@
+//! Writing and reading the operations of an entry.
+
+use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
+
+use super::{Change, ChangeSet, Deltas, FORMAT};
+use crate::{
+    DataError,
+    keyspace::{push_id, take_id},
+};
+
+impl<'a> ChangeSet<'a> {
+    /// Decodes an entry of the change stream.
+    ///
+    /// # Errors
+    /// [`DataError::Corrupt`] where the bytes are no entry; never a panic.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DataError> {
+        decode(bytes)
+            .ok_or_else(|| DataError::corrupt("an entry of the change stream is malformed"))
+    }
+}
+
+/// The counts at the head of an entry, without decoding the rest.
+pub(crate) fn counts(bytes: &[u8]) -> Result<Deltas, DataError> {
+    let mut rest = bytes;
+    (take_byte(&mut rest) == Some(FORMAT))
+        .then(|| Deltas::take(&mut rest))
+        .flatten()
+        .ok_or_else(|| DataError::corrupt("an entry of the change stream is malformed"))
+}
+
+fn decode(mut bytes: &[u8]) -> Option<ChangeSet<'_>> {
+    let rest = &mut bytes;
+    if take_byte(rest)? != FORMAT {
+        return None;
+    }
+    let mut counts: Vec<_> = Deltas::take(rest)?.iter().collect();
+    counts.sort_unstable();
+    let mut changes = Vec::new();
+    while !rest.is_empty() {
+        changes.push(take_change(rest)?);
+    }
+    Some(ChangeSet { counts, changes })
+}
+
+fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
+    Some(match take_byte(rest)? {
+        1 => Change::NodeCreated {
+            id: NodeId(take_id(rest)?),
+            record: take_bytes(rest)?,
+        },
+        2 => Change::NodeChanged {
+            id: NodeId(take_id(rest)?),
+            labels_added: take_labels(rest)?,
+            labels_removed: take_labels(rest)?,
+            set: take_set(rest)?,
+            removed: take_props(rest)?,
+        },
+        3 => Change::NodeDeleted {
+            id: NodeId(take_id(rest)?),
+            labels: take_labels(rest)?,
+            key: take_bytes(rest)?,
+        },
+        4 => Change::RelationshipCreated {
+            id: RelId(take_id(rest)?),
+            record: take_bytes(rest)?,
+        },
+        5 => Change::RelationshipChanged {
+            id: RelId(take_id(rest)?),
+            type_id: TypeId(take_u32(rest)?),
+            set: take_set(rest)?,
+            removed: take_props(rest)?,
+        },
+        6 => Change::RelationshipDeleted {
+            id: RelId(take_id(rest)?),
+            type_id: TypeId(take_u32(rest)?),
+            source: NodeId(take_id(rest)?),
+            target: NodeId(take_id(rest)?),
+        },
+        7 => Change::KeyPut {
+            bucket: take_u32(rest)?,
+            key: take_bytes(rest)?,
+            value: take_bytes(rest)?,
+        },
+        8 => Change::KeyDeleted {
+            bucket: take_u32(rest)?,
+            key: take_bytes(rest)?,
+        },
+        9 => {
+            let (bucket, start) = (take_u32(rest)?, take_bytes(rest)?);
+            let bounded = take_flag(rest)?;
+            let end = take_bytes(rest)?;
+            Change::KeysDeleted {
+                bucket,
+                start,
+                end: bounded.then_some(end),
+            }
+        }
+        10 => Change::NodesLoaded {
+            label: LabelId(take_u32(rest)?),
+            first: NodeId(take_id(rest)?),
+            count: take_id(rest)?,
+        },
+        11 => Change::RelationshipsLoaded {
+            type_id: TypeId(take_u32(rest)?),
+            first: RelId(take_id(rest)?),
+            count: take_id(rest)?,
+        },
+        12 => Change::SchemaChanged {
+            name: take_bytes(rest)?,
+        },
+        13 => Change::KeyPutUntil {
+            bucket: take_u32(rest)?,
+            key: take_bytes(rest)?,
+            value: take_bytes(rest)?,
+            expires_ms: take_id(rest)?,
+        },
+        14 => Change::ValueAdded {
+            bucket: take_u32(rest)?,
+            key: take_bytes(rest)?,
+            value: take_bytes(rest)?,
+        },
+        15 => Change::ValueRemoved {
+            bucket: take_u32(rest)?,
+            key: take_bytes(rest)?,
+            value: take_bytes(rest)?,
+        },
+        16 => Change::BucketCreated {
+            bucket: take_u32(rest)?,
+            multi: take_flag(rest)?,
+            reversible: take_flag(rest)?,
+        },
+        17 => Change::BucketDropped {
+            bucket: take_u32(rest)?,
+        },
+        18 => Change::SequenceAdvanced {
+            bucket: take_u32(rest)?,
+            name: take_bytes(rest)?,
+            last: take_id(rest)?,
+        },
+        _ => return None,
+    })
+}
+
+pub(super) fn take_byte(bytes: &mut &[u8]) -> Option<u8> {
+    let (&first, rest) = bytes.split_first()?;
+    *bytes = rest;
+    Some(first)
+}
+
+fn take_flag(bytes: &mut &[u8]) -> Option<bool> {
+    match take_byte(bytes)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
+    u32::try_from(take_id(bytes)?).ok()
+}
+
+fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(take_id(bytes)?).ok()?;
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+fn take_labels(bytes: &mut &[u8]) -> Option<Vec<LabelId>> {
+    (0..take_id(bytes)?)
+        .map(|_| take_u32(bytes).map(LabelId))
+        .collect()
+}
+
+fn take_props(bytes: &mut &[u8]) -> Option<Vec<PropId>> {
+    (0..take_id(bytes)?)
+        .map(|_| take_u32(bytes).map(PropId))
+        .collect()
+}
+
+fn take_set<'a>(bytes: &mut &'a [u8]) -> Option<Vec<(PropId, &'a [u8])>> {
+    (0..take_id(bytes)?)
+        .map(|_| Some((PropId(take_u32(bytes)?), take_bytes(bytes)?)))
+        .collect()
+}
+
+fn push_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    push_id(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+impl Change<'_> {
+    /// Appends the operation.
+    pub(crate) fn push(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::NodeCreated { id, record } => {
+                out.push(1);
+                push_id(out, id.0);
+                push_bytes(out, record);
+            }
+            Self::NodeChanged {
+                id,
+                labels_added,
+                labels_removed,
+                set,
+                removed,
+            } => {
+                out.push(2);
+                push_id(out, id.0);
+                push_labels(out, labels_added);
+                push_labels(out, labels_removed);
+                push_properties(out, set, removed);
+            }
+            Self::NodeDeleted { id, labels, key } => {
+                out.push(3);
+                push_id(out, id.0);
+                push_labels(out, labels);
+                push_bytes(out, key);
+            }
+            Self::RelationshipCreated { id, record } => {
+                out.push(4);
+                push_id(out, id.0);
+                push_bytes(out, record);
+            }
+            Self::RelationshipChanged {
+                id,
+                type_id,
+                set,
+                removed,
+            } => {
+                out.push(5);
+                push_id(out, id.0);
+                push_id(out, type_id.0.into());
+                push_properties(out, set, removed);
+            }
+            Self::RelationshipDeleted {
+                id,
+                type_id,
+                source,
+                target,
+            } => {
+                out.push(6);
+                for number in [id.0, type_id.0.into(), source.0, target.0] {
+                    push_id(out, number);
+                }
+            }
+            Self::KeyPut { bucket, key, value } => push_pair(out, 7, *bucket, key, value),
+            Self::KeyDeleted { bucket, key } => {
+                out.push(8);
+                push_id(out, (*bucket).into());
+                push_bytes(out, key);
+            }
+            Self::KeysDeleted { bucket, start, end } => {
+                out.push(9);
+                push_id(out, (*bucket).into());
+                push_bytes(out, start);
+                out.push(u8::from(end.is_some()));
+                push_bytes(out, end.unwrap_or_default());
+            }
+            Self::NodesLoaded {
+                label,
+                first,
+                count,
+            } => {
+                out.push(10);
+                for number in [label.0.into(), first.0, *count] {
+                    push_id(out, number);
+                }
+            }
+            Self::RelationshipsLoaded {
+                type_id,
+                first,
+                count,
+            } => {
+                out.push(11);
+                for number in [type_id.0.into(), first.0, *count] {
+                    push_id(out, number);
+                }
+            }
+            Self::SchemaChanged { name } => {
+                out.push(12);
+                push_bytes(out, name);
+            }
+            Self::KeyPutUntil {
+                bucket,
+                key,
+                value,
+                expires_ms,
+            } => {
+                push_pair(out, 13, *bucket, key, value);
+                push_id(out, *expires_ms);
+            }
+            Self::ValueAdded { bucket, key, value } => push_pair(out, 14, *bucket, key, value),
+            Self::ValueRemoved { bucket, key, value } => push_pair(out, 15, *bucket, key, value),
+            Self::BucketCreated {
+                bucket,
+                multi,
+                reversible,
+            } => {
+                out.push(16);
+                push_id(out, (*bucket).into());
+                out.extend_from_slice(&[u8::from(*multi), u8::from(*reversible)]);
+            }
+            Self::BucketDropped { bucket } => {
+                out.push(17);
+                push_id(out, (*bucket).into());
+            }
+            Self::SequenceAdvanced { bucket, name, last } => {
+                out.push(18);
+                push_id(out, (*bucket).into());
+                push_bytes(out, name);
+                push_id(out, *last);
+            }
+        }
+    }
+}
+
+fn push_pair(out: &mut Vec<u8>, tag: u8, bucket: u32, key: &[u8], value: &[u8]) {
+    out.push(tag);
+    push_id(out, bucket.into());
+    push_bytes(out, key);
+    push_bytes(out, value);
+}
+
+fn push_labels(out: &mut Vec<u8>, labels: &[LabelId]) {
+    push_id(out, labels.len() as u64);
+    labels.iter().for_each(|label| push_id(out, label.0.into()));
+}
+
+fn push_properties(out: &mut Vec<u8>, set: &[(PropId, &[u8])], removed: &[PropId]) {
+    push_id(out, set.len() as u64);
+    for (prop, value) in set {
+        push_id(out, prop.0.into());
+        push_bytes(out, value);
+    }
+    push_id(out, removed.len() as u64);
+    removed.iter().for_each(|prop| push_id(out, prop.0.into()));
+}
