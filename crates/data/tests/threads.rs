@@ -130,3 +130,145 @@ fn on_redb() {
     let (store, _folder) = on_disk();
     commotion(&store, 40);
 }
+
+/// Documents come, change and go with their relationships while indexes come and go, bulk loads run and a reversible
+/// bucket is swept: whatever was refused, everything derived fits the records at the end.
+fn turmoil(store: &Store, rounds: u64) {
+    fn field(path: &str, each: bool) -> IndexField {
+        IndexField {
+            path: FieldPath::top(path),
+            each,
+        }
+    }
+    transact(store, |tx| {
+        let options = isomer_data::BucketOptions {
+            reversible: true,
+            ..Default::default()
+        };
+        tx.create_bucket("sessions", options)
+    });
+    let patience = Instant::now();
+    let tolerated = |error: Option<&DataError>| {
+        use ErrorKind::{Exists, NotFound, Retry};
+        let kind = error.map(DataError::kind);
+        assert!(
+            matches!(kind, None | Some(Retry | Exists | NotFound)),
+            "{error:?}"
+        );
+    };
+    std::thread::scope(|scope| {
+        for thread in 0..2_u64 {
+            scope.spawn(move || {
+                for round in 0..rounds {
+                    let number = (round * 7 + thread * 3) % 23;
+                    let key = isomer_value::Value::from(format!("k{number}"));
+                    let mut tx = store.begin(Access::Write).unwrap();
+                    let done = (|| {
+                        let friend = tx.intern_type("FRIEND")?;
+                        match tx.document_node("Person", &key)? {
+                            Some(_) if round % 3 == 0 => {
+                                tx.remove_document("Person", &key, true)?;
+                            }
+                            Some(id) => {
+                                let tags = isomer_value::Value::from(vec![
+                                    int(round as i64 % 5),
+                                    int(thread as i64),
+                                ]);
+                                tx.set_node_property(id, &["tags"], tags)?;
+                                let other = isomer_value::Value::from(format!("k{}", number / 2));
+                                if let Some(other) = tx.document_node("Person", &other)? {
+                                    tx.create_relationship(friend, id, other, &Map::new())?;
+                                }
+                            }
+                            None => {
+                                let properties = [("_key", key.clone()), ("nick", key.clone())];
+                                tx.insert_document("Person", &map(&properties))?;
+                            }
+                        }
+                        let expiry = isomer_data::Expiry::After(round % 3);
+                        let (session, user) = ([number as u8 + 1], [round as u8 % 4 + 1]);
+                        tx.kv_put_with("sessions", &session, &user, expiry)
+                    })();
+                    let done = done
+                        .and_then(|()| tx.commit_with(isomer_data::Durability::Buffered).map(drop));
+                    tolerated(done.as_ref().err());
+                }
+            });
+        }
+        scope.spawn(move || {
+            for round in 0..rounds / 10 {
+                let spec = IndexSpec {
+                    name: Some("made".into()),
+                    label: "Person".into(),
+                    fields: vec![if round % 2 == 0 {
+                        field("nick", false)
+                    } else {
+                        field("tags", true)
+                    }],
+                    unique: round % 2 == 0,
+                };
+                let made = store.change_schema(SchemaChange::CreateIndex {
+                    spec,
+                    if_not_exists: false,
+                });
+                tolerated(made.as_ref().err());
+                if round + 2 < rounds / 10 {
+                    let name = "made".to_owned();
+                    let dropped = store.change_schema(SchemaChange::DropIndex {
+                        name,
+                        if_exists: true,
+                    });
+                    tolerated(dropped.as_ref().err());
+                }
+            }
+        });
+        scope.spawn(move || {
+            for round in 0..rounds / 10 {
+                let mut rows = (0..5).map(|row| {
+                    let key = isomer_value::Value::from(format!("b{round}-{row}"));
+                    Ok(isomer_data::BulkNode {
+                        row,
+                        properties: map(&[("_key", key.clone()), ("nick", key)]),
+                    })
+                });
+                let options = isomer_data::BulkOptions::default();
+                let loaded = store.bulk_nodes("Person", &options, &mut rows, &mut ());
+                tolerated(loaded.as_ref().err());
+                let ends = isomer_data::BulkEnds {
+                    rel_type: "FRIEND",
+                    from: "Person",
+                    to: "Person",
+                };
+                let mut rows = (0..5).map(|row| {
+                    Ok(isomer_data::BulkRelationship {
+                        row,
+                        source: isomer_value::Value::from(format!("k{row}")),
+                        target: isomer_value::Value::from(format!("k{}", row + 1)),
+                        properties: Map::new(),
+                    })
+                });
+                let loaded = store.bulk_relationships(ends, &options, &mut rows, &mut ());
+                tolerated(loaded.as_ref().err());
+                store.sweep_expired(100).unwrap();
+            }
+        });
+    });
+    assert!(patience.elapsed() < Duration::from_secs(120));
+    assert_eq!(
+        store.check(&mut |_, _| Verdict::Continue).unwrap(),
+        Vec::<String>::new()
+    );
+    let tx = store.begin(Access::Read).unwrap();
+    assert!(tx.exact_node_count(None).unwrap() > 0 && store.engine().version() > rounds);
+}
+
+#[test]
+fn turmoil_in_memory() {
+    turmoil(&memory(), 600);
+}
+
+#[test]
+fn turmoil_on_redb() {
+    let (store, _folder) = on_disk();
+    turmoil(&store, 200);
+}

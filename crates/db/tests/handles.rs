@@ -30,6 +30,7 @@ fn handles_go_to_other_threads() {
     send::<Bucket<'static>>();
 }
 
+/// Eight threads count in a node and in a bucket: no step is lost, and both agree.
 #[test]
 fn transact_runs_again_until_it_wins() {
     let folder = tempfile::tempdir().unwrap();
@@ -59,6 +60,7 @@ fn transact_runs_again_until_it_wins() {
     assert_eq!(bucket.as_int(), Some(200));
 }
 
+/// What was begun before closing may end, what comes after is refused, and then the files are free.
 #[test]
 fn closing_waits_for_nobody_and_loses_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -94,6 +96,7 @@ fn closing_waits_for_nobody_and_loses_nothing() {
     assert_eq!((count(&again, "Early"), count(&again, "Late")), (1, 1));
 }
 
+/// Opened to read, a database answers and writes nothing.
 #[test]
 fn a_read_only_database_refuses_writes() {
     let folder = tempfile::tempdir().unwrap();
