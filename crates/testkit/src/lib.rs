@@ -2,6 +2,7 @@
 //!
 //! What it keeps true: a test that cannot run says so and why; nothing here is used outside of tests.
 
+pub mod binary;
 pub mod crash;
 pub mod fault;
 pub mod generate;

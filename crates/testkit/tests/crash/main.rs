@@ -14,6 +14,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, ensure};
 use isomer_db::Database;
 use isomer_testkit::{
+    binary,
     crash::{self, Journal},
     harness::{Harness, Outcome, Verdict, is_quick, seed},
     random::Random,
@@ -103,20 +104,9 @@ fn write_for(path: &Path, lifetime: Duration, journal: &mut Journal) -> Result<(
     Ok(())
 }
 
-/// The binary, which is built beside the tests.
+/// The binary, quiet.
 fn isomer() -> Result<Command> {
-    let tests = std::env::current_exe()?;
-    let folder = tests
-        .ancestors()
-        .nth(2)
-        .context("tests are built two folders below the binary")?;
-    let binary = folder.join("isomer");
-    ensure!(
-        binary.is_file(),
-        "{} is not built: cargo build",
-        binary.display()
-    );
-    let mut command = Command::new(binary);
+    let mut command = binary::isomer()?;
     command.stdout(Stdio::null()).stderr(Stdio::null());
     Ok(command)
 }

@@ -5,6 +5,7 @@
 mod damage;
 mod files;
 mod full_disk;
+mod imports;
 mod queries;
 mod values;
 
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
     files::cases(&mut harness);
     values::cases(&mut harness);
     queries::cases(&mut harness);
+    imports::cases(&mut harness);
     damage::cases(&mut harness);
     full_disk::cases(&mut harness);
     harness.run()

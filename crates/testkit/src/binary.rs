@@ -1,0 +1,32 @@
+//! The `isomer` binary that was built beside the tests.
+
+use std::process::{Command, Output};
+
+use anyhow::{Context, Result, ensure};
+
+/// A command of the binary.
+pub fn isomer() -> Result<Command> {
+    let test = std::env::current_exe()?;
+    let folder = test
+        .ancestors()
+        .nth(2)
+        .context("tests are built two folders below the binary")?;
+    let binary = folder.join("isomer");
+    ensure!(
+        binary.is_file(),
+        "{} is not built: cargo build",
+        binary.display()
+    );
+    Ok(Command::new(binary))
+}
+
+/// Runs it to its end and returns what it said on standard error, if it ended with exit code 1; `None` if with 0.
+pub fn refused(command: &mut Command) -> Result<Option<String>> {
+    let Output { status, stderr, .. } = command.output()?;
+    let told = String::from_utf8_lossy(&stderr).into_owned();
+    match status.code() {
+        Some(0) => Ok(None),
+        Some(1) if !told.contains("panicked") => Ok(Some(told)),
+        code => anyhow::bail!("it ended with {code:?}: {told}"),
+    }
+}
