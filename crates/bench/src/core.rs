@@ -24,7 +24,10 @@ const NAME: &str = "core";
 const POINT_READS: usize = 50_000;
 const NEIGHBOURS: usize = 500;
 const AGGREGATES: usize = 7;
+/// How long single writes are measured; less where the scale is that of a test.
 const WRITING_TIME: Duration = Duration::from_secs(3);
+const SHORT_WRITING_TIME: Duration = Duration::from_millis(300);
+const TEST_SCALE: f64 = 0.005;
 const WRITERS: usize = 20;
 
 /// Runs every case on a database in `folder`, which is made for it.
@@ -37,7 +40,12 @@ pub fn run(folder: &Path, scale: f64, report: &mut dyn Report) -> Result<()> {
     neighbours(&db, &network, report)?;
     aggregate(&db, &network, report)?;
     for writers in [1, WRITERS] {
-        synced_writes(&db, writers, report)?;
+        let time = if scale < TEST_SCALE {
+            SHORT_WRITING_TIME
+        } else {
+            WRITING_TIME
+        };
+        synced_writes(&db, writers, time, report)?;
     }
     db.close()?;
     Ok(())
@@ -176,7 +184,12 @@ fn aggregate(db: &Database, network: &Network, report: &mut dyn Report) -> Resul
 }
 
 /// One small document a transaction, each on disk when its commit returns.
-fn synced_writes(db: &Database, writers: usize, report: &mut dyn Report) -> Result<()> {
+fn synced_writes(
+    db: &Database,
+    writers: usize,
+    writing_time: Duration,
+    report: &mut dyn Report,
+) -> Result<()> {
     report.stage(&format!("synced writes, {writers} at once"));
     let write = db.prepare("CREATE (:Event {writer: $writer, number: $number})")?;
     write.query(params! { "writer" => -1, "number" => 0 })?;
@@ -202,7 +215,7 @@ fn synced_writes(db: &Database, writers: usize, report: &mut dyn Report) -> Resu
             .collect();
         ready.wait();
         let start = Instant::now();
-        std::thread::sleep(WRITING_TIME);
+        std::thread::sleep(writing_time);
         stop.store(true, Ordering::Relaxed);
         for thread in threads {
             thread

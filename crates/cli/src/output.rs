@@ -5,6 +5,7 @@ use std::{io::Write, sync::Arc};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use isomer_cypher::quote_name;
 use isomer_db::{Counters, Node, Relationship, Row, Value, json, temporal};
 
 use crate::style::{colours, counted};
@@ -279,7 +280,7 @@ fn write_map(map: &isomer_db::Map, out: &mut String) {
         if at > 0 {
             out.push_str(", ");
         }
-        out.push_str(name);
+        out.push_str(&quote_name(name));
         out.push_str(": ");
         write_text(value, false, out);
     }
@@ -291,7 +292,7 @@ fn write_node(node: &Node, out: &mut String) {
     if let Some(content) = &node.content {
         for label in &content.labels {
             out.push(':');
-            out.push_str(label);
+            out.push_str(&quote_name(label));
         }
         if !content.properties.is_empty() {
             if !content.labels.is_empty() {
@@ -309,7 +310,7 @@ fn write_relationship(relationship: &Relationship, out: &mut String) {
     out.push('[');
     if let Some(content) = &relationship.content {
         out.push(':');
-        out.push_str(&content.type_name);
+        out.push_str(&quote_name(&content.type_name));
         if !content.properties.is_empty() {
             out.push(' ');
             write_map(&content.properties, out);
@@ -370,6 +371,10 @@ mod tests {
     fn values_are_shown_as_the_language_writes_them() {
         let value: Value = params! { "name" => "it's", "list" => vec![Value::Int(1), Value::Null, Value::Float(2.0)] }.into();
         assert_eq!(text(&value), "{list: [1, null, 2.0], name: 'it\\'s'}");
+        assert_eq!(
+            text(&params! { "a.b" => 1, "" => 2 }.into()),
+            "{``: 2, `a.b`: 1}"
+        );
         assert_eq!(text(&"a\u{1b}[31m".into()), "a\\u{1b}[31m");
         assert_eq!(text(&vec![1u8, 255].into()), "0x01ff");
     }

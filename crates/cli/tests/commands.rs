@@ -637,3 +637,60 @@ fn what_is_exported_can_be_imported_again() {
             .contains("Nosuch")
     );
 }
+
+#[test]
+fn the_demonstration_runs_and_leaves_nothing_behind() {
+    let folder = Folder::new();
+    let output = Command::new(env!("CARGO_BIN_EXE_isomer"))
+        .args(["demo", "--people", "1000"])
+        .env("TMPDIR", folder.0.path())
+        .output()
+        .expect("the binary runs");
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let told = text(&output.stdout);
+    for part in [
+        "1. Single reads",
+        "no path leads there",
+        "7. All three models",
+        "kv.get('sessions', $session)",
+        "That was it.",
+    ] {
+        assert!(told.contains(part), "{part}: {told}");
+    }
+    assert!(
+        !told.contains('\u{1b}'),
+        "no colours where nobody sees them"
+    );
+    assert_eq!(
+        std::fs::read_dir(folder.0.path())
+            .expect("the folder")
+            .count(),
+        0
+    );
+}
+
+#[test]
+fn a_benchmark_prints_its_figures_and_nothing_else() {
+    let folder = Folder::new();
+    let told = folder.good(&["bench", "core", "--scale", "0.0004", "--folder", "."]);
+    let cases: Vec<serde_json::Value> = told
+        .lines()
+        .map(|line| serde_json::from_str(line).expect("every line is JSON"))
+        .collect();
+    assert_eq!(cases.len(), 7);
+    for case in &cases {
+        assert!(
+            case["bench"] == "core"
+                && case["value"].is_f64()
+                && case["unit"].is_string()
+                && case["n"].is_u64(),
+            "{case}"
+        );
+    }
+    assert_eq!(
+        std::fs::read_dir(folder.0.path())
+            .expect("the folder")
+            .count(),
+        0
+    );
+}

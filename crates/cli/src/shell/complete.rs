@@ -1,5 +1,6 @@
 //! Completion of names from the live catalog, and when an input is complete.
 
+use isomer_cypher::quote_name;
 use isomer_db::Database;
 use rustyline::{
     Context, Helper,
@@ -118,7 +119,7 @@ impl ShellHelper {
                     catalog
                         .types()
                         .into_iter()
-                        .map(|(_, name)| name.to_string()),
+                        .map(|(_, name)| quote_name(&name)),
                     word,
                 ),
             ),
@@ -128,7 +129,7 @@ impl ShellHelper {
                     catalog
                         .labels()
                         .into_iter()
-                        .map(|(_, name)| name.to_string()),
+                        .map(|(_, name)| quote_name(&name)),
                     word,
                 ),
             ),
@@ -138,7 +139,7 @@ impl ShellHelper {
                     catalog
                         .props()
                         .into_iter()
-                        .map(|(_, name)| name.to_string()),
+                        .map(|(_, name)| quote_name(&name)),
                     word,
                 ),
             ),
@@ -150,7 +151,7 @@ impl ShellHelper {
                     catalog
                         .props()
                         .into_iter()
-                        .map(|(_, name)| name.to_string()),
+                        .map(|(_, name)| quote_name(&name)),
                     word,
                 ),
             ),
