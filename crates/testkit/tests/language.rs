@@ -66,6 +66,11 @@ fn main() -> ExitCode {
         );
         Ok(Verdict::Passed)
     });
+    harness.case("every_statement_of_the_document_runs", || {
+        let count = run_document()?;
+        ensure!(count > 20, "only {count} statements were found");
+        Ok(Verdict::Passed)
+    });
     harness.case("random_patterns_agree_with_brute_force", || {
         let count = if is_quick() { 200 } else { 2_000 };
         let agreement = naive::compare(count, seed())?;
@@ -86,4 +91,23 @@ fn own_folder() -> PathBuf {
 fn report(folder: &Path) -> Result<Report> {
     let outcomes = run_all(load_folder(folder)?, graphs_folder(folder).as_deref())?;
     Ok(Report::new(outcomes, &Deviations::parse(DEVIATIONS)))
+}
+
+/// Runs the statements of the document in order, on one database.
+fn run_document() -> Result<usize> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/language.md");
+    let text = std::fs::read_to_string(&path)?;
+    let database = isomer_db::Database::open_in_memory()?;
+    let mut count = 0;
+    for block in text.split("```cypher\n").skip(1) {
+        let block = block.split("```").next().unwrap_or_default();
+        for statement in isomer_cypher::editor::statements(block) {
+            let statement = statement.slice(block);
+            database
+                .query(statement, ())
+                .map_err(|error| anyhow::anyhow!("{statement}\n{error}"))?;
+            count += 1;
+        }
+    }
+    Ok(count)
 }
