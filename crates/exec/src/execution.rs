@@ -44,7 +44,7 @@ impl Default for Options {
         Self {
             limits: Limits::default(),
             cancel: CancelHandle::new(),
-            registry: Arc::new(Registry::with_builtins()),
+            registry: Registry::builtins(),
             transaction_time: None,
             time_zone: jiff::tz::TimeZone::UTC,
             seed: None,

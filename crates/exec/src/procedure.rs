@@ -1,6 +1,6 @@
 //! Procedures and functions that others add to the language.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use isomer_data::Transaction;
 use isomer_plan::catalog::{FunctionSignature, ProcedureSignature};
@@ -49,6 +49,14 @@ impl Registry {
         let mut registry = Self::new();
         crate::builtin::register(&mut registry);
         registry
+    }
+
+    /// [`Registry::with_builtins`], made once and shared.
+    pub(crate) fn builtins() -> Arc<Self> {
+        static BUILTINS: OnceLock<Arc<Registry>> = OnceLock::new();
+        BUILTINS
+            .get_or_init(|| Arc::new(Self::with_builtins()))
+            .clone()
     }
 
     /// Adds a procedure, or replaces the one of its name.
