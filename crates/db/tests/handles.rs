@@ -87,7 +87,14 @@ fn closing_waits_for_nobody_and_loses_nothing() {
     for error in closed {
         assert_eq!(error.unwrap().kind(), ErrorKind::Closed);
     }
-    assert_eq!(stream.by_ref().map(Result::unwrap).count(), 9_999);
+    assert_eq!(
+        stream
+            .by_ref()
+            .collect::<Result<Vec<_>, _>>()
+            .unwrap()
+            .len(),
+        9_999
+    );
     under_way.commit().unwrap();
     let in_use = Database::open(&path);
     drop(stream);
