@@ -164,7 +164,7 @@ fn random_clause(dice: &mut Dice, optional: bool, before: &[Clause]) -> Clause {
                     kind: dice.chance(50).then(|| dice.roll(2)),
                     way: [Way::Out, Way::In, Way::Both][dice.roll(3)],
                     walk: (again.is_none() && dice.chance(20))
-                        .then(|| (dice.roll(2), 1 + dice.roll(2))),
+                        .then(|| (dice.roll(2), 1 + dice.roll(3))),
                     again,
                 }
             })
@@ -635,6 +635,13 @@ fn check(dice: &mut Dice, graph: &Graph, transaction: &mut Transaction, round: u
         assert_eq!(
             run(transaction, &query, seed),
             [wanted.len().to_string()],
+            "{query} (statistics {seed})\n{graph:?}"
+        );
+        let query = format!("{pattern}RETURN count(DISTINCT v{first}.i)");
+        let known = starts.iter().filter(|start| *start != "null").count();
+        assert_eq!(
+            run(transaction, &query, seed),
+            [known.to_string()],
             "{query} (statistics {seed})\n{graph:?}"
         );
         let query = format!("{pattern}RETURN DISTINCT v{first}.i");

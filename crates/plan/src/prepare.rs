@@ -13,7 +13,7 @@ use crate::expr::Kind;
 use crate::logical::{LogicalQuery, Step};
 use crate::physical::{Body, Mode, Notice, Op, Operator, Plan, StatementClass};
 use crate::schema::ShowKind;
-use crate::solve::{Planning, mark_live, plan_statement};
+use crate::solve::{Planning, mark_distinct_ends, mark_live, plan_statement};
 use crate::{bind, point};
 
 /// What a caller may choose.
@@ -68,6 +68,7 @@ pub fn prepare_parsed(
         _ => None,
     };
     mark_live(&mut binder.arena, root)?;
+    mark_distinct_ends(&mut binder.arena, root);
     let class = classify(&body, &binder.arena);
     note_products(&mut binder);
     let mode = match statement.mode {

@@ -179,6 +179,9 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
             if expand.into {
                 text.push_str(" into");
             }
+            if expand.distinct_ends {
+                text.push_str(" distinct ends");
+            }
             if let Some((_, predicate)) = &expand.step_predicate {
                 text.push_str(&format!(" each {}", p.expr(predicate)));
             }

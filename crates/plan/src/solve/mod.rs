@@ -5,6 +5,7 @@
 //! ([`live`]).
 
 mod cost;
+mod ends;
 mod factor;
 mod footprint;
 mod live;
@@ -25,6 +26,7 @@ use crate::physical::{self, Merge, Op, OpId, ProcedureCall, SortKey, constant_co
 use cost::Costs;
 use footprint::Footprint;
 
+pub(crate) use ends::mark_distinct_ends;
 pub(crate) use live::{for_each_expr, mark_live};
 
 /// More operators than this are no query that anybody means; executors may recurse over inputs.

@@ -43,10 +43,12 @@ impl Planner<'_> {
                 (Length::Shortest { .. }, ..) => {}
                 _ if !ready && (from || to) => {}
                 (_, _, true, true) => {
-                    consider(
-                        progress.rows * self.closing_rows(problem, relationship),
-                        Move::Close(at),
-                    );
+                    // A walk between two nodes tries as many ways as one to any node.
+                    let tried = match relationship.length {
+                        Length::One => self.closing_rows(problem, relationship),
+                        _ => 1.0 + self.fan_out(problem, relationship, relationship.from),
+                    };
+                    consider(progress.rows * tried, Move::Close(at));
                 }
                 (_, _, true, false) | (_, _, false, true) => {
                     let (near, far) = if from {
@@ -61,7 +63,9 @@ impl Planner<'_> {
                         Move::Follow(at, from),
                     );
                     // Where the far end is one record away, finding it beats walking through a crowd.
-                    if let Some(node) = problem.graph.nodes.iter().position(|slot| *slot == far) {
+                    if let Some(node) = problem.graph.nodes.iter().position(|slot| *slot == far)
+                        && matches!(relationship.length, Length::One)
+                    {
                         let access = self.access(problem, progress, far);
                         if access.is_seek() && access.rows <= 2.0 && fan_out > 4.0 {
                             consider(
@@ -197,6 +201,9 @@ impl Planner<'_> {
             }
             Move::Close(at) => {
                 let relationship = &problem.graph.relationships[*at];
+                if matches!(relationship.length, Length::Walk { .. }) {
+                    progress.work += rows * self.fan_out(problem, relationship, relationship.from);
+                }
                 let share = match relationship.length {
                     Length::Shortest { .. } => 1.0,
                     _ => self.closing_rows(problem, relationship),
