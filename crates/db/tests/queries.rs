@@ -69,3 +69,36 @@ fn a_parameter_that_nests_too_deep_is_refused() {
         }
     }
 }
+
+/// `SHOW` lists what is there, not every name that was ever asked for.
+#[test]
+fn show_lists_what_is_there() {
+    let db = Database::open_in_memory().unwrap();
+    db.query("CREATE (:Real)-[:KNOWS]->(:Gone)", ()).unwrap();
+    db.query("MATCH (n:Gone) DETACH DELETE n", ()).unwrap();
+    db.query("MATCH (n:Typo)-[:TYPPO]->() SET n.x = 1", ())
+        .unwrap();
+    db.transact(|tx| {
+        tx.bucket("plain").put("key", 1)?;
+        tx.bucket("dropped").put("key", 1)?;
+        let options = isomer_db::BucketOptions {
+            reversible: true,
+            ..Default::default()
+        };
+        tx.bucket("reversible").create(options)
+    })
+    .unwrap();
+    db.transact(|tx| tx.bucket("dropped").drop_bucket())
+        .unwrap();
+    let rows = |text: &str| -> Vec<Vec<Value>> {
+        let rows = db.query(text, ()).unwrap().into_rows();
+        rows.into_iter().map(isomer_db::Row::into_values).collect()
+    };
+    assert_eq!(rows("SHOW LABELS"), [[Value::from("Real"), Value::from(1)]]);
+    assert_eq!(rows("SHOW TYPES"), Vec::<Vec<Value>>::new());
+    let buckets = [["plain", "plain"], ["reversible", "reversible"]];
+    assert_eq!(
+        rows("SHOW BUCKETS"),
+        buckets.map(|row| row.map(Value::from))
+    );
+}

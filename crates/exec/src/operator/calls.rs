@@ -1,6 +1,8 @@
 //! Calls of procedures, and what `SHOW` shows.
 
-use isomer_data::{ConstraintKind, GraphRead, IndexState};
+use std::sync::Arc;
+
+use isomer_data::{BucketKind, ConstraintKind, GraphRead, IndexState};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureSignature},
     expr::Kind,
@@ -203,8 +205,16 @@ impl Operate for Show {
 fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
     let catalog = cx.tx.catalog();
     let label = |id| catalog.label_name(id).map_or(Value::Null, Value::String);
-    let int = |count: u64| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
     let text = |text: String| Value::from(text);
+    // Names stay in the catalog when nothing bears them any more, or ever did: these are not shown.
+    let used = |counted: Result<(Arc<str>, u64)>| match counted {
+        Ok((_, 0)) => None,
+        Ok((name, count)) => {
+            let count = Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
+            Some(Ok(vec![Value::String(name), count]))
+        }
+        Err(error) => Some(Err(error)),
+    };
     Ok(match show {
         ShowKind::Indexes => catalog
             .indexes()
@@ -282,22 +292,27 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
         ShowKind::Labels => catalog
             .labels()
             .into_iter()
-            .map(|(id, name)| Ok(vec![Value::String(name), int(cx.tx.node_count(Some(id))?)]))
+            .map(|(id, name)| Ok((name, cx.tx.node_count(Some(id))?)))
+            .filter_map(used)
             .collect::<Result<_>>()?,
         ShowKind::Types => catalog
             .types()
             .into_iter()
-            .map(|(id, name)| {
-                Ok(vec![
-                    Value::String(name),
-                    int(cx.tx.relationship_count(Some(id))?),
-                ])
-            })
+            .map(|(id, name)| Ok((name, cx.tx.relationship_count(Some(id))?)))
+            .filter_map(used)
             .collect::<Result<_>>()?,
-        ShowKind::Buckets => catalog
-            .buckets()
+        ShowKind::Buckets => cx
+            .tx
+            .list_buckets()?
             .into_iter()
-            .map(|(_, name)| vec![Value::String(name), "plain".into()])
+            .map(|(name, options)| {
+                let kind = match (options.kind, options.reversible) {
+                    (BucketKind::Multi, _) => "multi-value",
+                    (BucketKind::Map, true) => "reversible",
+                    (BucketKind::Map, false) => "plain",
+                };
+                vec![Value::String(name), kind.into()]
+            })
             .collect(),
         ShowKind::Functions => functions(cx),
         ShowKind::Procedures => cx
