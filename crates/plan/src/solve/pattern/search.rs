@@ -7,6 +7,10 @@ use crate::physical::Direction;
 use crate::solve::Planner;
 use crate::solve::seek::{Access, Facts, best_access};
 
+/// What a scan costs besides its rows, in rows: a transaction that scanned collides with every writer of the label or
+/// type, so that a lookup is better even where there is next to nothing to scan.
+const SCAN: f64 = 10.0;
+
 impl Planner<'_> {
     /// The cheapest move from what is bound; none if nothing open touches it.
     pub(super) fn next_move(&self, problem: &Problem, progress: &Progress) -> Option<Move> {
@@ -173,11 +177,15 @@ impl Planner<'_> {
         let rows = progress.rows;
         let (found, covers): (f64, &[usize]) = match next {
             Move::Find(node, access) => {
+                if !access.is_seek() {
+                    progress.work += SCAN;
+                }
                 progress.node_open[*node] = false;
                 progress.bound.insert(problem.graph.nodes[*node]);
                 (rows * access.rows, &access.covers)
             }
             Move::Scan(at) => {
+                progress.work += SCAN;
                 let relationship = &problem.graph.relationships[*at];
                 let each_way = self.costs.relationships(&relationship.types, self.arena);
                 let ways = if relationship.direction == Direction::Both {
