@@ -1,7 +1,7 @@
 //! Grouping and aggregation, by hashing.
 
 use isomer_plan::{expr::AggregateCall, function::Aggregation, physical::Op};
-use isomer_value::{GroupKey, Value};
+use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashMap;
 
 use super::{Argument, Child, FULL_BATCH, Operate, Spot, row::reads_list, scan::misplaced};
@@ -12,6 +12,7 @@ use crate::{
     context::Cx,
     error::{ExecError, Result},
     eval::{Selection, column},
+    function::node_value,
 };
 
 /// Groups all rows, then gives one row per group, in the order in which the groups were first seen.
@@ -27,6 +28,8 @@ struct Groups {
     index: FxHashMap<Vec<GroupKey>, u32>,
     /// Groups of one integer key, found without a vector.
     ints: FxHashMap<i64, u32>,
+    /// Groups of one key that is a node: all of them are here, none in `index`.
+    nodes: FxHashMap<NodeId, u32>,
     keys: Vec<Vec<GroupKey>>,
     accumulators: Vec<Vec<Accumulator>>,
 }
@@ -50,6 +53,7 @@ impl Aggregate {
         let mut groups = Groups {
             index: FxHashMap::default(),
             ints: FxHashMap::default(),
+            nodes: FxHashMap::default(),
             keys: Vec::new(),
             accumulators: Vec::new(),
         };
@@ -138,6 +142,21 @@ impl Groups {
                             }
                         };
                         self.ints.insert(int, group);
+                        group
+                    }
+                };
+                found.push(group);
+                continue;
+            }
+            if let [column] = keys
+                && let Some(node) = column.node(row)
+            {
+                let group = match self.nodes.get(&node) {
+                    Some(group) => *group,
+                    None => {
+                        bytes += 160;
+                        let group = self.add(vec![GroupKey(node_value(node))], plan);
+                        self.nodes.insert(node, group);
                         group
                     }
                 };
@@ -273,6 +292,7 @@ impl Operate for Aggregate {
             let mut groups = self.gather(plan, cx)?;
             groups.index = FxHashMap::default();
             groups.ints = FxHashMap::default();
+            groups.nodes = FxHashMap::default();
             self.groups = Some(groups);
             self.at = 0;
         }
