@@ -3,8 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use crate::arena::Arena;
-use crate::expr::{Expr, Subquery, SubqueryKind};
-use crate::physical::{Op, OpId};
+use crate::expr::{Expr, Kind, Subquery, SubqueryKind};
+use crate::physical::{Degree, Op, OpId};
 
 /// The sub-plan of `EXISTS { … }` or `NOT EXISTS { … }` (true), if it may run beside the rows: it takes only slots from
 /// around it, and treats each row by itself.
@@ -72,6 +72,9 @@ pub(super) fn graft(arena: &mut Arena, root: OpId, outer: OpId) -> OpId {
         let operator = arena.operators[id.index()].clone();
         let mut op = operator.op;
         op.map_children(&mut |child| copies[&child]);
+        if id == root {
+            op = counted(op, arena);
+        }
         let leaf = matches!(op, Op::Argument);
         let copy = arena.push(op, operator.rows);
         if leaf {
@@ -80,4 +83,19 @@ pub(super) fn graft(arena: &mut Arena, root: OpId, outer: OpId) -> OpId {
         copies.insert(id, copy);
     }
     copies[&root]
+}
+
+/// Whether there is a neighbour at all is known from how many there are.
+fn counted(op: Op, arena: &mut Arena) -> Op {
+    match op {
+        Op::Expand(expand) => Op::Degree(Degree {
+            input: expand.input,
+            from: expand.from,
+            direction: expand.direction,
+            types: expand.types,
+            distinct_from: expand.distinct_from,
+            count: arena.slot("", Kind::Integer),
+        }),
+        op => op,
+    }
 }
