@@ -420,3 +420,29 @@ Feature: Patterns of variable length, bound variables and conditions on matches
     Then the result should be, in any order:
       | e |
     And no side effects
+
+  Scenario Outline: Types that no relationship has
+    Given an empty graph
+    And having executed:
+      """
+      CREATE (:A)-[:T]->(:B)
+      """
+    When executing query:
+      """
+      MATCH (a:A), (b:B) <clause>
+      """
+    Then the result should be, in any order:
+      | c   |
+      | <c> |
+    And no side effects
+
+    Examples:
+      | clause                                                            | c |
+      | MATCH p = shortestPath((a)-[:NONE*]->(b)) RETURN count(p) AS c     | 0 |
+      | MATCH p = allShortestPaths((a)-[:NONE*0..]-(b)) RETURN count(p) AS c | 0 |
+      | MATCH (a)-[:NONE*]->(x) RETURN count(DISTINCT x) AS c              | 0 |
+      | MATCH (a)-[:NONE*0..]->(x) RETURN count(DISTINCT x) AS c           | 1 |
+      | MATCH (a)-[:NONE*1..3]-(b) RETURN count(*) AS c                    | 0 |
+      | MATCH (a) WHERE EXISTS { (a)-[:NONE*]->(b) } RETURN count(*) AS c  | 0 |
+      | RETURN COUNT { (a)-[:NONE]->() } AS c                              | 0 |
+      | RETURN size([(a)-[:NONE*]->(x) \| x]) AS c                        | 0 |

@@ -81,6 +81,22 @@ fn main() -> ExitCode {
         );
         Ok(Verdict::Passed)
     });
+    harness.case("shortest_paths_agree_with_brute_force", || {
+        let count = naive::shortest::compare(if is_quick() { 20 } else { 150 }, seed())?;
+        ensure!(count > 100, "only {count} rows were compared");
+        println!("{count} rows agreed");
+        Ok(Verdict::Passed)
+    });
+    harness.case("expressions_agree_however_their_values_are_given", || {
+        let count = if is_quick() { 300 } else { 3_000 };
+        let evaluated = naive::expression::compare(count, seed())?;
+        ensure!(evaluated.values > count / 4, "{evaluated:?}");
+        println!(
+            "{} expressions agreed over {} values",
+            evaluated.expressions, evaluated.values
+        );
+        Ok(Verdict::Passed)
+    });
     harness.run()
 }
 

@@ -166,15 +166,18 @@ impl Side {
         cx: &mut Cx<'_>,
     ) -> Result<Vec<NodeId>> {
         self.depth += 1;
+        let Some(types) = search.filter.ids() else {
+            // No relationship can have such a type: nothing is further away.
+            self.frontier.clear();
+            return Ok(Vec::new());
+        };
         let mut next = Vec::new();
         let mut met = Vec::new();
         let mut found = Neighbours::new();
         for piece in std::mem::take(&mut self.frontier).chunks(256) {
             found.clear();
-            if let Some(types) = search.filter.ids() {
-                cx.tx
-                    .expand(piece, data_direction(self.direction), types, &mut found)?;
-            }
+            cx.tx
+                .expand(piece, data_direction(self.direction), types, &mut found)?;
             cx.tick(found.rows().len() + piece.len())?;
             for (at, node) in piece.iter().enumerate() {
                 for rel in found.of(at) {

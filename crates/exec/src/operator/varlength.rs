@@ -270,15 +270,22 @@ impl Walker {
         let mut frontier = vec![self.start];
         let mut depth = 0;
         let mut found = Neighbours::new();
+        let types = self.filter.ids();
+        if types.is_none() {
+            // No relationship can have such a type.
+            frontier.clear();
+        }
         while !frontier.is_empty() && depth < self.max {
             depth += 1;
             let mut next = Vec::new();
             for piece in frontier.chunks(256) {
                 found.clear();
-                if let Some(types) = self.filter.ids() {
-                    cx.tx
-                        .expand(piece, data_direction(plan.direction), types, &mut found)?;
-                }
+                cx.tx.expand(
+                    piece,
+                    data_direction(plan.direction),
+                    types.unwrap_or_default(),
+                    &mut found,
+                )?;
                 cx.tick(found.rows().len() + piece.len())?;
                 for (at, node) in piece.iter().enumerate() {
                     let from = visited.get(node).copied();

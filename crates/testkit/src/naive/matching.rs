@@ -98,6 +98,18 @@ pub(super) fn variables(path: &Path) -> Vec<Variable> {
         .collect()
 }
 
+/// The walks of a pattern with a length from a node, each with the node it ends at.
+pub(super) fn walks_between(
+    graph: &Graph,
+    pattern: &RelationshipPattern,
+    from: usize,
+) -> Vec<(Vec<usize>, usize)> {
+    let mut walks = Vec::new();
+    let (least, most) = pattern.length.unwrap_or((1, 1));
+    Matcher { graph, steps: 0 }.walks(pattern, from, least, most, &[], &mut Vec::new(), &mut walks);
+    walks
+}
+
 struct Matcher<'g> {
     graph: &'g Graph,
     steps: usize,

@@ -1,10 +1,12 @@
 //! A second opinion on patterns: random queries over small random graphs, answered by brute force straight from what the
 //! language says, without a plan. Slow, small, readable.
 
+pub mod expression;
 pub mod generate;
 pub mod graph;
 pub mod matching;
 pub mod query;
+pub mod shortest;
 
 use anyhow::{Context, Result, ensure};
 use isomer_db::{Database, QueryOptions};
