@@ -44,6 +44,8 @@ pub fn query(random: &mut Random) -> Query {
         Returned::CountByFirst,
         Returned::CountDistinctLast,
         Returned::Distinct,
+        Returned::DistinctNodes,
+        Returned::DistinctNodes,
     ]);
     Query {
         clauses,

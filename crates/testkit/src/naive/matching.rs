@@ -339,6 +339,15 @@ fn returned(query: &Query, rows: &[Row]) -> Vec<String> {
             .collect::<BTreeSet<_>>()
             .into_iter()
             .collect(),
+        (Returned::DistinctNodes, _, _) if !query.nodes().is_empty() => {
+            let nodes = query.nodes();
+            let line = |row: &Row| {
+                let cells = nodes.iter().map(|name| shown(row.get(name)));
+                cells.collect::<Vec<_>>().join(" | ")
+            };
+            let distinct: BTreeSet<String> = rows.iter().map(line).collect();
+            distinct.into_iter().collect()
+        }
         (Returned::CountByFirst, Some(first), _) => {
             let mut counts: BTreeMap<String, usize> = BTreeMap::new();
             rows.iter()

@@ -39,6 +39,8 @@ pub enum Returned {
     CountDistinctLast,
     /// Each combination of values once.
     Distinct,
+    /// Each combination of nodes once, whatever led to them.
+    DistinctNodes,
 }
 
 /// One clause.
@@ -170,6 +172,16 @@ impl Variable {
     }
 }
 
+impl Query {
+    /// The nodes in scope at the end.
+    pub fn nodes(&self) -> Vec<Variable> {
+        let nodes = self.scope.iter().copied();
+        nodes
+            .filter(|name| matches!(name, Variable::Node(_)))
+            .collect()
+    }
+}
+
 impl fmt::Display for Query {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for clause in &self.clauses {
@@ -186,6 +198,9 @@ impl fmt::Display for Query {
         match (self.result, first, last) {
             (Returned::Rows, Some(_), _) => write!(f, "RETURN {}", all(&self.scope)),
             (Returned::Distinct, Some(_), _) => write!(f, "RETURN DISTINCT {}", all(&self.scope)),
+            (Returned::DistinctNodes, _, _) if !self.nodes().is_empty() => {
+                write!(f, "RETURN DISTINCT {}", all(&self.nodes()))
+            }
             (Returned::CountByFirst, Some(first), _) => {
                 write!(f, "RETURN {}, count(*)", first.shown())
             }
