@@ -3,9 +3,10 @@
 use isomer_data::{GraphRead, Neighbours, RelRow};
 use isomer_plan::{
     expr::SlotId,
-    physical::{Direction, Op},
+    physical::{Direction, Op, StatementClass},
 };
-use isomer_value::{NodeId, RelId, Value};
+use isomer_value::{NodeId, RelId, TypeId, Value};
+use rustc_hash::FxHashMap;
 
 use super::{Argument, Child, Operate, Spot, input::set_live, scan::misplaced};
 use crate::{
@@ -108,6 +109,9 @@ pub(super) struct Expand {
     /// Rows to expand at once: follows the number of neighbours that rows turn out to have.
     step: usize,
     found: Neighbours,
+    /// Neighbours read before: walks come back to the same nodes. Only in statements that write nothing.
+    remembered: FxHashMap<NodeId, Box<[RelRow]>>,
+    held: usize,
 }
 
 impl Expand {
@@ -119,7 +123,55 @@ impl Expand {
             row: 0,
             step: 64,
             found: Neighbours::new(),
+            remembered: FxHashMap::default(),
+            held: 0,
         }
+    }
+
+    /// Fills `found` with one group per node.
+    fn read(
+        &mut self,
+        nodes: &[NodeId],
+        direction: isomer_data::Direction,
+        types: &[TypeId],
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        self.found.clear();
+        let ascending = nodes.windows(2).all(|pair| pair[0] < pair[1]);
+        if ascending || self.spot.plan.class != StatementClass::Read {
+            return Ok(cx.tx.expand(nodes, direction, types, &mut self.found)?);
+        }
+        let mut missing: Vec<NodeId> = nodes
+            .iter()
+            .copied()
+            .filter(|node| !self.remembered.contains_key(node))
+            .collect();
+        missing.sort_unstable();
+        missing.dedup();
+        let mut read = Neighbours::new();
+        cx.tx.expand(&missing, direction, types, &mut read)?;
+        let bytes = size_of_val(read.rows()) + missing.len() * 48;
+        let most = cx.run.watch.limits().memory_bytes / 8;
+        if self.held + bytes > most || cx.run.watch.hold(bytes).is_err() {
+            self.forget(cx);
+            return Ok(cx.tx.expand(nodes, direction, types, &mut self.found)?);
+        }
+        self.held += bytes;
+        for (at, node) in missing.iter().enumerate() {
+            self.remembered.insert(*node, read.of(at).into());
+        }
+        for node in nodes {
+            if let Some(known) = self.remembered.get(node) {
+                known.iter().for_each(|rel| self.found.push(*rel));
+            }
+            self.found.end_group();
+        }
+        Ok(())
+    }
+
+    fn forget(&mut self, cx: &mut Cx<'_>) {
+        self.remembered = FxHashMap::default();
+        cx.run.watch.release(std::mem::take(&mut self.held));
     }
 
     /// The next rows to expand, as a chunk of their own.
@@ -167,13 +219,7 @@ impl Operate for Expand {
             return Ok(None);
         };
         let (rows, nodes) = bound_nodes(&chunk, expand.from)?;
-        self.found.clear();
-        cx.tx.expand(
-            &nodes,
-            data_direction(expand.direction),
-            types,
-            &mut self.found,
-        )?;
+        self.read(&nodes, data_direction(expand.direction), types, cx)?;
         cx.tick(self.found.rows().len())?;
         let per_row = self.found.rows().len() / nodes.len().max(1) + 1;
         self.step = (NEIGHBOURS_PER_CALL / per_row).clamp(1, NEIGHBOURS_PER_CALL);
@@ -229,6 +275,7 @@ impl Operate for Expand {
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
         self.chunk = None;
+        self.forget(cx);
     }
 }
 
