@@ -685,3 +685,21 @@ fn a_whole_number_finds_its_key_however_it_is_written() {
         }
     }
 }
+
+/// Nor is anything found along a type that no relationship ever had.
+#[test]
+fn walks_along_unknown_types_end_where_they_start() {
+    let store =
+        Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).expect("a store");
+    let mut transaction = store.begin(Access::Write).expect("a transaction");
+    run(&mut transaction, "CREATE (:A)-[:R]->(:B)", 0);
+    for (query, count) in [
+        ("MATCH (a)-[:NONE*]->(b) RETURN DISTINCT b", 0),
+        ("MATCH (a)-[:NONE*0..2]->(b) RETURN DISTINCT id(b)", 2),
+        ("MATCH (a) WHERE (a)-[:NONE*]->(a) RETURN 1", 0),
+        ("MATCH (a) WHERE NOT (a)-[:NONE]->() RETURN 1", 2),
+        ("MATCH (a), (b) WHERE (a)-[:NONE*0..1]-(b) RETURN 1", 2),
+    ] {
+        assert_eq!(run(&mut transaction, query, 1).len(), count, "{query}");
+    }
+}
