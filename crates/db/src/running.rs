@@ -73,6 +73,11 @@ impl Drop for Place {
 }
 
 impl RunningQueries for Running {
+    fn kill(&self, id: &Value) -> bool {
+        let id = id.as_int().and_then(|id| u64::try_from(id).ok());
+        id.is_some_and(|id| self.cancel(id))
+    }
+
     fn list(&self) -> Vec<[Value; 5]> {
         let mut queries: Vec<(u64, Arc<RunningQuery>)> = self
             .queries

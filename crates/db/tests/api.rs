@@ -495,7 +495,8 @@ fn running_queries_are_listed_and_can_be_stopped_by_number() {
             found.get::<u64>("id").ok()
         })
         .expect("it is listed");
-    assert!(db.cancel_query(id));
+    db.query(&format!("KILL QUERY {id}"), ())
+        .expect("it is there");
     assert_eq!(
         work.join()
             .expect("no panic")
@@ -504,6 +505,12 @@ fn running_queries_are_listed_and_can_be_stopped_by_number() {
         ErrorKind::Cancelled
     );
     assert!(!db.cancel_query(id));
+    assert_eq!(
+        db.query("KILL QUERY 0", ())
+            .expect_err("no such query")
+            .kind(),
+        ErrorKind::NotFound
+    );
 }
 
 #[test]
