@@ -21,7 +21,7 @@ pub const REGIONS: usize = 187;
 /// Share of the relationships that get one in the other direction; chance adds a little, to 0.54.
 const RECIPROCITY: f64 = 0.533;
 /// Share of the contacts that come from circles.
-const CIRCLE_SHARE: f64 = 0.54;
+const CIRCLE_SHARE: f64 = 0.58;
 /// Probability that two members of a circle know each other.
 const CIRCLE_DENSITY: f64 = 0.46;
 /// Sizes of circles.
@@ -212,7 +212,7 @@ impl Maker {
         let regions = draw_regions(&mut random, people);
         let (by_region, region_starts) = group_by_region(&mut random, &regions);
         // The tail grows with the network: the best known of 1.6 million people knows more than that of a thousand.
-        let most = 900.0 * (f64::from(people) / f64::from(FULL_PEOPLE)).powf(0.42);
+        let most = 820.0 * (f64::from(people) / f64::from(FULL_PEOPLE)).powf(0.42);
         let weights = parts
             .iter()
             .map(|&part| draw_weight(&mut random, part, most) as f32)
@@ -462,10 +462,10 @@ impl Maker {
 
 fn draw_part(random: &mut Random) -> Part {
     match random.unit() {
-        x if x < 0.112 => Part::Listener,
-        x if x < 0.172 => Part::Caller,
-        x if x < 0.182 => Part::Islander,
-        x if x < 0.197 => Part::Chain,
+        x if x < 0.108 => Part::Listener,
+        x if x < 0.164 => Part::Caller,
+        x if x < 0.174 => Part::Islander,
+        x if x < 0.189 => Part::Chain,
         _ => Part::Crowd,
     }
 }
