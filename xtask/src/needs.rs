@@ -78,9 +78,9 @@ impl Need {
     }
 }
 
-/// Whether a skip with this reason is forgiven by `--strict`.
+/// Whether a skip with this reason is forgiven by `--strict`: the data beside the checkout is not there.
 pub fn is_tolerated(reason: &str) -> bool {
-    reason.contains("needs ") && reason.contains("shared")
+    reason.to_lowercase().contains("shared")
 }
 
 fn shared(folder: &str) -> PathBuf {
