@@ -154,6 +154,35 @@ fn standard_input_is_a_file_too() {
     );
 }
 
+/// A key is an integer wherever its field is declared as one: by `--key`, in the header, by `--columns` or `--types`.
+#[test]
+fn keys_have_the_type_that_is_declared_for_their_field() {
+    let folder = Folder::new();
+    let typed = folder.write("typed.csv", "id:int,name\n7,a\n");
+    let plain = folder.write("plain.csv", "id,name\n7,a\n");
+    let bare = folder.write("bare.csv", "7,a\n");
+    let json = folder.write("k.jsonl", "{\"id\": 7, \"name\": \"a\"}\n");
+    let cases: [(&str, &[&str], &str); 6] = [
+        (&typed, &["--key", "id"], "7"),
+        (&plain, &["--key", "id"], "'7'"),
+        (&plain, &["--key", "id", "--types", "id:int"], "7"),
+        (&bare, &["--key", "id", "--columns", "id:int,name"], "7"),
+        (&json, &["--key", "id"], "'7'"),
+        (&json, &["--key", "id", "--types", "id:int"], "7"),
+    ];
+    for (at, (file, options, key)) in cases.into_iter().enumerate() {
+        let label = format!("L{at}");
+        let mut arguments = vec!["import", "db", "nodes", file, "--label", &label];
+        arguments.extend(options);
+        folder.good(&arguments);
+        assert_eq!(
+            folder.rows(&format!("MATCH (n:{label} {{_key: {key}}}) RETURN n.name")),
+            "n.name\na\n",
+            "{file} {options:?}"
+        );
+    }
+}
+
 #[test]
 fn endpoints_are_read_as_the_labels_keys_are() {
     let folder = Folder::new();

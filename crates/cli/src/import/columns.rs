@@ -304,6 +304,14 @@ impl Column {
     }
 }
 
+/// The type that one of `columns` declares for `field`.
+pub fn declared_in(columns: &[Column], field: &str) -> Option<Declared> {
+    columns
+        .iter()
+        .find(|column| column.name.as_ref() == field)?
+        .declared
+}
+
 /// Refuses a name that occurs twice.
 pub fn check_distinct(columns: &[Column]) -> Result<()> {
     for (at, column) in columns.iter().enumerate() {

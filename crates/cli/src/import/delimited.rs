@@ -9,7 +9,7 @@ use anyhow::{Context, anyhow, bail};
 use isomer_db::Value;
 
 use super::{
-    columns::{Column, ColumnType, Declared, Inference, check_distinct},
+    columns::{Column, ColumnType, Declared, Inference, check_distinct, declared_in},
     record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError},
 };
 
@@ -398,6 +398,10 @@ impl RecordReader for DelimitedReader {
 
     fn last_text(&self) -> String {
         self.last.clone()
+    }
+
+    fn declared(&self, field: &str) -> Option<Declared> {
+        declared_in(&self.columns, field)
     }
 
     fn columns(&self) -> Option<Vec<Arc<str>>> {

@@ -67,23 +67,18 @@ pub struct InputOptions {
 
 impl InputOptions {
     /// Opens the file and makes its reader. `text_columns` are read as texts unless declared otherwise.
-    pub fn open(
-        &self,
-        text_columns: TextColumns,
-        key_type: Option<Column>,
-    ) -> Result<(Source, Box<dyn RecordReader>)> {
+    pub fn open(&self, text_columns: TextColumns) -> Result<(Source, Box<dyn RecordReader>)> {
         let mut source = Source::open(&self.file)?;
         let format = match self.input_format {
             Some(format) => format,
             None => self.guess(&mut source)?,
         };
-        let mut types = self
+        let types = self
             .types
             .as_deref()
             .map(Column::list)
             .transpose()?
             .unwrap_or_default();
-        types.extend(key_type);
         let text = std::mem::replace(&mut source.text, Box::new(std::io::empty()));
         let reader: Box<dyn RecordReader> = match format {
             Format::Csv | Format::Tsv => {

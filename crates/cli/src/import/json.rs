@@ -7,7 +7,7 @@ use isomer_db::{Value, json as codec};
 use isomer_value::ValueError;
 
 use super::{
-    columns::{Column, article},
+    columns::{Column, Declared, article, declared_in},
     record::{MAX_ROW_BYTES, ReadError, Record, RecordReader, RowError},
 };
 
@@ -364,6 +364,10 @@ impl RecordReader for JsonReader {
             None => Ok(None),
             Some((line, member)) => self.record(line, member).map(Some),
         }
+    }
+
+    fn declared(&self, field: &str) -> Option<Declared> {
+        declared_in(&self.types, field)
     }
 
     fn last_text(&self) -> String {

@@ -15,7 +15,7 @@ use super::{
     delimited::TextColumns,
     feed::{Feed, Summary, Watch},
     input::InputOptions,
-    record::Record,
+    record::{Record, RecordReader},
 };
 
 /// Options of `isomer import DB nodes`.
@@ -46,14 +46,22 @@ struct Key {
     required: bool,
 }
 
+/// What a key is unless something else is declared.
+const TEXT: Declared = Declared {
+    column_type: ColumnType::String,
+    list: false,
+    optional: false,
+};
+
 /// Runs the import.
 pub fn import(db: &Database, options: &NodesOptions) -> Result<Summary> {
-    let key = Key::of(options.key.as_deref())?;
+    let mut key = Key::of(options.key.as_deref())?;
     let text_columns = TextColumns {
         names: vec![key.column.name.to_string()],
         first: 0,
     };
-    let (source, reader) = options.input.open(text_columns, None)?;
+    let (source, reader) = options.input.open(text_columns)?;
+    key.settle(reader.as_ref())?;
     if let Some(columns) = reader.columns()
         && key.required
         && !columns.contains(&key.column.name)
@@ -97,19 +105,25 @@ impl Key {
                 declared: None,
             },
         };
-        let declared = column.declared.unwrap_or(Declared {
-            column_type: ColumnType::String,
-            list: false,
-            optional: false,
-        });
-        if declared.list || !matches!(declared.column_type, ColumnType::String | ColumnType::Int) {
-            bail!("the key `{}` must be a string or an int", column.name);
-        }
         Ok(Self {
             column,
-            declared,
+            declared: TEXT,
             required: option.is_some(),
         })
+    }
+
+    /// Settles the key's type: as `--key` says, else as the file, `--columns` or `--types` do, else a string.
+    fn settle(&mut self, reader: &dyn RecordReader) -> Result<()> {
+        let said = self.column.declared;
+        let declared = said.or_else(|| reader.declared(&self.column.name));
+        self.declared = declared.unwrap_or(TEXT);
+        let Declared {
+            column_type, list, ..
+        } = self.declared;
+        if list || !matches!(column_type, ColumnType::String | ColumnType::Int) {
+            bail!("the key `{}` must be a string or an int", self.column.name);
+        }
+        Ok(())
     }
 
     /// The record's properties, its key among them as `_key`.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use isomer_db::Value;
 
+use super::columns::Declared;
+
 /// Longest row, or element of a JSON file. A longer one is most likely a quote or a bracket that nobody closed.
 pub const MAX_ROW_BYTES: usize = 64 << 20;
 
@@ -71,6 +73,9 @@ pub trait RecordReader {
 
     /// The text of the record that was returned last, for a reject file.
     fn last_text(&self) -> String;
+
+    /// The type that was declared for a field, in the file or by an option.
+    fn declared(&self, field: &str) -> Option<Declared>;
 
     /// Names of the columns, where the format has any.
     fn columns(&self) -> Option<Vec<Arc<str>>> {

@@ -74,7 +74,7 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
     } else {
         0
     };
-    let (source, reader) = options.input.open(TextColumns { names, first }, None)?;
+    let (source, reader) = options.input.open(TextColumns { names, first })?;
     let fields = EndFields::choose(options, reader.as_ref(), &source.name)?;
     let store = db.store()?;
     let keys = |label: &str| store.key_types(label).map_err(Error::from);
