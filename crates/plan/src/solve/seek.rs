@@ -1,7 +1,7 @@
 //! How to find a node that nothing leads to yet: by key, by id, through an index, by label, or among all.
 
 use isomer_value::{IndexId, Value};
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cost::{Costs, list_length};
 use crate::arena::Arena;
@@ -144,9 +144,10 @@ pub(crate) fn best_access(
             });
         }
     }
+    let mut said = label_predicates(facts, node);
     for label in facts.labels {
         let count = costs.nodes(Some(*label), arena);
-        let label_covers = label_predicates(facts, node, *label);
+        let label_covers = said.remove(label).unwrap_or_default();
         consider(Access {
             kind: AccessKind::Label { label: *label },
             rows: count,
@@ -179,20 +180,18 @@ fn is_key(path: &[PropRef], arena: &Arena) -> bool {
     matches!(path, [name] if arena.property_name(*name) == "_key")
 }
 
-/// The predicates that say no more than that the node has this label.
-fn label_predicates(facts: &Facts<'_>, node: SlotId, label: LabelRef) -> Vec<usize> {
-    let says = |predicate: &Expr| match predicate {
-        Expr::HasLabels { entity, labels } => {
-            matches!(**entity, Expr::Slot(slot) if slot == node) && labels.as_slice() == [label]
+/// For each label the predicates that say no more than that the node has it.
+fn label_predicates(facts: &Facts<'_>, node: SlotId) -> FxHashMap<LabelRef, Vec<usize>> {
+    let mut said: FxHashMap<LabelRef, Vec<usize>> = FxHashMap::default();
+    for at in facts.about.iter().copied().filter(|at| facts.open[*at]) {
+        if let Expr::HasLabels { entity, labels } = &facts.predicates[at]
+            && matches!(**entity, Expr::Slot(slot) if slot == node)
+            && let [label] = labels.as_slice()
+        {
+            said.entry(*label).or_default().push(at);
         }
-        _ => false,
-    };
-    facts
-        .about
-        .iter()
-        .copied()
-        .filter(|at| facts.open[*at] && says(&facts.predicates[*at]))
-        .collect()
+    }
+    said
 }
 
 fn keys_of(test: &Test<'_>) -> Option<(SeekKeys, f64)> {

@@ -89,6 +89,10 @@ impl Problem {
                 labels.entry(slot).or_default().extend(all);
             }
         }
+        for all in labels.values_mut() {
+            all.sort_unstable();
+            all.dedup();
+        }
         let path_slots = graph.paths.iter().map(|(_, path)| slots_of(path)).collect();
         let condition_slots = graph
             .relationships
