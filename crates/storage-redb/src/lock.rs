@@ -13,7 +13,9 @@ use rustix::fs::{FlockOperation, flock};
 /// Held while the database is open; the system lets it go with the process, however that ends.
 #[derive(Debug)]
 pub struct DirectoryLock {
-    _file: Option<File>,
+    file: Option<File>,
+    /// The process that took it: a fork of it holds a copy of the file, and must not let go.
+    process: u32,
 }
 
 impl DirectoryLock {
@@ -35,7 +37,10 @@ impl DirectoryLock {
             Ok(file) => file,
             // A copy on a read-only medium may have no lock file, and nobody can write to it.
             Err(error) if read_only && error.kind() == io::ErrorKind::NotFound => {
-                return Ok(Self { _file: None });
+                return Ok(Self {
+                    file: None,
+                    process: std::process::id(),
+                });
             }
             Err(error) => return Err(crate::open::io_error("locking", &path, &error)),
         };
@@ -57,7 +62,23 @@ impl DirectoryLock {
             // The note is for people; the lock holds without it, on a full disk too.
             drop(written);
         }
-        Ok(Self { _file: Some(file) })
+        Ok(Self {
+            file: Some(file),
+            process: std::process::id(),
+        })
+    }
+}
+
+/// Unlocks by word: closing alone leaves the lock with the copy that a child has between its fork and its exec, and the
+/// next opening would be refused.
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        if let Some(file) = &self.file
+            && self.process == std::process::id()
+        {
+            // If it cannot be unlocked, closing does it, later.
+            let _ = flock(file, FlockOperation::Unlock);
+        }
     }
 }
 
@@ -82,4 +103,35 @@ fn held_by(directory: &Path, file: &mut File) -> StorageError {
             format!("the database `{place}` is in use by another process: close it there first")
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        process::Command,
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+    };
+
+    use super::*;
+
+    /// A child holds copies of all open files until it has become another program.
+    #[test]
+    fn starting_children_keeps_no_lock() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let done = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    let child = Command::new("true").spawn();
+                    child.expect("a child").wait().expect("its end");
+                }
+            });
+            let refused = (0..20_000)
+                .filter_map(|_| DirectoryLock::take(folder.path(), false).err())
+                .next();
+            done.store(true, Ordering::Relaxed);
+            assert!(refused.is_none(), "{refused:?}");
+        });
+    }
 }
