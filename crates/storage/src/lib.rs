@@ -6,8 +6,11 @@
 //!
 //! [`MemoryEngine`] is the first engine and the model of the others. [`Optimistic`] makes an engine out of a small
 //! [`Backend`]: own-write overlay, guards, validation and group commit are written once.
+//!
+//! [`Memory`] is here because all that keep much need it and this is the lowest crate: one budget for the process.
 
 mod backend;
+mod budget;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contract;
@@ -18,6 +21,9 @@ mod tree;
 mod write_set;
 
 pub use backend::{Backend, Commit, Pairs, View, Visitor};
+pub use budget::{
+    Memory, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES, machine_bytes,
+};
 pub use contract::*;
 pub use guards::{Footprint, GuardTable};
 pub use memory::{
