@@ -516,7 +516,11 @@ fn run(transaction: &mut Transaction, query: &str, seed: u64) -> Vec<String> {
         catalog: transaction.catalog(),
         seed,
     };
-    let plan = isomer_plan::prepare(query, &catalog, &isomer_plan::Options::default())
+    let options = isomer_plan::Options {
+        plain: seed % 4 == 3,
+        ..isomer_plan::Options::default()
+    };
+    let plan = isomer_plan::prepare(query, &catalog, &options)
         .unwrap_or_else(|error| panic!("{query}: {error}"));
     let mut execution =
         Execution::start(plan.clone(), &Map::new(), &Options::default(), transaction)

@@ -42,6 +42,8 @@ pub(crate) struct Arena {
     pub subplans: Vec<(OpId, Vec<SlotId>)>,
     /// Leaves on the right side of an apply, and the operator whose rows they repeat.
     pub outer_of: FxHashMap<OpId, OpId>,
+    /// Whether rules that only make plans better are left out.
+    pub plain: bool,
 }
 
 impl Arena {

@@ -25,6 +25,10 @@ pub struct Options {
     pub no_point_reads: bool,
     /// Put a barrier after every clause: slow, and by the letter of the language. Tests compare the other plans with it.
     pub barriers_everywhere: bool,
+    /// Leave out every rule that only makes plans better: no point reads, no seeks by key, id or index, no joins, no
+    /// counting instead of enumerating, no sub-plans beside the rows, no merged clauses, no sorts cut short. What is
+    /// left is scans, expands and filters clause by clause. Tests compare the other plans with it.
+    pub plain: bool,
 }
 
 /// Parses, binds and plans one statement.
@@ -45,6 +49,7 @@ pub fn prepare_parsed(
     options: &Options,
 ) -> Result<Arc<Plan>, PlanError> {
     let mut binder = Binder::new(text, catalog);
+    binder.arena.plain = options.plain;
     let (body, columns) = match &statement.body {
         StatementBody::Query(query) => prepare_query(&mut binder, query, options)?,
         StatementBody::CreateIndex(command) => {
@@ -68,7 +73,9 @@ pub fn prepare_parsed(
         _ => None,
     };
     mark_live(&mut binder.arena, root)?;
-    mark_distinct_ends(&mut binder.arena, root);
+    if !options.plain {
+        mark_distinct_ends(&mut binder.arena, root);
+    }
     let class = classify(&body, &binder.arena);
     note_products(&mut binder);
     let mode = match statement.mode {
@@ -133,6 +140,7 @@ fn prepare_query<'a>(
         .map(|column| column.name.clone())
         .collect();
     if !options.no_point_reads
+        && !options.plain
         && let Some(read) = point::point_read(&bound.logical, &binder.arena)
     {
         return Ok((Body::PointRead(read), names));

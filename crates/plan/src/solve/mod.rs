@@ -209,7 +209,12 @@ impl<'p> Planner<'p> {
             std::mem::replace(&mut self.outer, outer),
             std::mem::replace(&mut self.context, context),
         );
-        let flow = self.chain_in_context(rules::rewrite(steps));
+        let steps = if self.arena.plain {
+            steps
+        } else {
+            rules::rewrite(steps)
+        };
+        let flow = self.chain_in_context(steps);
         (self.outer, self.context) = before;
         flow
     }
@@ -245,7 +250,9 @@ impl<'p> Planner<'p> {
                         let skip = skip.clone();
                         steps.next();
                         // The sort may stop at skip + limit rows.
-                        if let Some(Step::Limit(limit)) = steps.peek() {
+                        if let Some(Step::Limit(limit)) = steps.peek()
+                            && !self.arena.plain
+                        {
                             self.top_of_sort(&mut flow, &skip, limit);
                         }
                         Step::Skip(skip)
@@ -438,9 +445,10 @@ impl<'p> Planner<'p> {
     }
 
     fn filter(&mut self, flow: &mut Flow, predicates: Vec<Expr>) {
-        let (beside, inside): (Vec<Expr>, Vec<Expr>) = predicates
-            .into_iter()
-            .partition(|predicate| semi::existence(predicate, self.arena).is_some());
+        let (beside, inside): (Vec<Expr>, Vec<Expr>) =
+            predicates.into_iter().partition(|predicate| {
+                !self.arena.plain && semi::existence(predicate, self.arena).is_some()
+            });
         if !inside.is_empty() {
             let selectivity: f64 = inside
                 .iter()
@@ -483,7 +491,9 @@ impl<'p> Planner<'p> {
             aggregates,
             factors: Vec::new(),
         };
-        factor::count_instead_of_expanding(self.arena, &mut aggregate);
+        if !self.arena.plain {
+            factor::count_instead_of_expanding(self.arena, &mut aggregate);
+        }
         flow.op = self.arena.push(Op::Aggregate(aggregate), groups);
     }
 
@@ -496,7 +506,7 @@ impl<'p> Planner<'p> {
         limit: Option<Expr>,
     ) {
         let limit = limit.or_else(|| match next {
-            Some(Step::Limit(limit)) => Some(limit.clone()),
+            Some(Step::Limit(limit)) if !self.arena.plain => Some(limit.clone()),
             _ => None,
         });
         let rows = self.rows(flow);
@@ -546,7 +556,7 @@ impl<'p> Planner<'p> {
             }],
             Start::Outer(flow.op, &flow.bound),
         )?;
-        let row_wise = semi::is_row_wise(self.arena, right.op);
+        let row_wise = !self.arena.plain && semi::is_row_wise(self.arena, right.op);
         let rows = self.rows(flow) * self.rows(&right).max(1.0);
         flow.bound.extend(&nulls);
         self.push(

@@ -122,7 +122,11 @@ pub(crate) fn best_access(
     node: SlotId,
     bound: &FxHashSet<SlotId>,
 ) -> Access {
-    let tests = sargable(facts, node, bound);
+    let tests = if arena.plain {
+        Vec::new()
+    } else {
+        sargable(facts, node, bound)
+    };
     let mut best = Access {
         kind: AccessKind::All,
         rows: costs.nodes(None, arena),

@@ -167,8 +167,11 @@ impl Planner<'_> {
         );
         progress.predicate_open.clone_from(&part.predicate_open);
         progress.path_open.clone_from(&part.path_open);
-        let (input_keys, right_keys, joined) =
-            join_keys(problem, progress, &flow.bound, &part.bound, &self.context);
+        let (input_keys, right_keys, joined) = if self.arena.plain {
+            Default::default()
+        } else {
+            join_keys(problem, progress, &flow.bound, &part.bound, &self.context)
+        };
         let right_rows = self.rows(&right);
         let right_op = right.op;
         if input_keys.is_empty() {
