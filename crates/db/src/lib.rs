@@ -62,3 +62,5 @@ pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, 
 
 /// The layer below, for what this crate does not offer.
 pub use isomer_data as data;
+#[doc(hidden)]
+pub use isomer_plan::Options as Planning;

@@ -34,6 +34,7 @@ pub struct Builder {
     pub(crate) cached_plans: usize,
     pub(crate) sweep_interval: Option<Duration>,
     pub(crate) registry: Registry,
+    pub(crate) planning: isomer_plan::Options,
 }
 
 impl Default for Builder {
@@ -50,6 +51,7 @@ impl Default for Builder {
             cached_plans: 1024,
             sweep_interval: Some(Duration::from_secs(30)),
             registry: Registry::with_builtins(),
+            planning: isomer_plan::Options::default(),
         }
     }
 }
@@ -114,6 +116,13 @@ impl Builder {
     /// `None` for never. They are invisible in any case.
     pub fn sweep_interval(mut self, interval: Option<Duration>) -> Self {
         self.sweep_interval = interval;
+        self
+    }
+
+    /// How statements are planned: for tests, which compare the answers of different plans.
+    #[doc(hidden)]
+    pub fn planning(mut self, planning: isomer_plan::Options) -> Self {
+        self.planning = planning;
         self
     }
 

@@ -161,7 +161,7 @@ fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Resul
 
 fn plan(transaction: &Transaction, text: &str) -> Result<Arc<Plan>, PlanError> {
     let catalog = PlanCatalog::new(&transaction.inner, &transaction.db.inner.registry);
-    isomer_plan::prepare(text, &catalog, &isomer_plan::Options::default())
+    isomer_plan::prepare(text, &catalog, &transaction.db.inner.options.planning)
 }
 
 /// A statement at work.
