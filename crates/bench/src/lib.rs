@@ -2,12 +2,13 @@
 //!
 //! - [`network`]: a social network shaped like soc-Pokec, deterministic by its seed; [`profile`]: its people's documents;
 //!   [`files`]: both as files; [`shape`]: its measured figures; [`load`]: both into a database.
-//! - [`mod@core`]: the benchmark of the same name; [`report`]: who is told of its figures.
+//! - [`mod@core`], [`language`]: the benchmarks of the same names; [`report`]: who is told of its figures.
 //!
 //! Everything is made in memory from a seed and streams from there: nothing is downloaded.
 
 pub mod core;
 pub mod files;
+pub mod language;
 pub mod load;
 pub mod network;
 pub mod profile;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use isomer_bench::{
-    Network, core, files, network,
+    Network, core, files, language, network,
     report::{Case, Report},
 };
 
@@ -36,6 +36,8 @@ pub struct BenchOptions {
 pub enum BenchName {
     /// Load, point reads, neighbours, an aggregate, single writes
     Core,
+    /// What the language costs on top of the storage, and what planning costs
+    Language,
 }
 
 /// Runs the command.
@@ -52,6 +54,7 @@ pub fn command(options: &BenchOptions) -> Result<()> {
     let mut report = Told::new();
     let outcome = match options.name {
         BenchName::Core => core::run(folder.path(), options.scale, &mut report),
+        BenchName::Language => language::run(folder.path(), options.scale, &mut report),
     };
     report.bar.finish_and_clear();
     outcome

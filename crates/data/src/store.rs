@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use isomer_storage::{
     Durability, Engine, GuardMode, KeyRange, Order, Page, PageLimit, Read, Version,
 };
-use isomer_value::{Interner, PropId, ValueError};
+use isomer_value::{Interner, NodeId, PropId, ValueError};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
@@ -166,6 +166,12 @@ impl Store {
     /// How it was opened.
     pub fn options(&self) -> &StoreOptions {
         &self.shared.options
+    }
+
+    /// The key under which the storage keeps a node's record: for tools that compare what a layer costs with a plain
+    /// lookup below it.
+    pub fn record_key(&self, node: NodeId) -> Vec<u8> {
+        keyspace::node(node)
     }
 
     pub(crate) fn shared(&self) -> &Shared {
