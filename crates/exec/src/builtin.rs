@@ -19,7 +19,7 @@ use isomer_value::Value;
 
 use crate::{
     error::{ErrorClass, ExecError, Result},
-    procedure::{Procedure, Registry},
+    procedure::{Call, Procedure, Registry},
 };
 
 /// What a scan reads at once.
@@ -116,12 +116,7 @@ impl Procedure for BucketProcedure {
         &self.signature
     }
 
-    fn call(
-        &self,
-        arguments: &[Value],
-        transaction: &mut Transaction,
-        emit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
-    ) -> Result<()> {
+    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
         let argument = |at: usize| arguments.get(at).unwrap_or(&Value::Null);
         let name = &self.signature.name;
         let bucket = argument(0)
@@ -140,25 +135,25 @@ impl Procedure for BucketProcedure {
                     }
                     _ => Expiry::Never,
                 };
-                transaction.kv_put_value(bucket, argument(1), argument(2), expiry)?;
+                call.transaction()
+                    .kv_put_value(bucket, argument(1), argument(2), expiry)?;
                 Ok(())
             }
             What::Delete => {
-                transaction.kv_put_value(bucket, argument(1), &Value::Null, Expiry::Never)?;
+                call.transaction().kv_put_value(
+                    bucket,
+                    argument(1),
+                    &Value::Null,
+                    Expiry::Never,
+                )?;
                 Ok(())
             }
-            What::Scan => scan(name, bucket, arguments, transaction, emit),
+            What::Scan => scan(name, bucket, arguments, call),
         }
     }
 }
 
-fn scan(
-    name: &str,
-    bucket: &str,
-    arguments: &[Value],
-    transaction: &Transaction,
-    emit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
-) -> Result<()> {
+fn scan(name: &str, bucket: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
     let argument = |at: usize| arguments.get(at).unwrap_or(&Value::Null);
     let from = bound(name, argument(1))?.unwrap_or_default();
     let to = bound(name, argument(2))?;
@@ -182,7 +177,7 @@ fn scan(
             ..PAGE
         };
         let mut pairs = Vec::new();
-        after = transaction.kv_scan_values(
+        after = call.transaction().kv_scan_values(
             bucket,
             range,
             order,
@@ -191,7 +186,7 @@ fn scan(
             &mut |key, value| pairs.push(vec![key, value]),
         )?;
         left = left.saturating_sub(pairs.len());
-        pairs.into_iter().try_for_each(&mut *emit)?;
+        pairs.into_iter().try_for_each(|pair| call.emit(pair))?;
         if after.is_none() {
             break;
         }

@@ -203,6 +203,16 @@ impl Column {
                         .collect(),
                 )
             }
+            Some(Value::Int(_)) => match values.iter().map(Value::as_int).collect::<Option<_>>() {
+                Some(items) => Self::Ints(items),
+                None => Self::Values(values),
+            },
+            Some(Value::Float(_)) => {
+                match values.iter().map(Value::as_float).collect::<Option<_>>() {
+                    Some(items) => Self::Floats(items),
+                    None => Self::Values(values),
+                }
+            }
             _ => Self::Values(values),
         }
     }

@@ -29,6 +29,6 @@ mod tests;
 
 pub use error::{ErrorClass, ExecError, Result};
 pub use execution::{Execution, Options};
-pub use limits::{CancelHandle, Limits};
-pub use procedure::{Procedure, Registry, ScalarFunction};
+pub use limits::{CancelHandle, Limits, Stop};
+pub use procedure::{Call, Procedure, Registry, ScalarFunction};
 pub use result::{Counters, OperatorProfile, Rows, RunningQueries};

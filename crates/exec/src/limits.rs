@@ -58,6 +58,31 @@ impl CancelHandle {
     }
 }
 
+/// When a query is to stop, for the threads that work for it.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    cancel: CancelHandle,
+    deadline: Option<Instant>,
+    time: Option<Duration>,
+}
+
+impl Stop {
+    /// Answers an error when the query was cancelled or its time is over. Reads the clock: call it every few
+    /// milliseconds of work, not every step.
+    pub fn check(&self) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(ExecError::Cancelled);
+        }
+        match self.deadline {
+            Some(deadline) if Instant::now() >= deadline => Err(ExecError::limit(
+                format!("{:?} of time", self.time.unwrap_or_default()),
+                "narrow it (labels, bounds of paths, LIMIT), add an index, or raise the time limit",
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Keeps watch over the limits while a query runs.
 #[derive(Debug)]
 pub(crate) struct Watch {
@@ -119,6 +144,15 @@ impl Watch {
                 "narrow it (labels, bounds of paths, LIMIT), add an index, or raise the time limit",
             )),
             _ => Ok(()),
+        }
+    }
+
+    /// When to stop, for other threads.
+    pub(crate) fn stop(&self) -> Stop {
+        Stop {
+            cancel: self.cancel.clone(),
+            deadline: self.deadline,
+            time: self.limits.time,
         }
     }
 

@@ -7,20 +7,83 @@ use isomer_plan::catalog::{FunctionSignature, ProcedureSignature};
 use isomer_value::Value;
 use rustc_hash::FxHashMap;
 
-use crate::error::{ErrorClass, ExecError, Result};
+use crate::{
+    error::{ErrorClass, ExecError, Result},
+    limits::{Stop, Watch},
+};
 
 /// A procedure: called once per row, gives any number of rows.
 pub trait Procedure: Send + Sync {
     /// Its name, parameters and results.
     fn signature(&self) -> &Arc<ProcedureSignature>;
-    /// Runs it. `arguments` has one value per parameter, already of the declared kind; every row passed to `emit` has one
-    /// value per result. An error of `emit` must be passed on.
-    fn call(
-        &self,
-        arguments: &[Value],
-        transaction: &mut Transaction,
-        emit: &mut dyn FnMut(Vec<Value>) -> Result<()>,
-    ) -> Result<()>;
+    /// Runs it. `arguments` has one value per parameter, already of the declared kind; its rows go to [`Call::emit`].
+    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()>;
+}
+
+/// One call of a procedure: where it reads and writes, what it may take, and where its rows go.
+pub struct Call<'a> {
+    pub(crate) transaction: &'a mut Transaction,
+    pub(crate) watch: &'a mut Watch,
+    /// Takes a row; the watch is the call's own.
+    pub(crate) sink: &'a mut dyn FnMut(Vec<Value>, &mut Watch) -> Result<()>,
+    /// Bytes that this call holds of what the query may.
+    held_bytes: usize,
+}
+
+impl<'a> Call<'a> {
+    pub(crate) fn new(
+        transaction: &'a mut Transaction,
+        watch: &'a mut Watch,
+        sink: &'a mut dyn FnMut(Vec<Value>, &mut Watch) -> Result<()>,
+    ) -> Self {
+        Self {
+            transaction,
+            watch,
+            sink,
+            held_bytes: 0,
+        }
+    }
+
+    /// The transaction it runs in.
+    pub fn transaction(&mut self) -> &mut Transaction {
+        self.transaction
+    }
+
+    /// Gives a row: one value per result. An error must be passed on.
+    pub fn emit(&mut self, row: Vec<Value>) -> Result<()> {
+        self.watch.tick(1)?;
+        (self.sink)(row, self.watch)
+    }
+
+    /// Counts so many steps of work; answers an error when the query is to stop.
+    pub fn tick(&mut self, steps: usize) -> Result<()> {
+        self.watch.tick(steps)
+    }
+
+    /// Takes so many bytes of what the query may hold, until the call ends or [`Call::release`].
+    pub fn hold(&mut self, bytes: usize) -> Result<()> {
+        self.watch.hold(bytes)?;
+        self.held_bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives back what was held.
+    pub fn release(&mut self, bytes: usize) {
+        let bytes = bytes.min(self.held_bytes);
+        self.held_bytes -= bytes;
+        self.watch.release(bytes);
+    }
+
+    /// When to stop, for threads that work for this call.
+    pub fn stop(&self) -> Stop {
+        self.watch.stop()
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.watch.release(self.held_bytes);
+    }
 }
 
 /// A function of values alone.

@@ -1,11 +1,11 @@
 //! Calls of procedures, and what `SHOW` shows.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
 use isomer_data::{BucketKind, ConstraintKind, GraphRead, IndexState};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureSignature},
-    expr::Kind,
+    expr::{Kind, SlotId},
     function::Function as Builtin,
     physical::Op,
     schema::ShowKind,
@@ -19,13 +19,21 @@ use crate::{
     context::Cx,
     error::{ErrorClass, ExecError, Result, shown},
     eval::{is_of, value},
-    procedure,
+    limits::Watch,
+    procedure::{self, Call},
 };
 
-/// Calls a procedure for each row.
+/// Rows of a procedure that are put into one chunk.
+const CHUNK_ROWS: usize = 4_096;
+
+/// Calls a procedure for each row. What a call gives is held in typed columns until it is pulled.
 pub(super) struct ProcedureCall {
     spot: Spot,
     input: RowInput,
+    /// Rows of the present call, in chunks of columns.
+    pending: VecDeque<(usize, Vec<Column>)>,
+    /// Bytes held for them.
+    pending_bytes: usize,
 }
 
 impl ProcedureCall {
@@ -33,7 +41,69 @@ impl ProcedureCall {
         Self {
             spot,
             input: RowInput::new(input),
+            pending: VecDeque::new(),
+            pending_bytes: 0,
         }
+    }
+
+    fn drop_pending(&mut self, cx: &mut Cx<'_>) {
+        self.pending.clear();
+        cx.run
+            .watch
+            .release(std::mem::take(&mut self.pending_bytes));
+    }
+}
+
+/// The rows of a call on their way into chunks.
+struct Gathered<'a> {
+    yields: &'a [(usize, SlotId)],
+    rows: usize,
+    columns: Vec<Vec<Value>>,
+    full: VecDeque<(usize, Vec<Column>)>,
+    held_bytes: usize,
+    /// Bytes of the values that are not in a full chunk yet.
+    loose_bytes: usize,
+}
+
+impl<'a> Gathered<'a> {
+    fn new(yields: &'a [(usize, SlotId)]) -> Self {
+        Self {
+            yields,
+            rows: 0,
+            columns: vec![Vec::new(); yields.len()],
+            full: VecDeque::new(),
+            held_bytes: 0,
+            loose_bytes: 0,
+        }
+    }
+
+    fn add(&mut self, row: &[Value], watch: &mut Watch) -> Result<()> {
+        for (column, (position, _)) in self.columns.iter_mut().zip(self.yields) {
+            let cell = row.get(*position).cloned().unwrap_or_default();
+            self.loose_bytes += value_bytes(&cell);
+            column.push(cell);
+        }
+        self.rows += 1;
+        watch.allow(self.loose_bytes)?;
+        if self.rows == CHUNK_ROWS {
+            self.seal(watch)?;
+        }
+        Ok(())
+    }
+
+    fn seal(&mut self, watch: &mut Watch) -> Result<()> {
+        let rows = std::mem::take(&mut self.rows);
+        let columns: Vec<Column> = self
+            .columns
+            .iter_mut()
+            .map(|values| Column::of_values(std::mem::take(values)))
+            .collect();
+        let bytes = columns.iter().map(|column| column.bytes(rows)).sum();
+        watch.hold(bytes)?;
+        self.held_bytes += bytes;
+        self.loose_bytes = 0;
+        self.full.push_back((rows, columns));
+        Ok(())
     }
 }
 
@@ -43,57 +113,61 @@ impl Operate for ProcedureCall {
         let Op::ProcedureCall(call) = spot.op() else {
             return Err(misplaced(spot.op()));
         };
-        if !self.input.advance(cx)? {
-            return Ok(None);
-        }
-        let signature = &call.procedure;
-        let mut arguments = Vec::with_capacity(call.arguments.len());
-        for (expr, parameter) in call.arguments.iter().zip(&signature.parameters) {
-            arguments.push(accepted(
-                value(expr, self.input.row()?, cx)?,
-                parameter,
-                signature,
-            )?);
-        }
-        let procedure = cx
-            .run
-            .registry
-            .procedure(&signature.name)
-            .cloned()
-            .ok_or_else(|| procedure::gone(&signature.name))?;
-        let mut columns: Vec<Vec<Value>> = call.yields.iter().map(|_| Vec::new()).collect();
-        let (mut count, mut bytes) = (0_usize, 0_usize);
-        let watch = &mut cx.run.watch;
-        procedure.call(&arguments, cx.tx, &mut |row| {
-            watch.tick(1)?;
-            count += 1;
-            for (column, (position, _)) in columns.iter_mut().zip(&call.yields) {
-                let cell = row.get(*position).cloned().unwrap_or_default();
-                bytes += value_bytes(&cell);
-                column.push(cell);
+        if self.pending.is_empty() {
+            self.drop_pending(cx);
+            if !self.input.advance(cx)? {
+                return Ok(None);
             }
-            watch.allow(bytes)
-        })?;
-        match &*signature.name {
-            crate::builtin::PUT => cx.run.counters.bucket_puts += 1,
-            crate::builtin::DELETE => cx.run.counters.bucket_deletes += 1,
-            _ => {}
-        }
-        let mut chunk = self.input.repeat(&spot, if call.void { 1 } else { count });
-        if !call.void {
-            for ((_, slot), values) in call.yields.iter().zip(columns) {
-                chunk.set(*slot, Column::of_values(values));
+            let signature = &call.procedure;
+            let mut arguments = Vec::with_capacity(call.arguments.len());
+            for (expr, parameter) in call.arguments.iter().zip(&signature.parameters) {
+                arguments.push(accepted(
+                    value(expr, self.input.row()?, cx)?,
+                    parameter,
+                    signature,
+                )?);
             }
+            let procedure = cx
+                .run
+                .registry
+                .procedure(&signature.name)
+                .cloned()
+                .ok_or_else(|| procedure::gone(&signature.name))?;
+            let mut gathered = Gathered::new(&call.yields);
+            let mut sink = |row: Vec<Value>, watch: &mut Watch| gathered.add(&row, watch);
+            let called = procedure.call(
+                &arguments,
+                &mut Call::new(cx.tx, &mut cx.run.watch, &mut sink),
+            );
+            let called = called.and_then(|()| gathered.seal(&mut cx.run.watch));
+            self.pending_bytes = gathered.held_bytes;
+            called?;
+            match &*signature.name {
+                crate::builtin::PUT => cx.run.counters.bucket_puts += 1,
+                crate::builtin::DELETE => cx.run.counters.bucket_deletes += 1,
+                _ => {}
+            }
+            if call.void {
+                return Ok(Some(self.input.repeat(&spot, 1)));
+            }
+            self.pending = gathered.full;
+        }
+        let (rows, columns) = self.pending.pop_front().unwrap_or_default();
+        let mut chunk = self.input.repeat(&spot, rows);
+        for ((_, slot), column) in call.yields.iter().zip(columns) {
+            chunk.set(*slot, column);
         }
         Ok(Some(chunk))
     }
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
+        self.pending.clear();
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
+        self.drop_pending(cx);
     }
 }
 

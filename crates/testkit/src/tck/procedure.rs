@@ -3,8 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use isomer_data::Transaction;
-use isomer_exec::{ExecError, Procedure};
+use isomer_exec::{Call, ExecError, Procedure};
 use isomer_plan::catalog::{ProcedureField, ProcedureMode, ProcedureSignature};
 use isomer_plan::expr::Kind;
 use isomer_value::Value;
@@ -117,12 +116,7 @@ impl Procedure for TableProcedure {
         &self.signature
     }
 
-    fn call(
-        &self,
-        arguments: &[Value],
-        _transaction: &mut Transaction,
-        emit: &mut dyn FnMut(Vec<Value>) -> std::result::Result<(), ExecError>,
-    ) -> std::result::Result<(), ExecError> {
+    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> std::result::Result<(), ExecError> {
         let fits = |given: &Value, asked: &Value| match (given.to_f64(), asked.to_f64()) {
             (Some(given), Some(asked)) => given == asked,
             _ => given == asked,
@@ -133,7 +127,7 @@ impl Procedure for TableProcedure {
                 .zip(arguments)
                 .all(|(input, argument)| fits(input, argument))
             {
-                emit(outputs.clone())?;
+                call.emit(outputs.clone())?;
             }
         }
         Ok(())
