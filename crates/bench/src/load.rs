@@ -23,7 +23,7 @@ pub fn load_people(db: &Database, network: &Network, watch: &mut dyn BulkWatch) 
     });
     let outcome = db
         .store()?
-        .bulk_nodes(PERSON, &options(db), &mut rows, watch)
+        .bulk_nodes(PERSON, &BulkOptions::default(), &mut rows, watch)
         .map_err(Error::from)?;
     Ok(outcome.loaded)
 }
@@ -54,15 +54,7 @@ pub fn load_friendships(
     };
     let outcome = db
         .store()?
-        .bulk_relationships(ends, &options(db), &mut rows, watch)
+        .bulk_relationships(ends, &BulkOptions::default(), &mut rows, watch)
         .map_err(Error::from)?;
     Ok(outcome.loaded)
-}
-
-fn options(db: &Database) -> BulkOptions {
-    let mut options = BulkOptions::default();
-    if let Some(path) = db.path() {
-        options.spill_folder = path.to_owned();
-    }
-    options
 }

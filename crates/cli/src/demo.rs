@@ -87,7 +87,7 @@ fn run(path: &Path, options: &DemoOptions) -> Result<()> {
     )?;
     let db = step(
         "Opening the database",
-        || Ok(Database::open(path)?),
+        || crate::open::open(path),
         |_| "an empty folder became a database".into(),
     )?;
     let start = Instant::now();

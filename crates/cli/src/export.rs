@@ -11,7 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use isomer_db::{
-    Database, Error, Map, Value,
+    Error, Map, Value,
     data::{Access, GraphRead, Transaction},
     json,
 };
@@ -157,7 +157,7 @@ pub fn import_all(path: &Path, file: &Path) -> Result<()> {
         .tempdir_in(parent)
         .with_context(|| format!("no folder can be made in {}", parent.display()))?;
     let made = folder.path().join("db");
-    let db = Database::builder()
+    let db = open::builder()
         .durability(isomer_db::Durability::Buffered)
         .open(&made)?;
     let mut progress = crate::import::progress::Progress::new(&source, false);

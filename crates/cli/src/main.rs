@@ -29,6 +29,9 @@ use clap::{Parser, Subcommand};
     max_term_width = 120
 )]
 struct Cli {
+    /// Memory for cached pages, read views, queries and imports together; a quarter of the machine's unless given
+    #[arg(long, global = true, value_name = "SIZE", value_parser = open::parse_bytes)]
+    memory: Option<usize>,
     #[command(subcommand)]
     command: Command,
 }
@@ -57,6 +60,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(bytes) = cli.memory {
+        open::set_memory(bytes);
+    }
     let outcome = match &cli.command {
         Command::Import(options) => import::command(options),
         Command::Query(options) => query::command(options),

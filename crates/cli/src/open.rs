@@ -1,16 +1,86 @@
 //! Opening databases for commands.
 
-use std::path::Path;
+use std::{path::Path, sync::OnceLock};
 
 use anyhow::Result;
-use isomer_db::Database;
+use isomer_db::{Builder, Database, Memory};
+
+/// The memory that the command line gives; all databases that a command opens share it.
+static MEMORY: OnceLock<Memory> = OnceLock::new();
+
+/// Lets all databases that are opened from here on share so many bytes.
+pub fn set_memory(bytes: usize) {
+    // Only the command line sets it, once.
+    let _ = MEMORY.set(Memory::new(bytes));
+}
+
+/// How databases are opened here.
+pub fn builder() -> Builder {
+    match MEMORY.get() {
+        Some(memory) => Database::builder().shared_memory(memory),
+        None => Database::builder(),
+    }
+}
 
 /// Opens a database, or makes it.
 pub fn open(path: &Path) -> Result<Database> {
-    Ok(Database::open(path)?)
+    Ok(builder().open(path)?)
 }
 
 /// Opens a database that must be there.
 pub fn open_existing(path: &Path) -> Result<Database> {
-    Ok(Database::builder().create(false).open(path)?)
+    Ok(builder().create(false).open(path)?)
+}
+
+/// Opens an empty database in memory.
+pub fn open_in_memory() -> Result<Database> {
+    Ok(builder().open_in_memory()?)
+}
+
+/// A number of bytes: `64MiB`, `1.5 GiB`, `500MB`, `1073741824`.
+pub fn parse_bytes(text: &str) -> Result<usize, String> {
+    let wrong = || format!("`{text}` is no size: write 512MiB, 2GiB, 500MB or a number of bytes");
+    let text = text.trim();
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let number: f64 = text[..digits].parse().map_err(|_| wrong())?;
+    let unit: u64 = match text[digits..].trim().to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        _ => return Err(wrong()),
+    };
+    let bytes = number * unit as f64;
+    // Exact far beyond any memory.
+    if bytes < 1.0 || bytes > (1_u64 << 52) as f64 {
+        return Err(wrong());
+    }
+    Ok(bytes as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [
+            ("1", 1),
+            ("64MiB", 64 << 20),
+            ("1.5 GiB", 3 << 29),
+            ("2g", 2 << 30),
+            ("500MB", 500_000_000),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+        for text in ["", "MiB", "-1", "1 parsec", "0", "1e99GiB"] {
+            assert!(parse_bytes(text).is_err(), "{text}");
+        }
+    }
 }

@@ -51,7 +51,7 @@ pub fn command(options: &QueryOptions) -> Result<()> {
     };
     let params = parameters(&options.params)?;
     let db = if options.db.as_os_str() == ":memory:" {
-        Database::open_in_memory()?
+        open::open_in_memory()?
     } else {
         open::open_existing(&options.db)?
     };

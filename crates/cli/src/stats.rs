@@ -5,7 +5,7 @@ use std::{fmt::Write as _, path::PathBuf};
 use anyhow::Result;
 use clap::Args;
 use isomer_db::{
-    Database,
+    Database, MemoryKind,
     data::{Access, Catalog, ConstraintKind, GraphRead, IndexState},
 };
 
@@ -43,8 +43,34 @@ pub fn command(options: &StatsOptions) -> Result<()> {
     ];
     lines.extend(statistics.details);
     write_lines(&mut text, &lines);
+    let _ = writeln!(text, "{}", style.heading("Memory"));
+    write_lines(&mut text, &memory(&db)?);
     crate::style::line(text.trim_end())?;
     Ok(db.close()?)
+}
+
+/// Who holds how much of the budget.
+fn memory(db: &Database) -> Result<Vec<(String, String)>> {
+    let memory = db.memory()?;
+    let size = |size: usize| bytes(size as u64);
+    let mut lines = vec![("budget".to_owned(), size(memory.total_bytes()))];
+    for usage in MemoryKind::ALL.map(|kind| memory.usage(kind)) {
+        let most = if usage.ceiling_bytes < memory.total_bytes() {
+            format!(", at most {}", size(usage.ceiling_bytes))
+        } else {
+            String::new()
+        };
+        lines.push((
+            usage.kind.name().to_owned(),
+            format!(
+                "{} (peak {}{most})",
+                size(usage.used_bytes),
+                size(usage.peak_bytes)
+            ),
+        ));
+    }
+    lines.push(("free".to_owned(), size(memory.free_bytes())));
+    Ok(lines)
 }
 
 /// Names, counts, indexes, constraints and buckets.

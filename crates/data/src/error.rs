@@ -1,6 +1,6 @@
 //! What can go wrong, split by what went wrong; [`DataError::kind`] says what the caller does next.
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{OverBudget, StorageError, Version};
 use isomer_value::ValueError;
 use thiserror::Error;
 
@@ -134,6 +134,9 @@ pub enum DataError {
         /// What to do.
         advice: &'static str,
     },
+    /// Over the process's budget of memory.
+    #[error(transparent)]
+    OverBudget(#[from] OverBudget),
     /// Stopped on request.
     #[error("cancelled")]
     Cancelled,
@@ -173,7 +176,7 @@ impl DataError {
             }
             Self::NotFound(_) => ErrorKind::NotFound,
             Self::Denied(_) => ErrorKind::Denied,
-            Self::Limit { .. } => ErrorKind::Limit,
+            Self::Limit { .. } | Self::OverBudget(_) => ErrorKind::Limit,
             Self::Cancelled => ErrorKind::Cancelled,
             Self::Unsupported(_) => ErrorKind::Unsupported,
             Self::Closed(_) => ErrorKind::Closed,

@@ -23,6 +23,7 @@ mod observer;
 mod properties;
 mod read;
 mod schema_change;
+mod spill;
 mod store;
 mod stream;
 mod transaction;
@@ -44,8 +45,14 @@ pub use kv::{
 };
 pub use observer::CommitObserver;
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
+pub use spill::{
+    BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
+};
 pub use store::{Access, Store, StoreOptions};
 pub use stream::{Change, ChangeSet, Counted};
 pub use transaction::{Mark, Transaction};
 
-pub use isomer_storage::{Durability, KeyRange, Order, Page, PageLimit, Version};
+pub use isomer_storage::{
+    Durability, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page, PageLimit,
+    Reclaim, Reservation, Version,
+};

@@ -1,9 +1,9 @@
 //! An opened database.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
 use isomer_storage::{
-    Durability, Engine, GuardMode, KeyRange, Order, Page, PageLimit, Read, Version,
+    Durability, Engine, GuardMode, KeyRange, Memory, Order, Page, PageLimit, Read, Version,
 };
 use isomer_value::{Interner, NodeId, PropId, ValueError};
 use parking_lot::{Mutex, RwLock};
@@ -18,6 +18,7 @@ use crate::{
     keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
     kv::Sequences,
     observer::Observers,
+    spill::SpillFolder,
 };
 
 /// Longest name of a label, type, property, bucket, index or constraint in bytes.
@@ -46,6 +47,10 @@ pub struct StoreOptions {
     pub clock: Arc<dyn Clock>,
     /// Whether the engine takes no writes: an index whose making broke off is then left, unused, where it is.
     pub read_only: bool,
+    /// The budget of views, queries and bulk loads.
+    pub memory: Memory,
+    /// Folder for what does not fit into memory.
+    pub spill_folder: PathBuf,
 }
 
 impl Default for StoreOptions {
@@ -56,6 +61,8 @@ impl Default for StoreOptions {
             footprint_limit: 4_096,
             clock: Arc::new(SystemClock),
             read_only: false,
+            memory: Memory::of_this_machine(),
+            spill_folder: std::env::temp_dir(),
         }
     }
 }
@@ -87,6 +94,7 @@ pub(crate) struct Shared {
     /// Held by whoever stores the counts.
     pub(crate) saving: Mutex<()>,
     pub(crate) sequences: Sequences,
+    spill: Arc<SpillFolder>,
 }
 
 /// The newest schema known, and when it holds.
@@ -119,6 +127,7 @@ impl Store {
             names: names.clone(),
             schema,
         });
+        let spill = Arc::new(SpillFolder::new(&options.spill_folder));
         let store = Self {
             shared: Arc::new(Shared {
                 engine,
@@ -140,6 +149,7 @@ impl Store {
                 since_save: Mutex::default(),
                 saving: Mutex::new(()),
                 sequences: Sequences::default(),
+                spill,
             }),
         };
         if !store.options().read_only {
@@ -172,6 +182,16 @@ impl Store {
     /// lookup below it.
     pub fn record_key(&self, node: NodeId) -> Vec<u8> {
         keyspace::node(node)
+    }
+
+    /// The budget of memory that whatever runs on this store shares.
+    pub fn memory(&self) -> &Memory {
+        &self.shared.options.memory
+    }
+
+    /// Where what does not fit into memory goes.
+    pub fn spill_folder(&self) -> &Arc<SpillFolder> {
+        &self.shared.spill
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -105,7 +105,7 @@ fn loads_what_transactions_would_make(store: &Store) {
     age_index(store);
     // Spills: the budget holds a fraction of the rows.
     let mut options = BulkOptions::default();
-    options.memory_bytes = 100_000;
+    options.memory_bytes = Some(100_000);
     let mut log = Log::default();
     let outcome = store
         .bulk_nodes("User", &options, &mut users(20_000), &mut log)

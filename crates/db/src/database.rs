@@ -7,7 +7,9 @@ use std::{
     time::Duration,
 };
 
-use isomer_data::{Access, Durability, Store, StoreOptions, Sweeper};
+use isomer_data::{
+    Access, Durability, Memory, MemoryKind, Reservation, Store, StoreOptions, Sweeper,
+};
 use isomer_exec::Registry;
 use isomer_storage::{Engine, MemoryEngine, StorageError};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
@@ -43,6 +45,8 @@ pub(crate) struct Inner {
     sweeper: Mutex<Option<Sweeper>>,
     /// Taken out when the database is closed.
     store: RwLock<Option<Store>>,
+    /// What the engine caches.
+    cache: Mutex<Option<Reservation>>,
     pub(crate) options: Builder,
     pub(crate) plans: PlanCache,
     pub(crate) registry: Arc<Registry>,
@@ -92,41 +96,71 @@ impl Database {
     }
 
     pub(crate) fn open_with(options: Builder, path: Option<PathBuf>) -> Result<Self> {
+        let mut options = options;
+        let memory = options
+            .memory
+            .get_or_insert_with(Memory::of_this_machine)
+            .clone();
+        if memory.total_bytes() < LEAST_MEMORY_BYTES {
+            return Err(Error::invalid(format!(
+                "a database needs at least {} MiB of memory, not {} bytes: raise the memory option",
+                LEAST_MEMORY_BYTES >> 20,
+                memory.total_bytes()
+            )));
+        }
+        let mut cache = None;
         let engine: Arc<dyn Engine> = match (options.engine, &path) {
             (EngineKind::Redb, Some(path)) => {
+                let reserved = reserve_cache(&memory, options.cache_bytes)?;
                 let redb = RedbOptions {
                     create: options.create && !options.read_only,
                     read_only: options.read_only,
-                    cache_bytes: options.cache_bytes,
+                    cache_bytes: reserved.bytes(),
                     max_transaction_bytes: options.max_transaction_bytes,
                     ..RedbOptions::default()
                 };
+                cache = Some(reserved);
                 Arc::new(RedbEngine::open(path, redb)?)
             }
             _ => Arc::new(MemoryEngine::with_max_transaction_bytes(
                 options.max_transaction_bytes,
             )),
         };
-        Self::with_engine(engine, options, path)
+        Self::with_engine(engine, options, path, cache)
     }
 
     /// Opens what an engine holds, with settings of one's own: for tests and engines of other crates.
     pub fn open_engine(engine: Arc<dyn Engine>, options: Builder) -> Result<Self> {
-        Self::with_engine(engine, options, None)
+        Self::with_engine(engine, options, None, None)
     }
 
     fn with_engine(
         engine: Arc<dyn Engine>,
         options: Builder,
         path: Option<PathBuf>,
+        cache: Option<Reservation>,
     ) -> Result<Self> {
         let mut store_options = StoreOptions::default();
         store_options.read_only = options.read_only;
+        if let Some(memory) = &options.memory {
+            store_options.memory = memory.clone();
+        }
+        let own_folder = path.as_ref().filter(|_| !options.read_only);
+        if let Some(folder) = &options.temporary_folder {
+            store_options.spill_folder = folder.clone();
+        } else if let Some(path) = own_folder {
+            store_options.spill_folder = path.join("tmp");
+        }
         let store = Store::open(engine, store_options)?;
+        if own_folder.is_some() && options.temporary_folder.is_none() {
+            // Nobody else has this directory open. What cannot be removed is empty and harms nobody.
+            let _ = store.spill_folder().clean();
+        }
         let interval = options.sweep_interval.filter(|_| !options.read_only);
         let inner = Inner {
             sweeper: Mutex::new(interval.map(|interval| store.start_sweeper(interval))),
             store: RwLock::new(Some(store)),
+            cache: Mutex::new(cache),
             plans: PlanCache::new(options.cached_plans),
             registry: Arc::new(options.registry.clone()),
             running: Arc::default(),
@@ -141,6 +175,11 @@ impl Database {
     /// The directory, for a database that has one.
     pub fn path(&self) -> Option<&Path> {
         self.inner.path.as_deref()
+    }
+
+    /// The budget of memory, and who holds how much of it.
+    pub fn memory(&self) -> Result<Memory> {
+        Ok(self.store()?.memory().clone())
     }
 
     /// The layer below: catalog, engine, statistics. `Closed` after [`Database::close`].
@@ -396,6 +435,7 @@ impl Database {
     pub fn close(&self) -> Result<()> {
         drop(self.inner.sweeper.lock().take());
         let store = self.inner.store.write().take();
+        drop(self.inner.cache.lock().take());
         self.inner.plans.clear();
         match store {
             Some(store)
@@ -441,6 +481,20 @@ impl Database {
                 Err(error) if error.kind() == ErrorKind::Retry && pauses.pause() => {}
                 outcome => return outcome,
             }
+        }
+    }
+}
+
+/// Less is no database.
+const LEAST_MEMORY_BYTES: usize = 16 << 20;
+
+/// The engine's part of the memory: what was asked for, or a quarter, or less where others have taken theirs.
+fn reserve_cache(memory: &Memory, asked: Option<usize>) -> Result<Reservation> {
+    let mut bytes = asked.unwrap_or(memory.total_bytes() / 4);
+    loop {
+        match memory.reserve(MemoryKind::EngineCache, bytes) {
+            Err(_) if asked.is_none() && bytes > 1 << 20 => bytes /= 2,
+            reserved => return Ok(reserved.map_err(isomer_data::DataError::from)?),
         }
     }
 }

@@ -56,7 +56,7 @@ pub use statement::Prepared;
 pub use stream::RowStream;
 pub use transaction::Transaction;
 
-pub use isomer_data::{BucketOptions, Durability, Expiry, Order};
+pub use isomer_data::{BucketOptions, Durability, Expiry, Memory, MemoryKind, MemoryUse, Order};
 pub use isomer_exec::{CancelHandle, Counters, Limits};
 pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};
 

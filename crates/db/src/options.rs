@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use isomer_data::Durability;
+use isomer_data::{Durability, Memory};
 use isomer_exec::{Procedure, Registry};
 
 use crate::{CancelHandle, Database, Limits, Result};
@@ -26,7 +26,9 @@ pub struct Builder {
     pub(crate) engine: EngineKind,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
-    pub(crate) cache_bytes: usize,
+    pub(crate) memory: Option<Memory>,
+    pub(crate) cache_bytes: Option<usize>,
+    pub(crate) temporary_folder: Option<PathBuf>,
     pub(crate) max_transaction_bytes: usize,
     pub(crate) limits: Limits,
     pub(crate) durability: Durability,
@@ -43,7 +45,9 @@ impl Default for Builder {
             engine: EngineKind::default(),
             create: true,
             read_only: false,
-            cache_bytes: 256 << 20,
+            memory: None,
+            cache_bytes: None,
+            temporary_folder: None,
             max_transaction_bytes: 1 << 30,
             limits: Limits::default(),
             durability: Durability::Synced,
@@ -75,9 +79,39 @@ impl Builder {
         self
     }
 
-    /// Memory for cached pages; 256 MiB unless said otherwise.
+    /// The memory that the database may use, in bytes, at least 16 MiB: cached pages, read views, all running queries and
+    /// bulk loads together. Unless said otherwise, a quarter of what the machine (or the container, or the process's
+    /// limit on address space) has. A query beyond its part sorts and groups on disk, or answers `Limit`.
+    ///
+    /// ```
+    /// use isomer_db::{Database, MemoryKind};
+    ///
+    /// let db = Database::builder().memory(256 << 20).open_in_memory()?;
+    /// assert_eq!(db.memory()?.total_bytes(), 256 << 20);
+    /// assert_eq!(db.memory()?.usage(MemoryKind::Queries).used_bytes, 0);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn memory(self, bytes: usize) -> Self {
+        self.shared_memory(&Memory::new(bytes))
+    }
+
+    /// Lets several databases share one budget.
+    pub fn shared_memory(mut self, memory: &Memory) -> Self {
+        self.memory = Some(memory.clone());
+        self
+    }
+
+    /// The part of the memory for cached pages; a quarter of it unless said otherwise.
     pub fn cache_bytes(mut self, bytes: usize) -> Self {
-        self.cache_bytes = bytes;
+        self.cache_bytes = Some(bytes);
+        self
+    }
+
+    /// Where queries and bulk loads put what does not fit into memory; `tmp` in the database's directory unless said
+    /// otherwise, the system's folder for a database that is in memory or opened to read. Files there are gone when
+    /// the query ends.
+    pub fn temporary_folder(mut self, path: impl Into<PathBuf>) -> Self {
+        self.temporary_folder = Some(path.into());
         self
     }
 

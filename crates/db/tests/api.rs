@@ -671,3 +671,35 @@ fn missing_parameters_and_syntax_errors_are_told_before_anything_runs() {
     assert!(db.query("", ()).is_err());
     assert!(db.query(&"(".repeat(100_000), ()).is_err());
 }
+
+/// The engine's cache, queries and loads take their parts of one budget, which databases can share, and give them back.
+#[test]
+fn one_budget_of_memory() {
+    use isomer_db::{Memory, MemoryKind};
+
+    let folder = tempfile::tempdir().unwrap();
+    let memory = Memory::new(64 << 20);
+    let open = |name: &str| {
+        Database::builder()
+            .shared_memory(&memory)
+            .open(folder.path().join(name))
+    };
+    let first = open("first").unwrap();
+    let cache = || memory.usage(MemoryKind::EngineCache).used_bytes;
+    assert_eq!(cache(), 16 << 20);
+    let second = open("second").unwrap();
+    assert_eq!(cache(), 32 << 20);
+    assert_eq!(second.memory().unwrap().used_bytes(), 32 << 20);
+    first.close().unwrap();
+    second.close().unwrap();
+    assert_eq!(memory.used_bytes(), 0);
+
+    let too_large = Database::builder()
+        .shared_memory(&memory)
+        .cache_bytes(65 << 20)
+        .open(folder.path().join("third"))
+        .unwrap_err();
+    assert_eq!(too_large.kind(), ErrorKind::Limit);
+    let too_small = Database::builder().memory(1 << 20).open_in_memory();
+    assert_eq!(too_small.unwrap_err().kind(), ErrorKind::Invalid);
+}

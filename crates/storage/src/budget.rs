@@ -115,17 +115,20 @@ pub struct MemoryUse {
 }
 
 impl Memory {
-    /// A budget of so many bytes, without ceilings.
+    /// A budget of so many bytes. Views may have half of it unless [`Memory::set_ceiling`] says otherwise, the others all.
     pub fn new(total_bytes: usize) -> Self {
-        let kind = || Kind {
+        let kind = |kind: MemoryKind| Kind {
             used: AtomicUsize::new(0),
             peak: AtomicUsize::new(0),
-            ceiling: AtomicUsize::new(total_bytes),
+            ceiling: AtomicUsize::new(match kind {
+                MemoryKind::Views => total_bytes / 2,
+                _ => total_bytes,
+            }),
         };
         Self(Arc::new(Shared {
             total: total_bytes,
             used: AtomicUsize::new(0),
-            kinds: std::array::from_fn(|_| kind()),
+            kinds: MemoryKind::ALL.map(kind),
             reclaimers: Mutex::default(),
         }))
     }
@@ -510,6 +513,7 @@ mod tests {
     #[test]
     fn caches_give_way_to_others_but_not_to_their_own_kind() {
         let memory = Memory::new(100 * SLAB_BYTES);
+        memory.set_ceiling(MemoryKind::Views, memory.total_bytes());
         let cache = Arc::new(Cache(Mutex::default()));
         memory.add_reclaimer(
             MemoryKind::Views,

@@ -16,10 +16,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, Subcommand};
-use isomer_db::{
-    Database, ErrorKind,
-    data::{BulkOptions, DataError},
-};
+use isomer_db::{ErrorKind, data::DataError};
 
 /// Options of `isomer import`.
 #[derive(Clone, Debug, Args)]
@@ -69,15 +66,6 @@ pub fn command(options: &ImportOptions) -> Result<()> {
     };
     crate::style::line(&summary.text())?;
     Ok(db.close()?)
-}
-
-/// A load's memory, and its spill files beside the database: that disk has room for them or the load has none anyway.
-fn bulk_options(db: &Database) -> BulkOptions {
-    let mut options = BulkOptions::default();
-    if let Some(path) = db.path() {
-        options.spill_folder = path.to_owned();
-    }
-    options
 }
 
 /// Whether an error is about one row, so that the next may be good.

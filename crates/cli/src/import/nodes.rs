@@ -6,11 +6,10 @@ use anyhow::{Result, bail};
 use clap::Args;
 use isomer_db::{
     Database, Error, Map, Value,
-    data::{BulkNode, DataError},
+    data::{BulkNode, BulkOptions, DataError},
 };
 
 use super::{
-    bulk_options,
     columns::{Column, ColumnType, Declared},
     delimited::TextColumns,
     feed::{Feed, Summary, Watch},
@@ -85,7 +84,7 @@ pub fn import(db: &Database, options: &NodesOptions) -> Result<Summary> {
         [label] => {
             let loaded = db.store()?.bulk_nodes(
                 label,
-                &bulk_options(db),
+                &BulkOptions::default(),
                 &mut feed.items(convert),
                 &mut Watch(&feed),
             );

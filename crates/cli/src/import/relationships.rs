@@ -6,12 +6,11 @@ use anyhow::{Result, bail};
 use clap::Args;
 use isomer_db::{
     Database, Error, Map, Value,
-    data::{BulkEnds, BulkRelationship, DataError, GraphRead, KeyTypes},
+    data::{BulkEnds, BulkOptions, BulkRelationship, DataError, GraphRead, KeyTypes},
 };
 use isomer_value::{LabelId, NodeId};
 
 use super::{
-    bulk_options,
     columns::article,
     delimited::TextColumns,
     feed::{Feed, Summary, Watch},
@@ -96,7 +95,7 @@ pub fn import(db: &Database, options: &RelationshipsOptions) -> Result<Summary> 
         };
         let loaded = store.bulk_relationships(
             ends,
-            &bulk_options(db),
+            &BulkOptions::default(),
             &mut feed.items(convert),
             &mut Watch(&feed),
         );

@@ -65,7 +65,7 @@ enum Next {
 pub fn command(options: &ShellOptions) -> Result<()> {
     let db = match &options.db {
         Some(path) => open::open(path)?,
-        None => Database::open_in_memory()?,
+        None => open::open_in_memory()?,
     };
     let at_work = AtWork::default();
     let interrupted = at_work.clone();

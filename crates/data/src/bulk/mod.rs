@@ -9,15 +9,16 @@
 mod nodes;
 mod relationships;
 mod sorter;
+mod uniques;
 
 pub use nodes::KeyTypes;
 
-use std::path::PathBuf;
+use std::sync::Arc;
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{MemoryKind, Reservation, StorageError, Version};
 use isomer_value::{LabelId, Map, Value, record::RecordRef};
 
-use crate::{Change, ChangeSet, DataError, Store};
+use crate::{Change, ChangeSet, DataError, SpillFolder, Store};
 
 /// A node to be loaded.
 #[derive(Clone, Debug)]
@@ -52,22 +53,42 @@ pub struct BulkEnds<'a> {
     pub to: &'a str,
 }
 
-/// How much memory a load may take, and where it goes on beyond.
-#[derive(Clone, Debug)]
+/// How much memory a load may take.
+#[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct BulkOptions {
-    /// Bytes of memory for rows that wait to be written.
-    pub memory_bytes: usize,
-    /// Folder for what does not fit; its files are gone when the load ends.
-    pub spill_folder: PathBuf,
+    /// Bytes of memory for rows that wait to be written. A quarter of the store's budget if absent, or what is free of
+    /// it where that is less. What does not fit goes to the store's spill folder.
+    pub memory_bytes: Option<usize>,
 }
 
-impl Default for BulkOptions {
-    fn default() -> Self {
-        Self {
-            memory_bytes: 384 << 20,
-            spill_folder: std::env::temp_dir(),
-        }
+/// The memory of one load, and where it goes on beyond.
+struct Room {
+    bytes: usize,
+    spill: Arc<SpillFolder>,
+    _reservation: Reservation,
+}
+
+/// A load is refused rather than begun with less: it would crawl.
+const LEAST_LOAD_BYTES: usize = 1 << 20;
+
+impl Room {
+    /// Takes a load's memory from the store's budget.
+    fn take(store: &Store, options: &BulkOptions) -> Result<Self, DataError> {
+        let memory = store.memory();
+        let mut bytes = options.memory_bytes.unwrap_or(memory.total_bytes() / 4);
+        let reservation = loop {
+            match memory.reserve(MemoryKind::Import, bytes) {
+                Ok(reservation) => break reservation,
+                Err(_) if bytes / 2 >= LEAST_LOAD_BYTES => bytes /= 2,
+                Err(over) => return Err(over.into()),
+            }
+        };
+        Ok(Self {
+            bytes,
+            spill: store.spill_folder().clone(),
+            _reservation: reservation,
+        })
     }
 }
 
@@ -233,11 +254,4 @@ impl Store {
             }
         }
     }
-}
-
-/// An error in spilling, as the engine's iterator carries it.
-fn spill_failed(error: &std::io::Error) -> StorageError {
-    StorageError::Unavailable(format!(
-        "a temporary file of the bulk load cannot be used: {error}: free space or name another folder"
-    ))
 }

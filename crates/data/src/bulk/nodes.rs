@@ -3,17 +3,18 @@
 use std::{
     cmp::Ordering,
     io::{self, Read, Write},
+    sync::Arc,
 };
 
 use isomer_storage::StorageError;
 use isomer_value::{LabelId, NodeId, key, record::RecordBuilder};
-use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    BulkNode, BulkOptions, BulkOutcome, BulkPhase, BulkWatch, Load, REPORT_EVERY, Relied, Verdict,
+    BulkNode, BulkOptions, BulkOutcome, BulkPhase, BulkWatch, Load, REPORT_EVERY, Relied, Room,
+    Verdict,
     sorter::{Sortable, Sorted, Sorter, Spool, Spooled, read_bytes, write_bytes},
-    spill_failed,
+    uniques::{Claim, Refused, Uniques},
 };
 use crate::{
     Access, DataError, GraphRead, Store, Transaction,
@@ -22,9 +23,13 @@ use crate::{
     index::{Entry, brief_values, entries_of},
     keyspace::{self, push_id},
     properties::brief,
+    spill::SpillFolder,
     store::PropNames,
     stream::{self, Change, Counted, Deltas},
 };
+
+/// Who has what a row of this load repeats.
+const ANOTHER_ROW: &str = "another row of this load";
 
 /// A key or index entry of the node with a number in this load; sorts as the stored key will.
 struct Placed {
@@ -55,8 +60,8 @@ impl Ord for Placed {
 }
 
 impl Sortable for Placed {
-    fn size(&self) -> usize {
-        self.prefix.capacity() + size_of::<Self>() + 16
+    fn heap_bytes(&self) -> usize {
+        self.prefix.capacity() + 16
     }
 
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
@@ -81,8 +86,8 @@ struct Reading<'a> {
     label: LabelId,
     /// Whether the label has nodes already, among which keys and unique values must be new.
     occupied: bool,
-    /// Hashes of the keys and unique values of this load.
-    seen: FxHashSet<u128>,
+    uniques: Uniques,
+    room: Room,
     records: Spool,
     keys: Sorter<Placed>,
     entries: Sorter<Placed>,
@@ -105,15 +110,18 @@ impl Store {
         let _hold = self.hold_stream(self.engine().version());
         let tx = self.begin(Access::Read)?;
         let since = tx.version();
+        let room = Room::take(self, options)?;
+        let share = room.bytes / 4;
         let mut reading = Reading {
             store: self,
             label,
             occupied: tx.exact_node_count(Some(label))? > 0,
             tx,
-            seen: FxHashSet::default(),
-            records: Spool::new(options.memory_bytes / 2, &options.spill_folder),
-            keys: Sorter::new(options.memory_bytes / 4, &options.spill_folder),
-            entries: Sorter::new(options.memory_bytes / 4, &options.spill_folder),
+            uniques: Uniques::new(share, &room.spill),
+            records: Spool::new(share, &room.spill),
+            keys: Sorter::new(share, &room.spill),
+            entries: Sorter::new(share, &room.spill),
+            room,
         };
         let mut outcome = BulkOutcome {
             version: since,
@@ -133,9 +141,11 @@ impl Store {
                 return Err(DataError::Cancelled);
             }
         }
-        outcome.loaded = reading.records.len();
+        let refused = reading.refuse_late(watch)?;
+        outcome.rejected += refused.len() as u64;
+        outcome.loaded = reading.records.len() - refused.len() as u64;
         if outcome.loaded > 0 {
-            outcome.version = reading.write(outcome.loaded, watch)?;
+            outcome.version = reading.write(refused, watch)?;
         }
         Ok(outcome)
     }
@@ -161,47 +171,86 @@ impl Reading<'_> {
             if let Some(prefix) = checked.key {
                 self.keys.push(Placed { prefix, number })?;
             }
-            checked.entries.into_iter().try_for_each(|entry| {
+            for entry in checked.entries {
                 self.entries.push(Placed {
                     prefix: entry.prefix(),
                     number,
-                })
-            })
+                })?;
+            }
+            self.uniques.take(number, row.row, checked.claims)
         })();
-        spilled.map_err(|error: io::Error| DataError::Storage(spill_failed(&error)))?;
-        self.seen.extend(checked.hashes);
+        spilled.map_err(|error: io::Error| self.room.spill.error(&error))?;
         Ok(Ok(()))
+    }
+
+    /// Rows that turn out to repeat an earlier one only now that all are sorted: their numbers, ascending.
+    fn refuse_late(&mut self, watch: &mut dyn BulkWatch) -> Result<Vec<u64>, DataError> {
+        let none = Uniques::new(0, &self.room.spill);
+        let mut numbers = Vec::new();
+        for refused in std::mem::replace(&mut self.uniques, none).finish()? {
+            let error = self.repeated(&refused);
+            if watch.rejected(refused.row, &error) == Verdict::Stop {
+                return Err(error);
+            }
+            numbers.push(refused.number);
+        }
+        Ok(numbers)
+    }
+
+    fn repeated(&self, refused: &Refused) -> DataError {
+        let catalog = self.tx.names();
+        let value = refused.value.clone();
+        match refused.place.checked_sub(1) {
+            None => DataError::KeyExists {
+                label: self.label_name(),
+                key: value,
+            },
+            Some(place) => DataError::NotUnique {
+                index: catalog
+                    .indexes()
+                    .get(place as usize)
+                    .map_or_else(String::new, |index| index.name.to_string()),
+                value,
+                holder: ANOTHER_ROW.into(),
+            },
+        }
+    }
+
+    fn label_name(&self) -> String {
+        let name = self.tx.names().label_name(self.label);
+        name.unwrap_or_default().to_string()
     }
 
     fn check(&self, state: &NodeState) -> Result<Checked, DataError> {
         let catalog = self.tx.names();
-        let mut hashes = Vec::new();
+        let mut claims = Vec::new();
         let mut key = None;
         if let Some(value) = state.properties.get(KEY) {
             let encoded = encode_key(value)?;
             let prefix = [keyspace::keys_of(self.label), encoded].concat();
             let hash = xxh3_128(&prefix);
-            if self.seen.contains(&hash)
+            if self.uniques.is_taken(hash)
                 || self.occupied && self.tx.find_key(self.label, value)?.is_some()
             {
-                let label = catalog
-                    .label_name(self.label)
-                    .unwrap_or_default()
-                    .to_string();
                 return Err(DataError::KeyExists {
-                    label,
+                    label: self.label_name(),
                     key: brief(value),
                 });
             }
-            hashes.push(hash);
+            claims.push(Claim {
+                hash,
+                place: 0,
+                value: brief(value),
+            });
             key = Some(prefix);
         }
         catalog.schema.check(catalog, state)?;
         let mut entries = Vec::new();
-        for index in catalog
+        for (place, index) in catalog
             .indexes()
             .iter()
-            .filter(|index| index.label == self.label)
+            .enumerate()
+            .filter(|(_, index)| index.label == self.label)
         {
             for entry in entries_of(index, state)? {
                 if index.unique {
@@ -211,17 +260,21 @@ impl Reading<'_> {
                     } else {
                         None
                     };
-                    if holder.is_some() || self.seen.contains(&hash) {
+                    if holder.is_some() || self.uniques.is_taken(hash) {
                         return Err(DataError::NotUnique {
                             index: index.name.to_string(),
                             value: brief_values(&entry.values),
                             holder: match holder {
                                 Some(holder) => format!("node {holder}"),
-                                None => "another row of this load".into(),
+                                None => ANOTHER_ROW.into(),
                             },
                         });
                     }
-                    hashes.push(hash);
+                    claims.push(Claim {
+                        hash,
+                        place: place as u32 + 1,
+                        value: brief_values(&entry.values),
+                    });
                 }
                 entries.push(entry);
             }
@@ -233,14 +286,14 @@ impl Reading<'_> {
                 record: builder.finish()?,
                 key,
                 entries,
-                hashes,
+                claims,
             }),
             Err(error) => Err(names.explain(error)),
         }
     }
 
     /// The second phase.
-    fn write(self, count: u64, watch: &mut dyn BulkWatch) -> Result<u64, DataError> {
+    fn write(self, refused: Vec<u64>, watch: &mut dyn BulkWatch) -> Result<u64, DataError> {
         let Self {
             store,
             tx,
@@ -248,8 +301,10 @@ impl Reading<'_> {
             records,
             keys,
             entries,
+            room,
             ..
         } = self;
+        let count = records.len() - refused.len() as u64;
         let catalog = tx.names().clone();
         let unique = catalog
             .indexes()
@@ -257,7 +312,7 @@ impl Reading<'_> {
             .any(|index| index.label == label && index.unique);
         let since = tx.version();
         drop(tx);
-        let failed = |error: io::Error| DataError::Storage(spill_failed(&error));
+        let failed = |error: io::Error| room.spill.error(&error);
         let first = store
             .shared()
             .nodes
@@ -265,7 +320,9 @@ impl Reading<'_> {
         let mut pairs = Pairs {
             first,
             label,
-            records: records.finish().map_err(failed)?,
+            refused,
+            spill: room.spill.clone(),
+            records: records.finish(),
             number: 0,
             members: 0..count,
             keys: keys.finish().map_err(failed)?,
@@ -296,13 +353,16 @@ struct Checked {
     record: Vec<u8>,
     key: Option<Vec<u8>>,
     entries: Vec<Entry>,
-    hashes: Vec<u128>,
+    claims: Vec<Claim>,
 }
 
 /// All pairs of a load in key order: records, members, keys, index entries.
 struct Pairs {
     first: u64,
     label: LabelId,
+    /// Numbers of the rows that are left out after all, ascending.
+    refused: Vec<u64>,
+    spill: Arc<SpillFolder>,
     records: Spooled,
     number: u64,
     members: std::ops::Range<u64>,
@@ -310,39 +370,76 @@ struct Pairs {
     entries: Sorted<Placed>,
 }
 
+impl Pairs {
+    /// The node that row `number` becomes; none where the row was refused.
+    fn id(&self, number: u64) -> Option<NodeId> {
+        if self.refused.is_empty() {
+            return Some(NodeId(self.first + number));
+        }
+        match self.refused.binary_search(&number) {
+            Ok(_) => None,
+            Err(before) => Some(NodeId(self.first + number - before as u64)),
+        }
+    }
+
+    fn record(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            let record = self.records.next()?;
+            let node = self.id(self.number);
+            self.number += 1;
+            match (record, node) {
+                (Ok(record), Some(node)) => return Some(Ok((keyspace::node(node), record))),
+                (Ok(_), None) => {}
+                (Err(error), _) => return Some(Err(error)),
+            }
+        }
+    }
+
+    fn key(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            match self.keys.next()? {
+                Ok(Placed { prefix, number }) => {
+                    if let Some(node) = self.id(number) {
+                        let mut value = Vec::new();
+                        push_id(&mut value, node.0);
+                        return Some(Ok((prefix, value)));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+
+    fn entry(&mut self) -> Option<io::Result<(Vec<u8>, Vec<u8>)>> {
+        loop {
+            match self.entries.next()? {
+                Ok(Placed { mut prefix, number }) => {
+                    if let Some(node) = self.id(number) {
+                        push_id(&mut prefix, node.0);
+                        return Some(Ok((prefix, Entry::value(node).to_vec())));
+                    }
+                }
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
 impl Iterator for Pairs {
     type Item = Result<(Vec<u8>, Vec<u8>), StorageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let id = |number: u64| NodeId(self.first + number);
-        if let Some(record) = self.records.next() {
-            let key = keyspace::node(id(self.number));
-            self.number += 1;
-            return Some(
-                record
-                    .map(|record| (key, record))
-                    .map_err(|error| spill_failed(&error)),
-            );
-        }
-        if let Some(number) = self.members.next() {
-            return Some(Ok((keyspace::member(self.label, id(number)), Vec::new())));
-        }
-        if let Some(placed) = self.keys.next() {
-            let pair = placed.map(|placed| {
-                let mut value = Vec::new();
-                push_id(&mut value, id(placed.number).0);
-                (placed.prefix, value)
-            });
-            return Some(pair.map_err(|error| spill_failed(&error)));
-        }
-        let placed = self.entries.next()?;
-        let pair = placed.map(|placed| {
-            let mut key = placed.prefix;
-            let node = id(placed.number);
-            push_id(&mut key, node.0);
-            (key, Entry::value(node).to_vec())
-        });
-        Some(pair.map_err(|error| spill_failed(&error)))
+        let pair = match self.record() {
+            Some(pair) => pair,
+            None => match self.members.next() {
+                Some(number) => {
+                    let node = NodeId(self.first + number);
+                    Ok((keyspace::member(self.label, node), Vec::new()))
+                }
+                None => self.key().or_else(|| self.entry())?,
+            },
+        };
+        Some(pair.map_err(|error| self.spill.explain(&error)))
     }
 }
 

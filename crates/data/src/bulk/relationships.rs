@@ -1,6 +1,9 @@
 //! Loading relationships of one type between the nodes of two labels.
 
-use std::io::{self, Read, Write};
+use std::{
+    io::{self, Read, Write},
+    sync::Arc,
+};
 
 use isomer_storage::{StorageError, Version};
 use isomer_value::{LabelId, NodeId, RelId, TypeId, Value, record::RecordBuilder};
@@ -9,9 +12,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     BulkEnds, BulkOptions, BulkOutcome, BulkPhase, BulkRelationship, BulkWatch, Load, REPORT_EVERY,
-    Relied, Verdict,
+    Relied, Room, Verdict,
     sorter::{Sortable, Sorted, Sorter, Spool, Spooled},
-    spill_failed,
 };
 use crate::{
     Access, DataError, GraphRead, Store, Transaction,
@@ -19,12 +21,10 @@ use crate::{
     graph::{encode_key, without_nulls},
     keyspace::{self, Side, after_prefix, sole_id},
     properties::brief,
+    spill::SpillFolder,
     store::PropNames,
     stream::{self, Change, Counted, Deltas},
 };
-
-/// With more keys than this in a label, ends are looked up in the database instead of a table: 40 bytes a key.
-const MOST_KEYS_IN_MEMORY: u64 = 4 << 20;
 
 /// One entry of an adjacency: node and side, other end, number of the relationship in this load.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -35,8 +35,8 @@ struct Link {
 }
 
 impl Sortable for Link {
-    fn size(&self) -> usize {
-        size_of::<Self>()
+    fn heap_bytes(&self) -> usize {
+        0
     }
 
     fn write(&self, out: &mut impl Write) -> io::Result<()> {
@@ -72,13 +72,15 @@ struct Keys {
 }
 
 impl Keys {
-    fn load(tx: &Transaction, name: &str) -> Result<Self, DataError> {
+    /// The keys of a label: in a table where that takes at most `budget` bytes, else they are looked up one by one.
+    fn load(tx: &Transaction, name: &str, budget: usize) -> Result<Self, DataError> {
         let label = tx.catalog().label_id(name).ok_or_else(|| {
             DataError::NotFound(format!("there is no label `{name}`: load its nodes first"))
         })?;
         let mut table = None;
-        if tx.exact_node_count(Some(label))? <= MOST_KEYS_IN_MEMORY {
-            let mut nodes = FxHashMap::default();
+        let count = usize::try_from(tx.exact_node_count(Some(label))?).unwrap_or(usize::MAX);
+        if table_bytes(count) <= budget {
+            let mut nodes = FxHashMap::with_capacity_and_hasher(count, Default::default());
             let base = keyspace::keys_of(label);
             tx.each_pair(
                 &base,
@@ -101,6 +103,13 @@ impl Keys {
         })
     }
 
+    /// Bytes of memory that the table takes.
+    fn bytes(&self) -> usize {
+        self.table
+            .as_ref()
+            .map_or(0, |table| table_bytes(table.len()))
+    }
+
     fn find(&self, tx: &Transaction, key: &Value, end: &str) -> Result<NodeId, DataError> {
         let found = match &self.table {
             Some(table) => table
@@ -118,6 +127,12 @@ impl Keys {
     }
 }
 
+/// Bytes of a table of so many keys: entries of 32 bytes and one of control, of which up to seven eighths are in use.
+fn table_bytes(count: usize) -> usize {
+    let buckets = (count.saturating_mul(8) / 7).checked_next_power_of_two();
+    buckets.map_or(usize::MAX, |buckets| buckets.saturating_mul(33))
+}
+
 impl Store {
     /// Loads relationships of one type, all or nothing; see [`Store::bulk_nodes`].
     pub fn bulk_relationships(
@@ -131,15 +146,17 @@ impl Store {
         let _hold = self.hold_stream(self.engine().version());
         let tx = self.begin(Access::Read)?;
         let since = tx.version();
-        let from = Keys::load(&tx, ends.from)?;
+        let room = Room::take(self, options)?;
+        let from = Keys::load(&tx, ends.from, room.bytes / 3)?;
         let own_to = if ends.to == ends.from {
             None
         } else {
-            Some(Keys::load(&tx, ends.to)?)
+            Some(Keys::load(&tx, ends.to, room.bytes / 3)?)
         };
         let to = own_to.as_ref().unwrap_or(&from);
-        let mut records = Spool::new(options.memory_bytes / 3, &options.spill_folder);
-        let mut links = Sorter::new(options.memory_bytes / 3 * 2, &options.spill_folder);
+        let tables = from.bytes() + own_to.as_ref().map_or(0, Keys::bytes);
+        let mut records = Spool::new(room.bytes / 16, &room.spill);
+        let mut links = Sorter::new((room.bytes - tables) / 8 * 7, &room.spill);
         let mut outcome = BulkOutcome {
             version: since,
             ..BulkOutcome::default()
@@ -162,7 +179,7 @@ impl Store {
                         .push(&record)
                         .and_then(|()| links.push(link(source, Side::Out, target)))
                         .and_then(|()| links.push(link(target, Side::In, source)))
-                        .map_err(|error| DataError::Storage(spill_failed(&error)))?;
+                        .map_err(|error| room.spill.error(&error))?;
                 }
                 Err(error)
                     if matches!(error, DataError::Storage(_) | DataError::Corrupt { .. }) =>
@@ -185,7 +202,8 @@ impl Store {
         drop((tx, from, own_to));
         outcome.loaded = records.len();
         if outcome.loaded > 0 {
-            outcome.version = self.write_relationships(type_id, since, records, links, watch)?;
+            outcome.version =
+                self.write_relationships(type_id, since, &room, records, links, watch)?;
         }
         Ok(outcome)
     }
@@ -209,11 +227,12 @@ impl Store {
         &self,
         type_id: TypeId,
         since: Version,
+        room: &Room,
         records: Spool,
         links: Sorter<Link>,
         watch: &mut dyn BulkWatch,
     ) -> Result<Version, DataError> {
-        let failed = |error: io::Error| DataError::Storage(spill_failed(&error));
+        let failed = |error: io::Error| room.spill.error(&error);
         let count = records.len();
         let first = self
             .shared()
@@ -223,7 +242,8 @@ impl Store {
             type_id,
             first,
             number: 0,
-            records: records.finish().map_err(failed)?,
+            spill: room.spill.clone(),
+            records: records.finish(),
             links: links.finish().map_err(failed)?,
         };
         let mut deltas = Deltas::default();
@@ -251,6 +271,7 @@ struct Pairs {
     type_id: TypeId,
     first: u64,
     number: u64,
+    spill: Arc<SpillFolder>,
     records: Spooled,
     links: Sorted<Link>,
 }
@@ -265,7 +286,7 @@ impl Iterator for Pairs {
             return Some(
                 record
                     .map(|record| (key, record))
-                    .map_err(|error| spill_failed(&error)),
+                    .map_err(|error| self.spill.explain(&error)),
             );
         }
         let link = self.links.next()?;
@@ -285,6 +306,6 @@ impl Iterator for Pairs {
                 Vec::new(),
             )
         });
-        Some(pair.map_err(|error| spill_failed(&error)))
+        Some(pair.map_err(|error| self.spill.explain(&error)))
     }
 }

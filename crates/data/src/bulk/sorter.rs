@@ -1,47 +1,58 @@
-//! Sorting and keeping more than fits into memory: runs and spools in unnamed temporary files.
+//! Sorting and keeping more than fits into memory: runs and spools in spill files.
 
 use std::{
     cmp::Reverse,
     collections::BinaryHeap,
-    fs::{File, OpenOptions},
-    io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write},
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    io::{self, Read, Write},
+    sync::Arc,
 };
+
+use crate::spill::{SpillFile, SpillFolder, SpillReader, SpillRun};
 
 /// What can be sorted and spilled.
 pub(super) trait Sortable: Ord + Sized {
-    /// Bytes that it holds in memory.
-    fn size(&self) -> usize;
+    /// Bytes that it holds in memory beside itself.
+    fn heap_bytes(&self) -> usize;
     fn write(&self, out: &mut impl Write) -> io::Result<()>;
     fn read(input: &mut impl Read) -> io::Result<Self>;
 }
 
-/// Sorts by runs: memory up to a budget, then a file per run, merged at the end.
+/// Runs are merged into one when there are so many, so that merging them needs little memory.
+const MOST_RUNS: usize = 64;
+
+/// Sorts by runs: memory up to a budget, then runs in a file, merged at the end.
 pub(super) struct Sorter<T> {
     items: Vec<T>,
-    bytes: usize,
+    /// What the items hold beside themselves.
+    heap_bytes: usize,
     budget: usize,
-    folder: PathBuf,
-    runs: Vec<(File, u64)>,
+    folder: Arc<SpillFolder>,
+    file: Option<SpillFile>,
+    runs: Vec<(SpillRun, u64)>,
 }
 
 impl<T: Sortable> Sorter<T> {
-    pub(super) fn new(budget: usize, folder: &Path) -> Self {
+    pub(super) fn new(budget: usize, folder: &Arc<SpillFolder>) -> Self {
         Self {
             items: Vec::new(),
-            bytes: 0,
+            heap_bytes: 0,
             budget,
-            folder: folder.to_owned(),
+            folder: folder.clone(),
+            file: None,
             runs: Vec::new(),
         }
     }
 
     pub(super) fn push(&mut self, item: T) -> io::Result<()> {
-        self.bytes += item.size();
+        self.heap_bytes += item.heap_bytes();
         self.items.push(item);
-        if self.bytes > self.budget {
+        // A full vector would double: then what it takes is looked at before.
+        let room = if self.items.len() == self.items.capacity() {
+            2 * self.items.len()
+        } else {
+            self.items.capacity()
+        };
+        if room * size_of::<T>() + self.heap_bytes > self.budget {
             self.spill()?;
         }
         Ok(())
@@ -49,15 +60,34 @@ impl<T: Sortable> Sorter<T> {
 
     fn spill(&mut self) -> io::Result<()> {
         self.items.sort_unstable();
-        let mut out = BufWriter::with_capacity(1 << 18, unnamed_file(&self.folder)?);
+        if self.runs.len() == MOST_RUNS {
+            self.merge_runs()?;
+        }
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(self.folder.file()?),
+        };
+        let mut out = file.writer();
         for item in &self.items {
             item.write(&mut out)?;
         }
-        let mut file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.seek(SeekFrom::Start(0))?;
-        self.runs.push((file, self.items.len() as u64));
+        self.runs.push((out.finish()?, self.items.len() as u64));
         self.items.clear();
-        self.bytes = 0;
+        self.heap_bytes = 0;
+        Ok(())
+    }
+
+    /// Makes one run of all that there are, in a new file: the old one's space is free again.
+    fn merge_runs(&mut self) -> io::Result<()> {
+        let runs = std::mem::take(&mut self.runs);
+        let count = runs.iter().map(|(_, count)| count).sum();
+        let mut file = self.folder.file()?;
+        let mut out = file.writer();
+        for item in Merge::new(runs)? {
+            T::write(&item?, &mut out)?;
+        }
+        self.runs.push((out.finish()?, count));
+        self.file = Some(file);
         Ok(())
     }
 
@@ -70,46 +100,54 @@ impl<T: Sortable> Sorter<T> {
         if !self.items.is_empty() {
             self.spill()?;
         }
-        self.items = Vec::new();
-        let mut runs = Vec::new();
-        let mut heads = BinaryHeap::new();
-        for (file, left) in self.runs {
-            let mut run = Run {
-                input: BufReader::with_capacity(1 << 17, file),
-                left,
-            };
-            if let Some(item) = run.next()? {
-                heads.push(Reverse((item, runs.len())));
-            }
-            runs.push(run);
-        }
-        Ok(Sorted::Merge { runs, heads })
+        Ok(Sorted::Merge(Merge::new(self.runs)?))
     }
 }
 
-struct Run {
-    input: BufReader<File>,
-    left: u64,
+/// Merges sorted runs.
+pub(super) struct Merge<T> {
+    runs: Vec<(SpillReader, u64)>,
+    heads: BinaryHeap<Reverse<(T, usize)>>,
 }
 
-impl Run {
-    fn next<T: Sortable>(&mut self) -> io::Result<Option<T>> {
-        if self.left == 0 {
-            return Ok(None);
+impl<T: Sortable> Merge<T> {
+    fn new(runs: Vec<(SpillRun, u64)>) -> io::Result<Self> {
+        let mut merge = Self {
+            runs: runs
+                .into_iter()
+                .map(|(run, count)| (run.reader(), count))
+                .collect(),
+            heads: BinaryHeap::new(),
+        };
+        for run in 0..merge.runs.len() {
+            merge.advance(run)?;
         }
-        self.left -= 1;
-        T::read(&mut self.input).map(Some)
+        Ok(merge)
+    }
+
+    fn advance(&mut self, run: usize) -> io::Result<()> {
+        let (input, left) = &mut self.runs[run];
+        if *left > 0 {
+            *left -= 1;
+            self.heads.push(Reverse((T::read(input)?, run)));
+        }
+        Ok(())
+    }
+}
+
+impl<T: Sortable> Iterator for Merge<T> {
+    type Item = io::Result<T>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let Reverse((item, run)) = self.heads.pop()?;
+        Some(self.advance(run).map(|()| item))
     }
 }
 
 /// Items in order, from memory or merged from runs.
 pub(super) enum Sorted<T> {
     Memory(std::vec::IntoIter<T>),
-    #[allow(private_interfaces)] // the runs are this module's own
-    Merge {
-        runs: Vec<Run>,
-        heads: BinaryHeap<Reverse<(T, usize)>>,
-    },
+    Merge(Merge<T>),
 }
 
 impl<T: Sortable> Iterator for Sorted<T> {
@@ -118,35 +156,32 @@ impl<T: Sortable> Iterator for Sorted<T> {
     fn next(&mut self) -> Option<Self::Item> {
         match self {
             Self::Memory(items) => items.next().map(Ok),
-            Self::Merge { runs, heads } => {
-                let Reverse((item, run)) = heads.pop()?;
-                match runs[run].next() {
-                    Ok(Some(next)) => heads.push(Reverse((next, run))),
-                    Ok(None) => {}
-                    Err(error) => return Some(Err(error)),
-                }
-                Some(Ok(item))
-            }
+            Self::Merge(merge) => merge.next(),
         }
     }
 }
 
-/// Byte strings in the order of their arrival: memory up to a budget, then a file.
+/// Byte strings in the order of their arrival: memory up to a budget, then runs in a file.
 pub(super) struct Spool {
     buffer: Vec<u8>,
     budget: usize,
-    folder: PathBuf,
-    file: Option<File>,
+    folder: Arc<SpillFolder>,
+    file: Option<SpillFile>,
+    runs: Vec<SpillRun>,
     count: u64,
 }
 
+/// A spool's buffer is written when it holds this much, however large its budget: more would not be faster.
+const MOST_SPOOL_BYTES: usize = 16 << 20;
+
 impl Spool {
-    pub(super) fn new(budget: usize, folder: &Path) -> Self {
+    pub(super) fn new(budget: usize, folder: &Arc<SpillFolder>) -> Self {
         Self {
             buffer: Vec::new(),
-            budget,
-            folder: folder.to_owned(),
+            budget: budget.min(MOST_SPOOL_BYTES),
+            folder: folder.clone(),
             file: None,
+            runs: Vec::new(),
             count: 0,
         }
     }
@@ -154,17 +189,24 @@ impl Spool {
     pub(super) fn push(&mut self, bytes: &[u8]) -> io::Result<()> {
         let length = u32::try_from(bytes.len())
             .map_err(|_| io::Error::other("a record is longer than 4 GiB"))?;
+        if self.buffer.len() + 4 + bytes.len() > self.budget {
+            self.spill()?;
+        }
         self.buffer.extend_from_slice(&length.to_le_bytes());
         self.buffer.extend_from_slice(bytes);
         self.count += 1;
-        if self.buffer.len() > self.budget {
-            let file = match &mut self.file {
-                Some(file) => file,
-                None => self.file.insert(unnamed_file(&self.folder)?),
-            };
-            file.write_all(&self.buffer)?;
-            self.buffer.clear();
-        }
+        Ok(())
+    }
+
+    fn spill(&mut self) -> io::Result<()> {
+        let file = match &mut self.file {
+            Some(file) => file,
+            none => none.insert(self.folder.file()?),
+        };
+        let mut out = file.writer();
+        out.write_all(&self.buffer)?;
+        self.runs.push(out.finish()?);
+        self.buffer.clear();
         Ok(())
     }
 
@@ -174,26 +216,22 @@ impl Spool {
     }
 
     /// All of them in order.
-    pub(super) fn finish(self) -> io::Result<Spooled> {
-        let mut file = self.file;
-        if let Some(file) = &mut file {
-            file.seek(SeekFrom::Start(0))?;
-        }
-        let file: Box<dyn Read> = match file {
-            Some(file) => Box::new(BufReader::with_capacity(1 << 18, file)),
-            None => Box::new(io::empty()),
-        };
-        Ok(Spooled {
-            input: file.chain(io::Cursor::new(self.buffer)),
+    pub(super) fn finish(self) -> Spooled {
+        Spooled {
             left: self.count,
-        })
+            run: None,
+            runs: self.runs.into_iter(),
+            rest: io::Cursor::new(self.buffer),
+        }
     }
 }
 
 /// A spool read from its start.
 pub(super) struct Spooled {
-    input: io::Chain<Box<dyn Read>, io::Cursor<Vec<u8>>>,
     left: u64,
+    run: Option<SpillReader>,
+    runs: std::vec::IntoIter<SpillRun>,
+    rest: io::Cursor<Vec<u8>>,
 }
 
 impl Iterator for Spooled {
@@ -204,7 +242,13 @@ impl Iterator for Spooled {
             return None;
         }
         self.left -= 1;
-        Some(read_bytes(&mut self.input))
+        if self.run.as_ref().is_none_or(SpillReader::is_at_end) {
+            self.run = self.runs.next().map(|run| run.reader());
+        }
+        Some(match &mut self.run {
+            Some(run) => read_bytes(run),
+            None => read_bytes(&mut self.rest),
+        })
     }
 }
 
@@ -221,32 +265,13 @@ pub(super) fn read_bytes(input: &mut impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A file that nobody else sees and that is gone when it is closed.
-fn unnamed_file(folder: &Path) -> io::Result<File> {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let name = format!(
-        "isomer-load-{}-{}",
-        std::process::id(),
-        NEXT.fetch_add(1, Ordering::Relaxed)
-    );
-    let path = folder.join(name);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     impl Sortable for u64 {
-        fn size(&self) -> usize {
-            8
+        fn heap_bytes(&self) -> usize {
+            0
         }
         fn write(&self, out: &mut impl Write) -> io::Result<()> {
             out.write_all(&self.to_le_bytes())
@@ -258,24 +283,34 @@ mod tests {
         }
     }
 
+    fn folder() -> (tempfile::TempDir, Arc<SpillFolder>) {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = Arc::new(SpillFolder::new(outer.path()));
+        (outer, folder)
+    }
+
     #[test]
     fn many_runs_merge_into_one_order() {
         for budget in [100, 1 << 20] {
-            let folder = tempfile::tempdir().unwrap();
-            let mut sorter = Sorter::new(budget, folder.path());
+            let (_outer, folder) = folder();
+            let mut sorter = Sorter::new(budget, &folder);
             (0..1000_u64).for_each(|number| sorter.push(number * 7919 % 1009).unwrap());
             let sorted: Vec<u64> = sorter.finish().unwrap().map(Result::unwrap).collect();
             let mut expected: Vec<u64> = (0..1000).map(|number| number * 7919 % 1009).collect();
             expected.sort_unstable();
             assert_eq!(sorted, expected);
-            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+            assert_eq!(
+                (budget > 100, folder.open_files()),
+                (folder.written_bytes() == 0, 0)
+            );
         }
     }
 
     #[test]
     fn a_spool_gives_back_what_it_took() {
-        for budget in [10, 1 << 20] {
-            let mut spool = Spool::new(budget, &std::env::temp_dir());
+        for budget in [10, 1000, 1 << 20] {
+            let (_outer, folder) = folder();
+            let mut spool = Spool::new(budget, &folder);
             let strings: Vec<Vec<u8>> = (0..100_u8)
                 .map(|length| vec![length; length.into()])
                 .collect();
@@ -283,14 +318,9 @@ mod tests {
                 .iter()
                 .for_each(|string| spool.push(string).unwrap());
             assert_eq!(spool.len(), 100);
-            assert_eq!(
-                spool
-                    .finish()
-                    .unwrap()
-                    .map(Result::unwrap)
-                    .collect::<Vec<_>>(),
-                strings
-            );
+            let read: Vec<Vec<u8>> = spool.finish().map(Result::unwrap).collect();
+            assert_eq!(read, strings);
+            assert_eq!(folder.open_files(), 0);
         }
     }
 }
