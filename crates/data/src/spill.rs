@@ -193,8 +193,8 @@ impl SpillFile {
         }
     }
 
-    /// Writes one block at the end of the file, for a run of [`SpillRun`]s kept by [`BlockList`]s.
-    fn append(&mut self, block: &mut Vec<u8>) -> io::Result<()> {
+    /// Writes one block, header first, at the end of the file.
+    fn append(&mut self, block: &mut [u8]) -> io::Result<()> {
         let folder = &self.shared.folder;
         if folder.has_fault(SpillFault::Full) {
             return Err(io::ErrorKind::StorageFull.into());
