@@ -181,6 +181,9 @@ impl Store {
         };
         let mut tx = self.engine().begin()?;
         tx.put(COUNTS, &value)?;
+        for (key, value) in self.statistics_to_store() {
+            tx.put(&key, &value)?;
+        }
         tx.commit(Durability::Buffered)?;
         let oldest = holds.keys().next().copied().unwrap_or(version);
         let options = self.options();

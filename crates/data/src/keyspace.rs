@@ -13,6 +13,7 @@
 //! | `04` | space (0 node, 1 relationship), `u32` label or type, `id` first | length, `id` | extents of ids |
 //! | `05` | space | first id never reserved, `id` | end of the reserved ids |
 //! | `06` | – | see `counts` | counts at a version |
+//! | `07` | 1 label or 2 type, `u32` number | see `statistics::stored` | statistics |
 //! | `10` | `id` node | labels, properties (see `record`) | nodes |
 //! | `11` | `id` relationship | type, ends, properties (see `record`) | relationships |
 //! | `12` | `id` node, link, `id` other end, `id` relationship | – | adjacency, two entries a relationship |
@@ -54,6 +55,7 @@ pub(crate) const TAG_NAME: u8 = 0x02;
 pub(crate) const TAG_SCHEMA: u8 = 0x03;
 pub(crate) const TAG_EXTENT: u8 = 0x04;
 pub(crate) const TAG_RESERVED: u8 = 0x05;
+pub(crate) const TAG_STATISTICS: u8 = 0x07;
 pub(crate) const TAG_NODE: u8 = 0x10;
 pub(crate) const TAG_REL: u8 = 0x11;
 pub(crate) const TAG_ADJACENCY: u8 = 0x12;
@@ -67,6 +69,10 @@ const TAG_BUCKET_PAIR: u8 = 0x22;
 const TAG_BUCKET_REVERSE: u8 = 0x23;
 pub(crate) const TAG_BUCKET_EXPIRY: u8 = 0x24;
 const TAG_BUCKET_SEQUENCE: u8 = 0x25;
+
+/// What follows [`TAG_STATISTICS`] where the statistics of a label are meant, or those of a type.
+pub(crate) const STATISTICS_OF_LABEL: u8 = 1;
+pub(crate) const STATISTICS_OF_TYPE: u8 = 2;
 
 /// The two spaces of ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -172,6 +178,12 @@ pub(crate) fn extent(space: IdSpace, owner: u32, first: u64) -> Vec<u8> {
     let mut key = vec![TAG_EXTENT, space as u8];
     key.extend_from_slice(&owner.to_be_bytes());
     push_id(&mut key, first);
+    key
+}
+
+pub(crate) fn statistics(of: u8, id: u32) -> Vec<u8> {
+    let mut key = vec![TAG_STATISTICS, of];
+    key.extend_from_slice(&id.to_be_bytes());
     key
 }
 

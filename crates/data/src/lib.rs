@@ -24,6 +24,7 @@ mod properties;
 mod read;
 mod schema_change;
 mod spill;
+mod statistics;
 mod store;
 mod stream;
 mod transaction;
@@ -48,6 +49,7 @@ pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLab
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
 };
+pub use statistics::{IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics};
 pub use store::{Access, Store, StoreOptions};
 pub use stream::{Change, ChangeSet, Counted};
 pub use transaction::{Mark, Transaction};

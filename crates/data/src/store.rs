@@ -19,6 +19,7 @@ use crate::{
     kv::Sequences,
     observer::Observers,
     spill::SpillFolder,
+    statistics::Statistics,
 };
 
 /// Longest name of a label, type, property, bucket, index or constraint in bytes.
@@ -95,6 +96,7 @@ pub(crate) struct Shared {
     pub(crate) saving: Mutex<()>,
     pub(crate) sequences: Sequences,
     spill: Arc<SpillFolder>,
+    pub(crate) statistics: Statistics,
 }
 
 /// The newest schema known, and when it holds.
@@ -122,6 +124,7 @@ impl Store {
         let nodes = Extents::load(IdSpace::Nodes, read)?;
         let relationships = Extents::load(IdSpace::Relationships, read)?;
         let counts = Counts::load(read)?;
+        let statistics = Statistics::load(read)?;
         let since = read.version();
         let catalog = Arc::new(Catalog {
             names: names.clone(),
@@ -150,6 +153,7 @@ impl Store {
                 saving: Mutex::new(()),
                 sequences: Sequences::default(),
                 spill,
+                statistics,
             }),
         };
         if !store.options().read_only {

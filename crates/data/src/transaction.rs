@@ -13,6 +13,7 @@ use crate::{
     Access, BucketOptions, Catalog, DataError, SchemaChange, SchemaOutcome, Store,
     catalog::NameKind,
     footprint::Footprint,
+    statistics::Changed,
     stream::{self, Change, Deltas},
 };
 
@@ -34,6 +35,8 @@ pub struct Transaction {
     /// The change stream's operations so far.
     operations: Vec<u8>,
     deltas: Deltas,
+    /// Word for the statistics, roughly: what is undone stays in it.
+    changed: Changed,
     marks: Vec<Marked>,
     /// Most bytes that writes and operations may hold.
     max_bytes: usize,
@@ -77,6 +80,7 @@ impl Transaction {
             footprint: RefCell::new(footprint),
             operations: Vec::new(),
             deltas: Deltas::default(),
+            changed: Changed::default(),
             marks: Vec::new(),
             wrote: false,
             broken: false,
@@ -256,6 +260,7 @@ impl Transaction {
             footprint,
             operations,
             deltas,
+            changed,
             wrote,
             broken,
             dropped_buckets,
@@ -286,6 +291,7 @@ impl Transaction {
         store.shared().sequences.forget(&dropped_buckets);
         match committed {
             Ok(version) => {
+                store.shared().statistics.committed(changed);
                 store.committed(entry_bytes);
                 Ok(version)
             }
@@ -324,6 +330,10 @@ impl Transaction {
 
     pub(crate) fn deltas_mut(&mut self) -> &mut Deltas {
         &mut self.deltas
+    }
+
+    pub(crate) fn changed_mut(&mut self) -> &mut Changed {
+        &mut self.changed
     }
 
     /// The present, in ms: the same for the whole transaction.

@@ -437,6 +437,10 @@ impl Database {
         let store = self.inner.store.write().take();
         drop(self.inner.cache.lock().take());
         self.inner.plans.clear();
+        if let Some(store) = &store {
+            // They are derived: what cannot be stored is sampled again.
+            let _ = store.save_statistics();
+        }
         match store {
             Some(store)
                 if self.inner.options.durability == Durability::Buffered

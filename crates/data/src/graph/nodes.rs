@@ -270,6 +270,14 @@ impl Transaction {
                 }
             }
         }
+        if let (Some(old), Some(new)) = (old, new) {
+            let moved = if old.labels == new.labels {
+                0
+            } else {
+                old.labels.len().abs_diff(new.labels.len()).max(1)
+            };
+            self.changed_mut().node(&new.labels, moved);
+        }
         let change = i64::from(new.is_some()) - i64::from(old.is_some());
         self.deltas_mut().add(Counted::Nodes, change);
     }
