@@ -16,6 +16,7 @@ use isomer_db::{Database, params};
 use crate::{
     Network,
     load::{load_friendships, load_people},
+    measure::{mib, micros, peak_memory, reset_peak_memory},
     network::DEFAULT_SEED,
     random::Random,
     report::{Case, Report},
@@ -71,7 +72,7 @@ fn import(db: &Database, network: &Network, report: &mut dyn Report) -> Result<(
     // The time of both loads, as a user waits for both.
     report.case(Case {
         bench: NAME,
-        case: "import_relationships_per_s",
+        case: "import_relationships_per_s".into(),
         value: relationships as f64 / time.as_secs_f64(),
         unit: "relationships/s",
         n,
@@ -80,8 +81,8 @@ fn import(db: &Database, network: &Network, report: &mut dyn Report) -> Result<(
         peak_memory().context("the peak of memory is not told by /proc/self/status here")?;
     report.case(Case {
         bench: NAME,
-        case: "import_peak_rss_mib",
-        value: peak_bytes as f64 / f64::from(1 << 20),
+        case: "import_peak_rss_mib".into(),
+        value: mib(peak_bytes),
         unit: "MiB",
         n,
     });
@@ -109,7 +110,7 @@ fn point_reads(db: &Database, network: &Network, report: &mut dyn Report) -> Res
     report.note(&spread("point read", &mut times));
     report.case(Case {
         bench: NAME,
-        case: "point_read_us",
+        case: "point_read_us".into(),
         value: micros(median(&times)),
         unit: "us",
         n: times.len() as u64,
@@ -143,7 +144,7 @@ fn neighbours(db: &Database, network: &Network, report: &mut dyn Report) -> Resu
     ));
     report.case(Case {
         bench: NAME,
-        case: "neighbors2_us",
+        case: "neighbors2_us".into(),
         value: micros(median(&times)),
         unit: "us",
         n: times.len() as u64,
@@ -176,7 +177,7 @@ fn aggregate(db: &Database, network: &Network, report: &mut dyn Report) -> Resul
     report.note(&spread("count per AGE", &mut times));
     report.case(Case {
         bench: NAME,
-        case: "aggregate_age_ms",
+        case: "aggregate_age_ms".into(),
         value: micros(median(&times)) / 1e3,
         unit: "ms",
         n: times.len() as u64,
@@ -239,7 +240,7 @@ fn synced_writes(
     };
     report.case(Case {
         bench: NAME,
-        case,
+        case: case.into(),
         value: written as f64 / time.as_secs_f64(),
         unit: "writes/s",
         n: written,
@@ -257,10 +258,6 @@ fn median(times: &[Duration]) -> Duration {
     times[times.len() / 2]
 }
 
-fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
 /// Sorts the times and says how they spread.
 fn spread(what: &str, times: &mut [Duration]) -> String {
     times.sort_unstable();
@@ -272,23 +269,4 @@ fn spread(what: &str, times: &mut [Duration]) -> String {
         at(0.99),
         at(1.0)
     )
-}
-
-/// Lets the kernel forget the peak of this process's memory so far, where it can.
-fn reset_peak_memory() {
-    let _ = std::fs::write("/proc/self/clear_refs", "5"); // refused in some containers: then the peak counts from the start
-}
-
-/// The peak of this process's memory in bytes.
-pub fn peak_memory() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()
-        .map(|kib| kib * 1024)
 }

@@ -157,7 +157,7 @@ fn overhead(
         let median = spread(what, times, report);
         report.case(Case {
             bench: NAME,
-            case: name,
+            case: name.into(),
             value: median - base,
             unit: "us",
             n: reads as u64,
@@ -245,7 +245,7 @@ fn planning(db: &Database, plans: usize, report: &mut dyn Report) -> Result<()> 
         let value = spread(case, &mut times, report);
         report.case(Case {
             bench: NAME,
-            case,
+            case: case.into(),
             value,
             unit: "us",
             n: plans as u64,

@@ -2,15 +2,19 @@
 //!
 //! - [`network`]: a social network shaped like soc-Pokec, deterministic by its seed; [`profile`]: its people's documents;
 //!   [`files`]: both as files; [`shape`]: its measured figures; [`load`]: both into a database.
-//! - [`mod@core`], [`language`]: the benchmarks of the same names; [`report`]: who is told of its figures.
+//! - [`mod@core`], [`language`], [`pokec`], [`guanciale`]: the benchmarks of these names; [`measure`]: clocks and gauges; [`report`]: who is
+//!   told of their figures.
 //!
 //! Everything is made in memory from a seed and streams from there: nothing is downloaded.
 
 pub mod core;
 pub mod files;
+pub mod guanciale;
 pub mod language;
 pub mod load;
+pub mod measure;
 pub mod network;
+pub mod pokec;
 pub mod profile;
 pub mod random;
 pub mod report;

@@ -1,5 +1,7 @@
 //! Loads a generated network into a database.
 
+use std::io;
+
 use anyhow::Result;
 use isomer_db::{
     Database, Error, Value,
@@ -34,19 +36,27 @@ pub fn load_friendships(
     network: &Network,
     watch: &mut dyn BulkWatch,
 ) -> Result<u64> {
+    load_edges(db, network.edges().iter().map(|&edge| Ok(edge)), watch)
+}
+
+/// Loads these relationships, from person to person.
+pub fn load_edges(
+    db: &Database,
+    edges: impl Iterator<Item = io::Result<(u32, u32)>>,
+    watch: &mut dyn BulkWatch,
+) -> Result<u64> {
     let key = |person| Value::String(Network::key(person).into());
-    let mut rows = network
-        .edges()
-        .iter()
-        .enumerate()
-        .map(|(at, &(source, target))| {
-            Ok::<_, DataError>(BulkRelationship {
-                row: at as u64 + 1,
-                source: key(source),
-                target: key(target),
-                properties: isomer_db::Map::new(),
-            })
-        });
+    let mut rows = edges.enumerate().map(|(at, edge)| {
+        let (source, target) = edge.map_err(|error| {
+            DataError::Invalid(format!("the relationships cannot be read: {error}"))
+        })?;
+        Ok(BulkRelationship {
+            row: at as u64 + 1,
+            source: key(source),
+            target: key(target),
+            properties: isomer_db::Map::new(),
+        })
+    });
     let ends = BulkEnds {
         rel_type: FRIEND,
         from: PERSON,

@@ -105,6 +105,11 @@ impl Network {
         &self.edges
     }
 
+    /// Takes the relationships out, where the profiles alone are still wanted.
+    pub fn take_edges(&mut self) -> Vec<(u32, u32)> {
+        std::mem::take(&mut self.edges)
+    }
+
     /// The number of a person's region, below [`REGIONS`]; region 0 is the largest.
     pub fn region(&self, person: u32) -> u8 {
         self.regions[person as usize]
@@ -146,6 +151,32 @@ impl Rows {
             offsets,
             targets: edges.iter().map(|&(_, target)| target).collect(),
         }
+    }
+
+    /// The same edges the other way round: who points to a person.
+    pub fn reversed(people: u32, edges: &[(u32, u32)]) -> Self {
+        let mut offsets = vec![0u32; people as usize + 1];
+        for &(_, target) in edges {
+            offsets[target as usize + 1] += 1;
+        }
+        for at in 1..offsets.len() {
+            offsets[at] += offsets[at - 1];
+        }
+        let mut next = offsets.clone();
+        let mut sources = vec![0; edges.len()];
+        for &(source, target) in edges {
+            sources[next[target as usize] as usize] = source;
+            next[target as usize] += 1;
+        }
+        Self {
+            offsets,
+            targets: sources,
+        }
+    }
+
+    /// All targets, in the order of their sources.
+    pub fn targets(&self) -> &[u32] {
+        &self.targets
     }
 
     /// Whom `person` points to.

@@ -1,12 +1,14 @@
 //! What a benchmark tells: its stages, its notes, its figures.
 
+use std::borrow::Cow;
+
 /// One figure.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// The benchmark.
     pub bench: &'static str,
     /// What was measured.
-    pub case: &'static str,
+    pub case: Cow<'static, str>,
     /// The figure.
     pub value: f64,
     /// Its unit.
@@ -16,6 +18,23 @@ pub struct Case {
 }
 
 impl Case {
+    /// The figure `value` of `case`, which stands for `n` things.
+    pub fn new(
+        bench: &'static str,
+        case: impl Into<Cow<'static, str>>,
+        value: f64,
+        unit: &'static str,
+        n: u64,
+    ) -> Self {
+        Self {
+            bench,
+            case: case.into(),
+            value,
+            unit,
+            n,
+        }
+    }
+
     /// As a line of JSON: `{"bench":"core","case":"point_read_us","value":7.25,"unit":"us","n":50000}`.
     pub fn to_json(&self) -> String {
         // Four digits are more than any of this repeats to; a whole number of thousands needs no fraction.
@@ -39,6 +58,10 @@ pub trait Report {
     fn case(&mut self, case: Case);
     /// What begins now.
     fn stage(&mut self, what: &str);
+    /// How far the stage is.
+    fn progress(&mut self, done: u64, total: Option<u64>) {
+        let _ = (done, total);
+    }
     /// More about the figure that comes next.
     fn note(&mut self, text: &str);
 }
@@ -51,7 +74,7 @@ mod tests {
     fn a_case_is_one_json_object() {
         let case = Case {
             bench: "core",
-            case: "point_read_us",
+            case: "point_read_us".into(),
             value: 7.25,
             unit: "us",
             n: 3,

@@ -29,13 +29,7 @@ impl Shape {
     pub fn measure(network: &Network, samples: usize) -> Self {
         let people = network.people();
         let out = network.rows();
-        let mut reversed: Vec<(u32, u32)> = network
-            .edges()
-            .iter()
-            .map(|&(source, target)| (target, source))
-            .collect();
-        reversed.sort_unstable();
-        let into = crate::network::Rows::new(people, &reversed);
+        let into = crate::network::Rows::reversed(people, network.edges());
         let edges = network.edges();
         let mutual = edges
             .iter()

@@ -21,7 +21,7 @@ fn language_tells_all_its_figures() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut gathered = Gathered::default();
     language::run(folder.path(), 0.0005, &mut gathered).expect("the benchmark runs");
-    let names: Vec<&str> = gathered.0.iter().map(|case| case.case).collect();
+    let names: Vec<&str> = gathered.0.iter().map(|case| &*case.case).collect();
     assert_eq!(
         names,
         [

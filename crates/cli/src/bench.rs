@@ -4,11 +4,12 @@ use std::{io::IsTerminal, path::PathBuf, time::Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressDrawTarget};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isomer_bench::{
-    Network, core, files, language, network,
+    Network, core, files, guanciale, language, network, pokec,
     report::{Case, Report},
 };
+use isomer_db::EngineKind;
 
 use crate::style::{counted, duration, line};
 
@@ -27,8 +28,54 @@ pub struct BenchOptions {
     #[arg(long, value_name = "FACTOR", default_value_t = 0.1)]
     pub scale: f64,
     /// Where the database is made, and removed afterwards [default: the folder for temporary files]
-    #[arg(long, value_name = "FOLDER")]
+    #[arg(long, visible_alias = "dir", value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
+    /// Where `pokec` keeps its bytes
+    #[arg(long, value_enum, default_value_t)]
+    pub engine: Engine,
+    /// Be this system in a comparison: take jobs from standard input, one a line, and answer each
+    #[arg(long, value_enum, value_name = "SYSTEM", hide = true)]
+    pub worker: Option<Worker>,
+    /// For `--worker`: the folder that `isomer generate --questions` filled
+    #[arg(long, value_name = "FOLDER", requires = "worker", hide = true)]
+    pub data: Option<PathBuf>,
+}
+
+/// Engines to measure.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// redb: on disk
+    #[default]
+    Redb,
+    /// In memory: nothing is kept
+    Memory,
+}
+
+impl From<Engine> for EngineKind {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Redb => Self::Redb,
+            Engine::Memory => Self::Memory,
+        }
+    }
+}
+
+/// Systems that take part in comparisons.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Worker {
+    /// This database
+    Isomer,
+    /// Bare loops over arrays
+    Limit,
+}
+
+impl From<Worker> for pokec::worker::System {
+    fn from(worker: Worker) -> Self {
+        match worker {
+            Worker::Isomer => Self::Isomer,
+            Worker::Limit => Self::Limit,
+        }
+    }
 }
 
 /// The benchmarks.
@@ -38,6 +85,10 @@ pub enum BenchName {
     Core,
     /// What the language costs on top of the storage, and what planning costs
     Language,
+    /// Five questions to a social network: reads, writes, an aggregate, neighbours, shortest paths
+    Pokec,
+    /// What people like who like the same; nodes and relationships created
+    Guanciale,
 }
 
 /// Runs the command.
@@ -51,13 +102,40 @@ pub fn command(options: &BenchOptions) -> Result<()> {
     if cfg!(debug_assertions) {
         eprintln!("note: this build is not optimised: its figures say little");
     }
+    if let Some(worker) = options.worker {
+        return work(options, worker.into(), folder.path());
+    }
     let mut report = Told::new();
+    let (folder, scale) = (folder.path(), options.scale);
     let outcome = match options.name {
-        BenchName::Core => core::run(folder.path(), options.scale, &mut report),
-        BenchName::Language => language::run(folder.path(), options.scale, &mut report),
+        BenchName::Language => language::run(folder, scale, &mut report),
+        BenchName::Core => core::run(folder, scale, &mut report),
+        BenchName::Pokec => pokec::run(folder, scale, options.engine.into(), &mut report),
+        BenchName::Guanciale => guanciale::run(folder, scale, &mut report),
     };
     report.bar.finish_and_clear();
     outcome
+}
+
+/// Answers jobs until there are no more.
+fn work(
+    options: &BenchOptions,
+    system: pokec::worker::System,
+    folder: &std::path::Path,
+) -> Result<()> {
+    let (mut jobs, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
+    match options.name {
+        BenchName::Core | BenchName::Language => {
+            bail!("only pokec and guanciale are compared with other systems")
+        }
+        BenchName::Guanciale => guanciale::worker::serve(system, &mut jobs, &mut out),
+        BenchName::Pokec => {
+            let data = options.data.as_deref().context(
+                "--worker needs --data: the folder that `isomer generate --questions` filled",
+            )?;
+            pokec::worker::serve(system, data, folder, &mut jobs, &mut out)
+        }
+    }
 }
 
 fn check_scale(scale: f64) -> Result<()> {
@@ -80,6 +158,9 @@ impl Told {
             ProgressDrawTarget::hidden()
         };
         let bar = ProgressBar::with_draw_target(None, target);
+        let style = ProgressStyle::with_template("{spinner} {msg} {human_pos} {elapsed}")
+            .unwrap_or_else(|_| ProgressStyle::default_spinner());
+        bar.set_style(style);
         bar.enable_steady_tick(std::time::Duration::from_millis(100));
         Self { bar }
     }
@@ -94,7 +175,17 @@ impl Report for Told {
         });
     }
 
+    fn progress(&mut self, done: u64, total: Option<u64>) {
+        match total {
+            Some(total) => self.bar.set_length(total.max(done)),
+            None => self.bar.unset_length(),
+        }
+        self.bar.set_position(done);
+    }
+
     fn stage(&mut self, what: &str) {
+        self.bar.set_position(0);
+        self.bar.unset_length();
         self.bar.set_message(format!("{what} …"));
         if self.bar.is_hidden() {
             eprintln!("{what} …");
@@ -124,6 +215,9 @@ pub struct GenerateOptions {
     /// Another seed gives another network
     #[arg(long, value_name = "N", default_value_t = network::DEFAULT_SEED)]
     pub seed: u64,
+    /// Writes the questions of `isomer bench` and their right answers too, for comparisons with other systems
+    #[arg(long)]
+    pub questions: bool,
 }
 
 /// Writes a social network as files.
@@ -139,6 +233,10 @@ pub fn generate(options: &GenerateOptions) -> Result<()> {
             options.folder.display()
         )
     })?;
+    if options.questions {
+        questions(&network, options)
+            .with_context(|| format!("the questions in {}", options.folder.display()))?;
+    }
     let people = format!(
         "{} and {}",
         counted(u64::from(network.people()), "profile"),
@@ -150,4 +248,19 @@ pub fn generate(options: &GenerateOptions) -> Result<()> {
         duration(start.elapsed())
     ))?;
     Ok(())
+}
+
+/// The questions of `pokec` and `guanciale`, with their answers.
+fn questions(network: &Network, options: &GenerateOptions) -> Result<()> {
+    use guanciale::likes::{Likes, Shape};
+    use pokec::{
+        arrays::Arrays,
+        questions::{Answers, Questions},
+    };
+    let questions = Questions::draw(network);
+    questions.write(&options.folder)?;
+    Answers::find(&Arrays::of_network(network, false), &questions)?.write(&options.folder)?;
+    Shape::grid(options.scale.min(1.0))
+        .into_iter()
+        .try_for_each(|shape| Likes::draw(shape).write(&options.folder))
 }

@@ -1,0 +1,145 @@
+//! The benchmark `guanciale`: the recommendation traversal of Max De Marzi's GuancialeDB (2016) and its two write tests.
+//!
+//! People like items. Starting with one person: the items they like, the people who like these, what those people like,
+//! counted; the ten most frequent, ties by key. As its author wrote it, neither oneself nor what one likes already is left
+//! out. Answers are checked against bare loops ([`likes`]) before their time counts.
+//!
+//! - [`likes`]: who likes what, from a seed, and the bare loops; [`graph`]: this database;
+//! - [`worker`]: either of them, step by step, for comparisons with other systems.
+
+pub mod graph;
+pub mod likes;
+pub mod worker;
+
+use std::{path::Path, time::Duration};
+
+use anyhow::Result;
+
+use crate::report::{Case, Report};
+use graph::{Graph, Place};
+use likes::{Likes, Shape};
+
+/// The name of the benchmark.
+pub const NAME: &str = "guanciale";
+/// People whose recommendations are asked for, in turn.
+pub const ASKED: usize = 1_000;
+/// As many of these answers are checked.
+pub const CHECKED: usize = 40;
+/// From this scale on, figures are measured for [`LONG`]; below it for [`SHORT`].
+const WHOLE_SCALE: f64 = 0.1;
+const LONG: Duration = Duration::from_secs(2);
+const SHORT: Duration = Duration::from_millis(100);
+
+/// Runs every case on databases in memory, and one in `folder`.
+pub fn run(folder: &Path, scale: f64, report: &mut dyn Report) -> Result<()> {
+    let (time, checked) = if scale < WHOLE_SCALE {
+        (SHORT, 3)
+    } else {
+        (LONG, CHECKED)
+    };
+    for shape in Shape::grid(scale) {
+        report.stage(&format!("recommending: {shape}"));
+        recommend(shape, time, checked, report)?;
+    }
+    let places = [
+        (
+            Place::Memory,
+            ["create_nodes_ops_s", "create_nodes_and_relationships_ops_s"],
+        ),
+        (
+            Place::Folder(folder.join("guanciale")),
+            [
+                "create_nodes_durable_ops_s",
+                "create_nodes_and_relationships_durable_ops_s",
+            ],
+        ),
+    ];
+    for (place, names) in places {
+        report.stage(&format!("creating, {place}"));
+        creations(&place, names, scale, time, report)?;
+    }
+    Ok(())
+}
+
+fn recommend(shape: Shape, time: Duration, checked: usize, report: &mut dyn Report) -> Result<()> {
+    let likes = Likes::draw(shape);
+    let asked = likes.asked();
+    let graph = Graph::load(&likes)?;
+    let mut loops = likes.loops();
+    let right: Vec<String> = asked[..checked]
+        .iter()
+        .map(|&person| loops.recommend(person))
+        .collect();
+    let found = asked[..checked]
+        .iter()
+        .map(|&person| graph.recommend(person))
+        .collect::<Result<Vec<_>>>()?;
+    crate::pokec::compare(&format!("recommend {shape}"), &right, &found)?;
+    let (operations, taken) = repeat(time, &asked, |person| graph.recommend_only(person))?;
+    let (bare, bare_taken) = repeat(time / 10, &asked, |person| {
+        std::hint::black_box(loops.recommend_only(person));
+        Ok(())
+    })?;
+    report.note(&format!(
+        "bare loops that group: {:.0} ops/s",
+        bare as f64 / bare_taken.as_secs_f64()
+    ));
+    report.case(Case::new(
+        NAME,
+        format!("recommend_{}_ops_s", shape.name()),
+        operations as f64 / taken.as_secs_f64(),
+        "ops/s",
+        operations,
+    ));
+    Ok(())
+}
+
+/// 1,000 nodes a transaction; then 1,000 nodes and 100,000 relationships.
+fn creations(
+    place: &Place,
+    names: [&'static str; 2],
+    scale: f64,
+    time: Duration,
+    report: &mut dyn Report,
+) -> Result<()> {
+    for (name, per_person) in names.into_iter().zip([0, 100]) {
+        let mut creator = graph::Creator::open(place, per_person, scale)?;
+        creator.create()?; // names are entered, plans are made
+        let mut operations = 0u32;
+        let start = std::time::Instant::now();
+        while operations < 3 || start.elapsed() < time {
+            creator.create()?;
+            operations += 1;
+        }
+        let taken = start.elapsed();
+        creator.check()?;
+        report.case(Case::new(
+            NAME,
+            name,
+            f64::from(operations) / taken.as_secs_f64(),
+            "ops/s",
+            u64::from(operations),
+        ));
+    }
+    Ok(())
+}
+
+/// Asks for people in turn until the time is over, at least three times.
+pub(crate) fn repeat(
+    time: Duration,
+    asked: &[u32],
+    mut ask: impl FnMut(u32) -> Result<()>,
+) -> Result<(u64, Duration)> {
+    let start = std::time::Instant::now();
+    let mut operations = 0;
+    for &person in asked.iter().cycle() {
+        // Short operations: the clock is read once in a while.
+        let look = operations < 64 || operations % 16 == 0;
+        if operations >= 3 && look && start.elapsed() >= time {
+            break;
+        }
+        ask(person)?;
+        operations += 1;
+    }
+    Ok((operations, start.elapsed()))
+}

@@ -1,0 +1,90 @@
+//! One system, step by step, for a program that compares several in one run: `load <shape>` or `recommend <seconds>` comes in
+//! on standard input, a line of JSON goes out for each.
+//!
+//! `{"step":"recommend","ops_s":123.0,"n":246,"answer":["person7: …",…]}`, or `{"step":"…","error":"…"}`.
+
+use std::{
+    io::{BufRead, Write},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+
+use crate::{
+    guanciale::{
+        CHECKED,
+        graph::Graph,
+        likes::{Likes, Shape},
+        repeat,
+    },
+    pokec::worker::{System, quoted},
+};
+
+/// Answers steps from `steps` on `out` until they end.
+pub fn serve(system: System, steps: &mut dyn BufRead, out: &mut dyn Write) -> Result<()> {
+    let mut loaded = None;
+    let mut line = String::new();
+    while steps.read_line(&mut line)? > 0 {
+        let (name, argument) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
+        let told = match step(system, name, argument, &mut loaded) {
+            Ok(told) => format!("{{\"step\":{},{told}}}", quoted(name)),
+            Err(error) => format!(
+                "{{\"step\":{},\"error\":{}}}",
+                quoted(name),
+                quoted(&format!("{error:#}"))
+            ),
+        };
+        writeln!(out, "{told}")?;
+        out.flush()?;
+        line.clear();
+    }
+    Ok(())
+}
+
+fn step(
+    system: System,
+    name: &str,
+    argument: &str,
+    loaded: &mut Option<(Likes, Option<Graph>)>,
+) -> Result<String> {
+    match name {
+        "load" => {
+            *loaded = None;
+            let likes = Likes::draw(Shape::named(argument)?);
+            let start = Instant::now();
+            let graph = match system {
+                System::Isomer => Some(Graph::load(&likes)?),
+                System::Limit => None,
+            };
+            let seconds = start.elapsed().as_secs_f64();
+            *loaded = Some((likes, graph));
+            Ok(format!("\"seconds\":{seconds:.6}"))
+        }
+        "recommend" => {
+            let (likes, graph) = loaded.as_ref().context("load first")?;
+            let time = Duration::try_from_secs_f64(argument.parse()?)?;
+            let asked = likes.asked();
+            let mut loops = likes.loops();
+            let mut checked = Vec::new();
+            for &person in &asked[..CHECKED] {
+                checked.push(quoted(&match graph {
+                    Some(graph) => graph.recommend(person)?,
+                    None => loops.recommend(person),
+                }));
+            }
+            let (operations, taken) = repeat(time, &asked, |person| match graph {
+                Some(graph) => graph.recommend_only(person),
+                None => {
+                    std::hint::black_box(loops.recommend_only(person));
+                    Ok(())
+                }
+            })?;
+            Ok(format!(
+                "\"ops_s\":{:.3},\"n\":{operations},\"answer\":[{}]",
+                operations as f64 / taken.as_secs_f64(),
+                checked.join(",")
+            ))
+        }
+        _ => bail!("`{name}` is no step: load or recommend"),
+    }
+}

@@ -1,0 +1,598 @@
+//! The jobs on this database, through its language.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use isomer_db::{
+    Database, Durability, EngineKind, Map, QueryResult, Value,
+    data::{BulkPhase, BulkWatch, Verdict},
+    json, params,
+};
+
+use crate::{
+    Network,
+    load::{load_edges, load_people},
+    measure::{Stopwatch, Timed, disk_bytes, time_each},
+    pokec::{
+        job::{Job, Measured},
+        questions::{EdgeFile, Questions, Tally, path_line, person, set_line},
+    },
+    profile::to_map,
+    report::Report,
+};
+
+/// A whole profile by its key.
+pub const READ: &str = "MATCH (p:Person {_key: $key}) RETURN p";
+/// How many people there are of each age.
+pub const AGES: &str = "MATCH (p:Person) RETURN p.AGE AS age, count(*) AS people";
+/// Who is one or two steps away.
+pub const NEIGHBOURS: &str =
+    "MATCH (p:Person {_key: $key})-[:FRIEND*1..2]->(n) WHERE n <> p RETURN DISTINCT id(n) AS id";
+/// The same with keys.
+pub const NEIGHBOUR_KEYS: &str =
+    "MATCH (p:Person {_key: $key})-[:FRIEND*1..2]->(n) WHERE n <> p RETURN DISTINCT n._key AS key";
+/// The same with profiles.
+pub const NEIGHBOUR_PROFILES: &str =
+    "MATCH (p:Person {_key: $key})-[:FRIEND*1..2]->(n) WHERE n <> p RETURN DISTINCT n";
+/// How many paths of two relationships there are.
+pub const PATHS: &str = "MATCH ()-[:FRIEND]->()-[:FRIEND]->() RETURN count(*) AS paths";
+/// A shortest path as the keys of its people.
+pub const SHORTEST: &str = "MATCH (a:Person {_key: $from}), (b:Person {_key: $to}), p = shortestPath((a)-[:FRIEND*]->(b)) RETURN [n IN nodes(p) | n._key] AS keys";
+
+/// Writers of [`Job::WritesSynced`].
+const WRITERS: usize = 16;
+/// What counts as long: longer runs are not repeated.
+const LONG: Duration = Duration::from_secs(2);
+
+/// Where the network comes from.
+#[derive(Debug)]
+pub enum Source {
+    /// From its seed: profiles are made as they are loaded, relationships are in a file.
+    Generated {
+        /// Without its relationships.
+        network: Network,
+        /// These.
+        edges: EdgeFile,
+    },
+    /// From `profiles.jsonl` and `edges.tsv` in this folder, with `isomer import`.
+    Files(PathBuf),
+}
+
+/// This database with the network in it.
+#[derive(Debug)]
+pub struct Graph {
+    folder: PathBuf,
+    engine: EngineKind,
+    source: Source,
+    db: Option<Database>,
+    /// The number of the person behind each id.
+    people: HashMap<i64, u32>,
+    /// How many batches of profiles were written.
+    batches: usize,
+}
+
+impl Graph {
+    /// An empty database in `folder` (or in memory).
+    pub fn new(folder: &Path, engine: EngineKind, source: Source) -> Self {
+        Self {
+            folder: folder.join("pokec"),
+            engine,
+            source,
+            db: None,
+            people: HashMap::new(),
+            batches: 0,
+        }
+    }
+
+    /// Bytes on disk; 0 for a database in memory.
+    pub fn disk_bytes(&self) -> Result<u64> {
+        match self.engine {
+            EngineKind::Memory => Ok(0),
+            _ => disk_bytes(&self.folder),
+        }
+    }
+
+    /// Closes the database.
+    pub fn close(&mut self) -> Result<()> {
+        match self.db.take() {
+            Some(db) => Ok(db.close()?),
+            None => Ok(()),
+        }
+    }
+
+    fn open(&self) -> Result<Database> {
+        let builder = Database::builder().engine(self.engine);
+        Ok(match self.engine {
+            EngineKind::Memory => builder.open_in_memory()?,
+            _ => builder.open(&self.folder)?,
+        })
+    }
+
+    fn db(&self) -> Result<&Database> {
+        self.db.as_ref().context("the network is not loaded")
+    }
+
+    /// Measures a job.
+    pub fn run(
+        &mut self,
+        job: Job,
+        questions: &Questions,
+        report: &mut dyn Report,
+    ) -> Result<Measured> {
+        match job {
+            Job::Load => self.load(report),
+            Job::FirstTraversal => self.first_traversal(questions),
+            Job::SingleReads => self.single_reads(questions),
+            Job::AggregateAge => self.aggregate_age(),
+            Job::Neighbors2 | Job::Neighbors2Keys | Job::Neighbors2Profiles => {
+                self.neighbours(job, questions)
+            }
+            Job::CountPaths2 => self.count_paths(),
+            Job::ShortestPath | Job::NoPath => self.paths(job, questions),
+            Job::WritesBuffered => {
+                let db = self.db()?.clone();
+                self.writes_buffered(&db, questions)
+            }
+            Job::WritesSynced => self.writes_synced(questions),
+            Job::WritesWithoutViews => self.writes_without_views(questions),
+        }
+    }
+
+    fn load(&mut self, report: &mut dyn Report) -> Result<Measured> {
+        let watch = Stopwatch::start();
+        let timed = match &self.source {
+            Source::Generated { network, edges } => {
+                let db = self.open()?;
+                report.stage("loading profiles");
+                load_people(&db, network, &mut Progress(report))?;
+                report.stage("loading relationships");
+                load_edges(&db, edges.iter()?, &mut Progress(report))?;
+                db.sync()?;
+                let timed = watch.timed();
+                self.db = Some(db);
+                timed
+            }
+            Source::Files(data) => {
+                import(&self.folder, data)?;
+                // The work was done by other processes: their processor time is not ours.
+                let (wall, _) = watch.read();
+                self.db = Some(self.open()?);
+                Timed::one(wall, Duration::ZERO)
+            }
+        };
+        self.number_people()?;
+        let count =
+            |text: &str| -> Result<i64> { Ok(self.db()?.query(text, ())?.single()?.get("n")?) };
+        let answer = format!(
+            "{} people, {} relationships",
+            count("MATCH (p:Person) RETURN count(p) AS n")?,
+            count("MATCH (:Person)-[f:FRIEND]->(:Person) RETURN count(f) AS n")?
+        );
+        Ok(Measured {
+            timed,
+            questions: 1,
+            answer: vec![answer],
+            ..Measured::default()
+        })
+    }
+
+    /// Learns which id is whose, to check answers that are ids.
+    fn number_people(&mut self) -> Result<()> {
+        let mut people = HashMap::new();
+        for row in self
+            .db()?
+            .stream("MATCH (p:Person) RETURN id(p) AS id, p._key AS key", ())?
+        {
+            let row = row?;
+            people.insert(int(row.value("id")?)?, key_of(row.value("key")?)?);
+        }
+        self.people = people;
+        Ok(())
+    }
+
+    /// Closes and opens; the files are in the memory of the operating system.
+    fn first_traversal(&mut self, questions: &Questions) -> Result<Measured> {
+        let start = questions.starts[0];
+        let mut times = Vec::new();
+        let watch = Stopwatch::start();
+        let (mut db, mut answer) = (self.db()?.clone(), Vec::new());
+        // What is in memory only cannot be opened again.
+        let rounds = if self.engine == EngineKind::Memory {
+            1
+        } else {
+            3
+        };
+        for _ in 0..rounds {
+            if self.engine != EngineKind::Memory {
+                self.db = None;
+                db.close()?;
+            }
+            let begin = Instant::now();
+            if self.engine != EngineKind::Memory {
+                db = self.open()?;
+            }
+            let found = db.query(NEIGHBOURS, [("key", Network::key(start))])?;
+            times.push(begin.elapsed());
+            self.db = Some(db.clone());
+            answer = vec![self.set_line(start, &found, "id")?];
+        }
+        let (wall, cpu) = watch.read();
+        Ok(Measured {
+            timed: Timed { times, wall, cpu },
+            questions: 1,
+            answer,
+            ..Measured::default()
+        })
+    }
+
+    fn single_reads(&self, questions: &Questions) -> Result<Measured> {
+        let read = self.db()?.prepare(READ)?;
+        let mut tally = Tally::default();
+        let keys: Vec<String> = questions
+            .keys
+            .iter()
+            .map(|&key| Network::key(key))
+            .collect();
+        let ask = |key: &String| Ok(read.query([("key", key.as_str())])?);
+        passes(&keys, 1, ask, |_, found| {
+            add(&mut tally, found.single()?.value("p")?)?;
+            Ok(None)
+        })
+        .map(|measured| Measured {
+            answer: vec![tally.line()],
+            ..measured
+        })
+    }
+
+    fn aggregate_age(&self) -> Result<Measured> {
+        let query = self.db()?.prepare(AGES)?;
+        let watch = Stopwatch::start();
+        let ages = query.query(())?;
+        let first = watch.timed();
+        let mut answer = Vec::new();
+        for row in &ages {
+            let age = row.value("age")?.as_int();
+            answer.push((age.unwrap_or(i64::MAX), int(row.value("people")?)?));
+        }
+        answer.sort_unstable();
+        let line = |(age, people): (i64, i64)| match age {
+            i64::MAX => format!("none {people}"),
+            age => format!("{age} {people}"),
+        };
+        let rounds = if first.wall > LONG { 3 } else { 11 };
+        let timed = time_each(0..rounds, |_| {
+            query.query(())?;
+            Ok(())
+        })?;
+        Ok(Measured {
+            timed,
+            first: Some(first),
+            questions: 1,
+            answer: answer.into_iter().map(line).collect(),
+            ..Measured::default()
+        })
+    }
+
+    fn neighbours(&self, job: Job, questions: &Questions) -> Result<Measured> {
+        let (text, rounds) = match job {
+            Job::Neighbors2Keys => (NEIGHBOUR_KEYS, 2),
+            Job::Neighbors2Profiles => (NEIGHBOUR_PROFILES, 1),
+            _ => (NEIGHBOURS, 3),
+        };
+        let query = self.db()?.prepare(text)?;
+        let keys: Vec<String> = questions
+            .starts
+            .iter()
+            .map(|&key| Network::key(key))
+            .collect();
+        let ask = |key: &String| Ok(query.query([("key", key.as_str())])?);
+        passes(&keys, rounds, ask, |at, found| {
+            let start = questions.starts[at];
+            Ok(Some(match job {
+                Job::Neighbors2Profiles => {
+                    let mut tally = Tally::default();
+                    for row in &found {
+                        add(&mut tally, row.value("n")?)?;
+                    }
+                    format!("{}: {}", keys[at], tally.line())
+                }
+                Job::Neighbors2Keys => self.set_line(start, &found, "key")?,
+                _ => self.set_line(start, &found, "id")?,
+            }))
+        })
+    }
+
+    /// The people in a column of ids or of keys as a line of an answer.
+    fn set_line(&self, start: u32, found: &QueryResult, column: &str) -> Result<String> {
+        let mut people = Vec::with_capacity(found.len());
+        for row in found {
+            let value = row.value(column)?;
+            people.push(match value.as_int() {
+                Some(id) => *self
+                    .people
+                    .get(&id)
+                    .with_context(|| format!("nobody has the id {id}"))?,
+                None => key_of(value)?,
+            });
+        }
+        Ok(set_line(start, people))
+    }
+
+    fn count_paths(&self) -> Result<Measured> {
+        let query = self.db()?.prepare(PATHS)?;
+        let watch = Stopwatch::start();
+        let count = int(query.query(())?.single()?.value("paths")?)?;
+        let first = watch.timed();
+        let timed = if first.wall > LONG {
+            first.clone()
+        } else {
+            time_each(0..5, |_| {
+                query.query(())?;
+                Ok(())
+            })?
+        };
+        Ok(Measured {
+            timed,
+            first: Some(first),
+            questions: 1,
+            answer: vec![count.to_string()],
+            ..Measured::default()
+        })
+    }
+
+    fn paths(&self, job: Job, questions: &Questions) -> Result<Measured> {
+        let query = self.db()?.prepare(SHORTEST)?;
+        let (pairs, rounds) = match job {
+            Job::ShortestPath => (questions.pairs.clone(), 10),
+            _ => (questions.apart.into_iter().collect(), 50),
+        };
+        let ask = |pair: &crate::files::PathQuery| {
+            let (from, to) = (Network::key(pair.source), Network::key(pair.target));
+            Ok(query.query(params! { "from" => from, "to" => to })?)
+        };
+        passes(&pairs, rounds, ask, |at, found| {
+            let pair = &pairs[at];
+            let Some(row) = found.iter().next() else {
+                return Ok(Some(path_line(pair, None)));
+            };
+            let keys = row.value("keys")?.as_list().unwrap_or_default();
+            let path = keys.iter().map(key_of).collect::<Result<Vec<u32>>>()?;
+            if path.first() != Some(&pair.source) || path.last() != Some(&pair.target) {
+                bail!("a path has other ends than those that were asked for");
+            }
+            let length = match &self.source {
+                Source::Generated { edges, .. } => edges.path_length(&path)?,
+                Source::Files(_) => path.len() as u32 - 1,
+            };
+            Ok(Some(path_line(pair, Some(length))))
+        })
+    }
+
+    /// Documents to write, as parameters: profiles with keys of their own.
+    fn documents(&self, count: usize, people: u32) -> Result<Vec<Map>> {
+        let parameters = |number: usize, mut profile: Map| {
+            profile.insert("_key", Network::key(number as u32).into());
+            params! { "profile" => profile }
+        };
+        match &self.source {
+            Source::Generated { network, .. } => Ok((0..count)
+                .map(|number| {
+                    let profile = network.profile((number % people as usize) as u32);
+                    parameters(number, to_map(&profile))
+                })
+                .collect()),
+            Source::Files(data) => {
+                let text = fs::read_to_string(data.join("profiles.jsonl"))?;
+                text.lines()
+                    .cycle()
+                    .take(count)
+                    .enumerate()
+                    .map(|(number, line)| match json::parse(line)? {
+                        Value::Map(profile) => Ok(parameters(number, (*profile).clone())),
+                        _ => bail!("profiles.jsonl: line {} is no object", number + 1),
+                    })
+                    .collect()
+            }
+        }
+    }
+
+    /// A new label for each batch, so that batches do not meet.
+    fn batch(&mut self) -> (String, String) {
+        self.batches += 1;
+        let label = format!("Written{}", self.batches);
+        let text = format!("CREATE (:{label} $profile)");
+        (label, text)
+    }
+
+    fn written(db: &Database, label: &str) -> Result<Vec<String>> {
+        let mut tally = Tally::default();
+        for row in db.stream(&format!("MATCH (w:{label}) RETURN w"), ())? {
+            add(&mut tally, row?.value("w")?)?;
+        }
+        Ok(vec![tally.line()])
+    }
+
+    fn writes_buffered(&mut self, db: &Database, questions: &Questions) -> Result<Measured> {
+        let documents = self.documents(questions.writes, questions.people)?;
+        let (label, text) = self.batch();
+        let write = db.prepare(&text)?;
+        let mut timed = time_each(documents, |document| {
+            let mut transaction = db.begin()?;
+            transaction.query_prepared(&write, document)?;
+            transaction
+                .into_data()
+                .commit_with(Durability::Buffered)
+                .map_err(isomer_db::Error::from)?;
+            Ok(())
+        })?;
+        let watch = Stopwatch::start();
+        db.sync()?;
+        let (wall, cpu) = watch.read();
+        timed.wall += wall;
+        timed.cpu += cpu;
+        Ok(Measured {
+            questions: timed.count(),
+            timed,
+            answer: Self::written(db, &label)?,
+            notes: vec![format!("the sync at the end: {wall:.1?}")],
+            ..Measured::default()
+        })
+    }
+
+    fn writes_synced(&mut self, questions: &Questions) -> Result<Measured> {
+        let documents = self.documents(questions.writes, questions.people)?;
+        let (label, text) = self.batch();
+        let db = self.db()?;
+        let write = db.prepare(&text)?;
+        let before = db.store()?.engine().statistics()?;
+        let next = AtomicUsize::new(0);
+        let watch = Stopwatch::start();
+        let times = std::thread::scope(|scope| -> Result<Vec<Duration>> {
+            let work = || -> Result<Vec<Duration>> {
+                let mut times = Vec::new();
+                while let Some(document) = documents.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let start = Instant::now();
+                    write.query(document)?;
+                    times.push(start.elapsed());
+                }
+                Ok(times)
+            };
+            let threads: Vec<_> = (0..WRITERS).map(|_| scope.spawn(work)).collect();
+            let mut times = Vec::with_capacity(documents.len());
+            for thread in threads {
+                let own = thread.join();
+                times.extend(own.map_err(|_| anyhow::anyhow!("a writer panicked"))??);
+            }
+            Ok(times)
+        })?;
+        let (wall, cpu) = watch.read();
+        let after = db.store()?.engine().statistics()?;
+        let (commits, syncs) = (after.commits - before.commits, after.syncs - before.syncs);
+        let shared = commits as f64 / syncs.max(1) as f64;
+        Ok(Measured {
+            questions: documents.len() as u64,
+            timed: Timed { times, wall, cpu },
+            answer: Self::written(db, &label)?,
+            notes: vec![format!("{commits} commits in {syncs} syncs")],
+            figures: vec![("per_sync", shared, "writes")],
+            ..Measured::default()
+        })
+    }
+
+    fn writes_without_views(&mut self, questions: &Questions) -> Result<Measured> {
+        let db = self.db()?.clone();
+        self.writes_buffered(&db, questions)
+    }
+}
+
+/// Asks every question once to look at the answer (which warms up), then `rounds` times with the clock running, or once
+/// where that takes long.
+fn passes<Q>(
+    questions: &[Q],
+    rounds: usize,
+    ask: impl Fn(&Q) -> Result<QueryResult>,
+    mut look: impl FnMut(usize, QueryResult) -> Result<Option<String>>,
+) -> Result<Measured> {
+    let mut answer = Vec::with_capacity(questions.len());
+    let mut first = Timed::default();
+    for (at, question) in questions.iter().enumerate() {
+        let start = Instant::now();
+        let found = ask(question)?;
+        let time = start.elapsed();
+        first.times.push(time);
+        first.wall += time;
+        answer.extend(look(at, found)?);
+    }
+    let rounds = if first.wall > LONG { 1 } else { rounds };
+    let repeated = (0..rounds).flat_map(|_| questions);
+    let timed = time_each(repeated, |question| ask(question).map(drop))?;
+    let worst = first.percentile(1.0);
+    Ok(Measured {
+        timed,
+        questions: questions.len() as u64,
+        answer,
+        notes: vec![format!(
+            "the first pass: {:.1?} in all, the longest {worst:.1?}",
+            first.wall
+        )],
+        ..Measured::default()
+    })
+}
+
+/// `isomer import` of both files, as a user runs it.
+fn import(folder: &Path, data: &Path) -> Result<()> {
+    let program = std::env::current_exe()?;
+    let run = |rest: &[&str], file: &str| -> Result<()> {
+        let done = Command::new(&program)
+            .arg("import")
+            .arg(folder)
+            .arg(rest[0])
+            .arg(data.join(file))
+            .args(&rest[1..])
+            .output()
+            .with_context(|| format!("{} does not start", program.display()))?;
+        if !done.status.success() {
+            bail!(
+                "the import of {file}: {}",
+                String::from_utf8_lossy(&done.stderr).trim()
+            );
+        }
+        Ok(())
+    };
+    run(&["nodes", "--label", "Person"], "profiles.jsonl")?;
+    run(
+        &[
+            "relationships",
+            "--columns",
+            "from,to",
+            "--type",
+            "FRIEND",
+            "--from",
+            "Person",
+            "--to",
+            "Person",
+        ],
+        "edges.tsv",
+    )
+}
+
+fn add(tally: &mut Tally, node: &Value) -> Result<()> {
+    let content = node.as_node().and_then(|node| node.content.as_ref());
+    let properties = &content
+        .context("a node came without its properties")?
+        .properties;
+    let number = |name: &str| properties.get(name).and_then(Value::as_int);
+    let key = properties.get("_key").context("a profile has no _key")?;
+    tally.add(
+        key_of(key)?,
+        number("AGE"),
+        number("completion").unwrap_or(0),
+    );
+    Ok(())
+}
+
+fn key_of(value: &Value) -> Result<u32> {
+    person(value.as_str().context("a key is no text")?)
+}
+
+fn int(value: &Value) -> Result<i64> {
+    value.as_int().context("a number is no integer")
+}
+
+/// Shows how far a load is.
+struct Progress<'r>(&'r mut dyn Report);
+
+impl BulkWatch for Progress<'_> {
+    fn progress(&mut self, phase: BulkPhase, done: u64, total: Option<u64>) -> Verdict {
+        let total = total.filter(|_| phase == BulkPhase::Writing);
+        self.0.progress(done, total);
+        Verdict::Continue
+    }
+}

@@ -1,0 +1,161 @@
+//! What is measured, and the names of its figures.
+
+use crate::{
+    measure::{Timed, micros, millis},
+    pokec::NAME,
+    report::Case,
+};
+
+/// Something to measure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// All profiles and relationships, from rows to a durable commit.
+    Load,
+    /// Opening the database, and the neighbours of one person.
+    FirstTraversal,
+    /// Whole profiles by key, one question each.
+    SingleReads,
+    /// How many people there are of each age.
+    AggregateAge,
+    /// The distinct people at one or two steps, as the ids that the system gives them.
+    Neighbors2,
+    /// The same, as their keys.
+    Neighbors2Keys,
+    /// The same, as their whole profiles.
+    Neighbors2Profiles,
+    /// How many paths of two relationships there are.
+    CountPaths2,
+    /// Shortest paths between people who are connected.
+    ShortestPath,
+    /// The search for a path that does not exist.
+    NoPath,
+    /// New profiles, one transaction each, on disk at the end of them all.
+    WritesBuffered,
+    /// New profiles from 16 writers, one transaction each, on disk when it returns.
+    WritesSynced,
+    /// As [`Job::WritesBuffered`], in a database that keeps no views.
+    WritesWithoutViews,
+}
+
+/// What a job took, and what it answered.
+#[derive(Clone, Debug, Default)]
+pub struct Measured {
+    /// The counted runs.
+    pub timed: Timed,
+    /// The very first run, where it is another matter than the later ones.
+    pub first: Option<Timed>,
+    /// How many questions there were; the runs may ask each several times.
+    pub questions: u64,
+    /// A line a question, or a line a row of the answer.
+    pub answer: Vec<String>,
+    /// More about it.
+    pub notes: Vec<String>,
+    /// Further figures: name, value, unit.
+    pub figures: Vec<(&'static str, f64, &'static str)>,
+}
+
+impl Job {
+    /// All, in an order in which they can run: reads before writes.
+    pub const ALL: [Self; 13] = [
+        Self::Load,
+        Self::FirstTraversal,
+        Self::SingleReads,
+        Self::AggregateAge,
+        Self::Neighbors2,
+        Self::Neighbors2Keys,
+        Self::Neighbors2Profiles,
+        Self::CountPaths2,
+        Self::ShortestPath,
+        Self::NoPath,
+        Self::WritesBuffered,
+        Self::WritesSynced,
+        Self::WritesWithoutViews,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Load => "import",
+            Self::FirstTraversal => "open_to_first_traversal",
+            Self::SingleReads => "single_reads",
+            Self::AggregateAge => "aggregate_age",
+            Self::Neighbors2 => "neighbors2",
+            Self::Neighbors2Keys => "neighbors2_keys",
+            Self::Neighbors2Profiles => "neighbors2_profiles",
+            Self::CountPaths2 => "count_paths2",
+            Self::ShortestPath => "shortest_path",
+            Self::NoPath => "no_path",
+            Self::WritesBuffered => "single_writes_buffered",
+            Self::WritesSynced => "single_writes_synced",
+            Self::WritesWithoutViews => "single_writes_without_views",
+        }
+    }
+
+    /// The job of that name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|job| job.name() == name)
+    }
+
+    /// What happens, for people.
+    pub fn says(self) -> &'static str {
+        match self {
+            Self::Load => "loading",
+            Self::FirstTraversal => "opening again",
+            Self::SingleReads => "reading single profiles",
+            Self::AggregateAge => "counting ages",
+            Self::Neighbors2 => "neighbours of neighbours, ids",
+            Self::Neighbors2Keys => "neighbours of neighbours, keys",
+            Self::Neighbors2Profiles => "neighbours of neighbours, profiles",
+            Self::CountPaths2 => "counting paths of two steps",
+            Self::ShortestPath => "shortest paths",
+            Self::NoPath => "a path that does not exist",
+            Self::WritesBuffered => "writing single profiles, synced at the end",
+            Self::WritesSynced => "writing single profiles, 16 writers, each synced",
+            Self::WritesWithoutViews => "writing single profiles without views",
+        }
+    }
+
+    /// The figures of this job.
+    pub fn cases(self, measured: &Measured) -> Vec<Case> {
+        let timed = &measured.timed;
+        let (n, name) = (timed.count(), self.name());
+        // A pass over all questions; the counted runs may be several passes.
+        let passes = (n / measured.questions.max(1)).max(1);
+        let pass_s = timed.wall.as_secs_f64() / passes as f64;
+        let (p50, p99) = (timed.percentile(0.5), timed.percentile(0.99));
+        let case = |suffix: &str, value: f64, unit| {
+            Case::new(NAME, format!("{name}_{suffix}"), value, unit, n)
+        };
+        let mut cases = match self {
+            Self::Load | Self::Neighbors2Profiles | Self::WritesSynced => {
+                vec![case("s", pass_s, "s")]
+            }
+            Self::SingleReads | Self::WritesBuffered | Self::WritesWithoutViews => vec![
+                case("s", pass_s, "s"),
+                case("p50_us", micros(p50), "us"),
+                case("p99_us", micros(p99), "us"),
+            ],
+            Self::FirstTraversal | Self::AggregateAge | Self::CountPaths2 => {
+                vec![case("ms", millis(p50), "ms")]
+            }
+            Self::NoPath => vec![case("p99_us", micros(p99), "us")],
+            Self::Neighbors2 | Self::Neighbors2Keys | Self::ShortestPath => {
+                vec![
+                    case("p50_us", micros(p50), "us"),
+                    case("p99_us", micros(p99), "us"),
+                ]
+            }
+        };
+        if let Some(first) = &measured.first {
+            cases.push(case("first_ms", millis(first.wall), "ms"));
+        }
+        cases.push(case("cpu_s", timed.cpu.as_secs_f64() / passes as f64, "s"));
+        cases.extend(
+            measured
+                .figures
+                .iter()
+                .map(|&(figure, value, unit)| case(figure, value, unit)),
+        );
+        cases
+    }
+}

@@ -1,0 +1,98 @@
+//! The benchmark `pokec`: the five questions of ArangoDB's multi-model benchmark (2015) on a social network of the same
+//! shape: single reads, single writes, an aggregate, neighbours of neighbours, shortest paths; and the load before them.
+//!
+//! The network comes from a seed. Its answers are found by bare loops over arrays ([`arrays`]) before anything is loaded;
+//! an answer that differs from them stops the benchmark: there are no times of wrong answers.
+//!
+//! - [`job`]: what is measured, under which names; [`questions`]: whom it asks about, and the right answers;
+//! - [`arrays`]: the network as arrays: the reference, and the limit that a database can approach;
+//! - [`graph`]: this database; [`worker`]: either of them, job by job, for comparisons with other systems.
+
+pub mod arrays;
+pub mod graph;
+pub mod job;
+pub mod questions;
+pub mod worker;
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use isomer_db::EngineKind;
+
+use crate::{
+    Network,
+    measure::{mib, peak_memory, reset_peak_memory},
+    network::DEFAULT_SEED,
+    report::{Case, Report},
+};
+use arrays::Arrays;
+use graph::{Graph, Source};
+use job::{Job, Measured};
+use questions::{Answers, EdgeFile, Questions};
+
+/// The name of the benchmark.
+pub const NAME: &str = "pokec";
+
+/// Runs every job on a database in `folder`, which is made for it.
+pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Report) -> Result<()> {
+    report.stage("making the network");
+    let mut network = Network::at_scale(scale, DEFAULT_SEED);
+    report.note(&format!(
+        "{} people, {} relationships",
+        network.people(),
+        network.edges().len()
+    ));
+    report.stage("finding the answers");
+    let questions = Questions::draw(&network);
+    let answers = Answers::find(&Arrays::of_network(&network, false), &questions)?;
+    // From here on the relationships are on disk: the memory that is measured is the database's.
+    let edges = EdgeFile::write(&folder.join("edges.bin"), network.take_edges())?;
+    reset_peak_memory();
+    let mut graph = Graph::new(folder, engine, Source::Generated { network, edges });
+    for job in Job::ALL {
+        if job == Job::NoPath && questions.apart.is_none() {
+            report.note("this network is so small that everybody reaches everybody");
+            continue;
+        }
+        report.stage(job.says());
+        let measured = graph.run(job, &questions, report)?;
+        answers.check(job, &measured)?;
+        tell(job, &measured, report);
+        if job == Job::Load {
+            let bytes = graph.disk_bytes()?;
+            report.case(Case::new(NAME, "disk_mib", mib(bytes), "MiB", 1));
+        }
+    }
+    graph.close()?;
+    let peak = peak_memory().context("the peak of memory is not told by /proc/self/status here")?;
+    report.case(Case::new(NAME, "peak_rss_mib", mib(peak), "MiB", 1));
+    Ok(())
+}
+
+fn tell(job: Job, measured: &Measured, report: &mut dyn Report) {
+    for note in &measured.notes {
+        report.note(note);
+    }
+    for case in job.cases(measured) {
+        report.case(case);
+    }
+}
+
+/// Stops at the first line in which `found` is not what `wanted` says.
+pub(crate) fn compare(what: &str, wanted: &[String], found: &[String]) -> Result<()> {
+    if let Some((wanted, found)) = wanted
+        .iter()
+        .zip(found)
+        .find(|(wanted, found)| wanted != found)
+    {
+        bail!("{what}: the answer is `{found}`, right is `{wanted}`");
+    }
+    if wanted.len() != found.len() {
+        bail!(
+            "{what}: {} answers, right are {}",
+            found.len(),
+            wanted.len()
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! One system, job by job, for a program that compares several in one run: names of jobs come in on standard input, a line
+//! of JSON goes out for each.
+//!
+//! `{"job":"neighbors2","seconds":0.0075,"n":500,"p50_us":14.1,"p99_us":51.0,"cpu_s":0.0074,"answer":["P17 …",…]}`,
+//! `{"job":"…","skipped":"why"}` where the system has no such thing, or `{"job":"…","error":"…"}`.
+
+use std::{
+    fmt::Write as _,
+    io::{BufRead, Write},
+    path::Path,
+};
+
+use anyhow::{Context, Result, bail};
+use isomer_db::EngineKind;
+
+use crate::{
+    measure::micros,
+    pokec::{
+        arrays::Limit,
+        graph::{Graph, Source},
+        job::{Job, Measured},
+        questions::Questions,
+    },
+    report::{Case, Report},
+};
+
+/// Who answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum System {
+    /// This database.
+    Isomer,
+    /// Bare loops over arrays.
+    Limit,
+}
+
+/// Answers jobs from `jobs` on `out` until they end. `data` holds the files that `isomer generate --questions` writes;
+/// `folder` takes the database.
+pub fn serve(
+    system: System,
+    data: &Path,
+    folder: &Path,
+    jobs: &mut dyn BufRead,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let questions = Questions::read(data)?;
+    let mut graph = Graph::new(folder, EngineKind::Redb, Source::Files(data.to_owned()));
+    let mut limit = Limit::new(data, folder);
+    let mut line = String::new();
+    while jobs.read_line(&mut line)? > 0 {
+        let name = line.trim();
+        let done = Job::named(name)
+            .with_context(|| format!("`{name}` is no job"))
+            .and_then(|job| match system {
+                System::Isomer => graph.run(job, &questions, &mut Silent).map(Some),
+                System::Limit => limit.run(job, &questions),
+            });
+        let told = match done {
+            Ok(Some(measured)) => told(name, &measured),
+            Ok(None) => format!(
+                "{{\"job\":{},\"skipped\":\"not for arrays\"}}",
+                quoted(name)
+            ),
+            Err(error) => format!(
+                "{{\"job\":{},\"error\":{}}}",
+                quoted(name),
+                quoted(&format!("{error:#}"))
+            ),
+        };
+        writeln!(out, "{told}")?;
+        out.flush()?;
+        line.clear();
+    }
+    graph.close()
+}
+
+fn told(name: &str, measured: &Measured) -> String {
+    let timed = &measured.timed;
+    let passes = (timed.count() / measured.questions.max(1)).max(1) as f64;
+    let answer: Vec<String> = measured.answer.iter().map(|line| quoted(line)).collect();
+    format!(
+        "{{\"job\":{},\"seconds\":{:.9},\"n\":{},\"p50_us\":{:.3},\"p99_us\":{:.3},\"cpu_s\":{:.6},\"answer\":[{}]}}",
+        quoted(name),
+        timed.wall.as_secs_f64() / passes,
+        timed.count(),
+        micros(timed.percentile(0.5)),
+        micros(timed.percentile(0.99)),
+        timed.cpu.as_secs_f64() / passes,
+        answer.join(",")
+    )
+}
+
+/// A string of JSON.
+pub(crate) fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for letter in text.chars() {
+        match letter {
+            '"' | '\\' => quoted.extend(['\\', letter]),
+            letter if letter < ' ' => {
+                let _ = write!(quoted, "\\u{:04x}", letter as u32);
+            }
+            letter => quoted.push(letter),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+struct Silent;
+
+impl Report for Silent {
+    fn case(&mut self, _case: Case) {}
+    fn stage(&mut self, _what: &str) {}
+    fn note(&mut self, _text: &str) {}
+}
+
+/// The system of that name.
+pub fn system(name: &str) -> Result<System> {
+    match name {
+        "isomer" => Ok(System::Isomer),
+        "limit" => Ok(System::Limit),
+        _ => bail!("`{name}` is no system: isomer or limit"),
+    }
+}
