@@ -44,6 +44,8 @@ pub(crate) struct Arena {
     pub outer_of: FxHashMap<OpId, OpId>,
     /// Whether rules that only make plans better are left out.
     pub plain: bool,
+    /// Whether rows are grouped before they are multiplied wherever that is right, not only where it pays.
+    pub group_always: bool,
 }
 
 impl Arena {

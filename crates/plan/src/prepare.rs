@@ -29,6 +29,9 @@ pub struct Options {
     /// counting instead of enumerating, no sub-plans beside the rows, no merged clauses, no sorts cut short. What is
     /// left is scans, expands and filters clause by clause. Tests compare the other plans with it.
     pub plain: bool,
+    /// Group rows before they are multiplied wherever that gives the same answer, also where it does not pay. Tests
+    /// compare the answers.
+    pub group_always: bool,
 }
 
 /// Parses, binds and plans one statement.
@@ -50,6 +53,7 @@ pub fn prepare_parsed(
 ) -> Result<Arc<Plan>, PlanError> {
     let mut binder = Binder::new(text, catalog);
     binder.arena.plain = options.plain;
+    binder.arena.group_always = options.group_always;
     let (body, columns) = match &statement.body {
         StatementBody::Query(query) => prepare_query(&mut binder, query, options)?,
         StatementBody::CreateIndex(command) => {

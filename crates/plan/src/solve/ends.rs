@@ -104,7 +104,7 @@ fn keeps_sets(op: &Op) -> bool {
     flows && !volatile
 }
 
-fn is_volatile(expr: &Expr) -> bool {
+pub(super) fn is_volatile(expr: &Expr) -> bool {
     let mut found = match expr {
         Expr::Call { function, .. } => function.purity() == Purity::Volatile,
         Expr::CallRegistered { .. } => true,

@@ -230,7 +230,7 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
 }
 
 /// Calls `visit` for every slot that an operator itself reads of its input.
-fn for_each_read(op: &Op, visit: &mut dyn FnMut(SlotId)) {
+pub(super) fn for_each_read(op: &Op, visit: &mut dyn FnMut(SlotId)) {
     for_each_expr(op, &mut |expr| expr.for_each_slot(visit));
     match op {
         Op::Expand(expand) => {

@@ -8,6 +8,7 @@ mod cost;
 mod ends;
 mod factor;
 mod footprint;
+mod group;
 mod live;
 mod pattern;
 mod rules;
@@ -493,6 +494,7 @@ impl<'p> Planner<'p> {
         };
         if !self.arena.plain {
             factor::count_instead_of_expanding(self.arena, &mut aggregate);
+            group::group_early(self.arena, &self.costs, &mut aggregate);
         }
         flow.op = self.arena.push(Op::Aggregate(aggregate), groups);
     }
