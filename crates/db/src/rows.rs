@@ -21,39 +21,62 @@ use crate::{
 /// assert_eq!(row.deserialize::<(String, u8)>()?, ("Ada".to_owned(), 36));
 /// # Ok::<(), isomer_db::Error>(())
 /// ```
-#[derive(Clone, Debug, PartialEq)]
+///
+/// Rows that were found together share their memory: it is freed when the last of them is dropped.
+#[derive(Clone)]
 pub struct Row {
+    batch: Arc<Batch>,
+    /// Which of the batch's rows.
+    at: usize,
+}
+
+/// Rows that were found together.
+pub(crate) struct Batch {
     columns: Arc<[Arc<str>]>,
+    /// Row after row.
     values: Vec<Value>,
+}
+
+impl Batch {
+    pub(crate) fn new(columns: Arc<[Arc<str>]>, values: Vec<Value>) -> Arc<Self> {
+        debug_assert!(columns.is_empty() || values.len().is_multiple_of(columns.len()));
+        Arc::new(Self { columns, values })
+    }
 }
 
 impl Row {
     pub(crate) fn new(columns: Arc<[Arc<str>]>, values: Vec<Value>) -> Self {
-        debug_assert_eq!(columns.len(), values.len());
-        Self { columns, values }
+        Self::of(Batch::new(columns, values), 0)
+    }
+
+    /// Row number `at` of a batch.
+    pub(crate) fn of(batch: Arc<Batch>, at: usize) -> Self {
+        Self { batch, at }
     }
 
     /// The names of the columns.
     pub fn columns(&self) -> &[Arc<str>] {
-        &self.columns
+        &self.batch.columns
     }
 
     /// The values, in the order of the columns.
     pub fn values(&self) -> &[Value] {
-        &self.values
+        let width = self.batch.columns.len();
+        &self.batch.values[self.at * width..(self.at + 1) * width]
     }
 
     /// The values themselves.
     pub fn into_values(self) -> Vec<Value> {
-        self.values
+        self.values().to_vec()
     }
 
     /// The value in a column. `NotFound` where there is no column of that name.
     pub fn value(&self, column: &str) -> Result<&Value> {
-        match self.columns.iter().position(|name| name.as_ref() == column) {
-            Some(at) => Ok(&self.values[at]),
+        let mut names = self.columns().iter();
+        match names.position(|name| name.as_ref() == column) {
+            Some(at) => Ok(&self.values()[at]),
             None => {
-                let known: Vec<&str> = self.columns.iter().map(AsRef::as_ref).collect();
+                let known: Vec<&str> = self.columns().iter().map(AsRef::as_ref).collect();
                 Err(Error::new(
                     ErrorKind::NotFound,
                     format!(
@@ -79,7 +102,21 @@ impl Row {
     /// The whole row as a Rust type: a structure by the names of the columns, a tuple by their order, or, for a single
     /// column, the type of its value (a structure reads the properties of a single node).
     pub fn deserialize<T: DeserializeOwned>(&self) -> Result<T> {
-        from_pairs(&self.columns, &self.values)
+        from_pairs(self.columns(), self.values())
+    }
+}
+
+impl PartialEq for Row {
+    fn eq(&self, other: &Self) -> bool {
+        self.columns() == other.columns() && self.values() == other.values()
+    }
+}
+
+impl std::fmt::Debug for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_map()
+            .entries(self.columns().iter().zip(self.values()))
+            .finish()
     }
 }
 

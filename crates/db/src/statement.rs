@@ -14,7 +14,7 @@ use isomer_value::{Map, Value};
 
 use crate::{
     Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, Result, Row,
-    Transaction, cache::Ready, catalog::PlanCatalog, held::HeldBytes, running::Place,
+    Transaction, cache::Ready, catalog::PlanCatalog, held::HeldBytes, rows::Batch, running::Place,
 };
 
 /// A plan is made again when there are so many times more nodes and relationships than when it was made, or fewer.
@@ -279,12 +279,13 @@ pub(crate) fn gather(
     let mut held = HeldBytes::default();
     loop {
         let more = run.next_rows(transaction, &mut rows)?;
-        for row in rows.iter() {
-            held.add_row(row);
-            result
-                .rows
-                .push(Row::new(run.columns.clone(), row.to_vec()));
-        }
+        let count = rows.len();
+        rows.iter().for_each(|row| held.add_row(row));
+        let batch = Batch::new(run.columns.clone(), rows.take_values());
+        result.rows.reserve(count);
+        result
+            .rows
+            .extend((0..count).map(|at| Row::of(batch.clone(), at)));
         if held.bytes() > max_bytes {
             let message = format!(
                 "the result is larger than {} MiB: add LIMIT, stream it, or raise the memory limit",

@@ -7,6 +7,7 @@ use isomer_value::Map;
 
 use crate::{
     Counters, QueryOptions, Result, Row, Transaction,
+    rows::Batch,
     statement::{Run, Statement},
 };
 
@@ -19,6 +20,9 @@ pub struct RowStream<'t> {
     run: Run,
     columns: Arc<[Arc<str>]>,
     rows: Rows,
+    /// The rows found last, how many they are, and the one to give next.
+    batch: Arc<Batch>,
+    count: usize,
     at: usize,
     more: bool,
 }
@@ -56,8 +60,10 @@ impl<'t> RowStream<'t> {
         Self {
             holder,
             columns: run.columns.clone(),
+            batch: Batch::new(run.columns.clone(), Vec::new()),
             run,
             rows: Rows::new(),
+            count: 0,
             at: 0,
             more: true,
         }
@@ -91,11 +97,13 @@ impl<'t> RowStream<'t> {
             self.more = transaction
                 .noted(outcome)
                 .inspect_err(|_| self.more = false)?;
-            if !self.rows.is_empty() {
+            self.count = self.rows.len();
+            if self.count > 0 {
+                self.batch = Batch::new(self.columns.clone(), self.rows.take_values());
                 return Ok(true);
             }
         }
-        self.rows.clear();
+        self.count = 0;
         if let Holder::Own(transaction) = &mut self.holder
             && let Some(transaction) = transaction.take()
         {
@@ -109,7 +117,7 @@ impl Iterator for RowStream<'_> {
     type Item = Result<Row>;
 
     fn next(&mut self) -> Option<Result<Row>> {
-        if self.at >= self.rows.len() {
+        if self.at >= self.count {
             match self.fetch() {
                 Ok(true) => {}
                 Ok(false) => return None,
@@ -122,7 +130,7 @@ impl Iterator for RowStream<'_> {
                 }
             }
         }
-        let row = Row::new(self.columns.clone(), self.rows.row(self.at).to_vec());
+        let row = Row::of(self.batch.clone(), self.at);
         self.at += 1;
         Some(Ok(row))
     }

@@ -53,6 +53,17 @@ struct Contents {
 
 /// Reads the contents of all entities in `values`, those in lists, maps and paths too.
 pub(crate) fn fill(cx: &mut Cx<'_>, values: &mut [Value]) -> Result<()> {
+    if let [Value::Node(node)] = values {
+        let id = node.id;
+        let mut found = Vec::with_capacity(1);
+        cx.tx.node_contents(&[id], &mut found)?;
+        let content = found.pop().flatten().unwrap_or_default();
+        values[0] = Value::Node(Arc::new(Node {
+            id,
+            content: Some(content),
+        }));
+        return Ok(());
+    }
     let mut contents = Contents::default();
     for value in values.iter() {
         contents.note(value);

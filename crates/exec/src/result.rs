@@ -48,6 +48,12 @@ impl Rows {
         self.values
     }
 
+    /// All values, row after row; it is empty afterwards.
+    pub fn take_values(&mut self) -> Vec<Value> {
+        self.count = 0;
+        std::mem::take(&mut self.values)
+    }
+
     /// Empties it and keeps its buffer.
     pub fn clear(&mut self) {
         self.count = 0;
