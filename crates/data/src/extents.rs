@@ -172,6 +172,15 @@ impl Extents {
         Ok(first)
     }
 
+    /// Who owns the extent that an id lies in.
+    pub(crate) fn owner_of(&self, id: u64) -> Option<u32> {
+        let list = self.list.read();
+        let mut owners = list
+            .iter()
+            .filter(|((_, first), length)| (*first..*first + **length).contains(&id));
+        owners.next().map(|((owner, _), _)| *owner)
+    }
+
     /// The ranges of ids (first, number) that an owner has, ascending.
     pub(crate) fn of(&self, owner: u32) -> Vec<(u64, u64)> {
         self.list

@@ -11,6 +11,7 @@ mod catalog;
 mod check;
 mod clock;
 mod counts;
+mod dirty;
 mod document;
 mod error;
 mod extents;
@@ -38,6 +39,7 @@ pub use catalog::{
     IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
 };
 pub use clock::{Clock, SystemClock};
+pub use dirty::Dirty;
 pub use document::new_key;
 pub use error::{DataError, ErrorKind};
 pub use kv::{
@@ -50,7 +52,7 @@ pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
 };
 pub use statistics::{IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics};
-pub use store::{Access, Store, StoreOptions};
+pub use store::{Access, Store, StoreOptions, WeakStore};
 pub use stream::{Change, ChangeSet, Counted};
 pub use transaction::{Mark, Transaction};
 

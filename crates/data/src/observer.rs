@@ -43,8 +43,10 @@ impl CommitHook for Observers {
 }
 
 impl Store {
-    /// Lets `observer` follow every commit from now on, for as long as the store is open.
+    /// Lets `observer` follow every commit from now on, for as long as the store is open. Waits for commits that are
+    /// under way: each is either visible when this returns or told of.
     pub fn observe(&self, observer: Arc<dyn CommitObserver>) {
+        let _settled = self.shared().gate.write();
         self.shared().observers.0.write().push(observer);
     }
 }

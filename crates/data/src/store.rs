@@ -1,11 +1,15 @@
 //! An opened database.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, Weak},
+};
 
 use isomer_storage::{
     Durability, Engine, GuardMode, KeyRange, Memory, Order, Page, PageLimit, Read, Version,
 };
-use isomer_value::{Interner, NodeId, PropId, ValueError};
+use isomer_value::{Interner, LabelId, NodeId, PropId, ValueError};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
@@ -14,7 +18,7 @@ use crate::{
     clock::{Clock, SystemClock},
     counts::{Counts, SharedCounts, SinceSave},
     extents::Extents,
-    footprint::Item,
+    footprint::{Item, NONE},
     keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
     kv::Sequences,
     observer::Observers,
@@ -72,6 +76,20 @@ impl Default for StoreOptions {
 #[derive(Clone)]
 pub struct Store {
     shared: Arc<Shared>,
+}
+
+/// A store that may be closed meanwhile: for whoever must not keep it open.
+#[derive(Clone)]
+pub struct WeakStore {
+    shared: Weak<Shared>,
+}
+
+impl WeakStore {
+    /// The store, unless it is closed.
+    pub fn upgrade(&self) -> Option<Store> {
+        let shared = self.shared.upgrade()?;
+        Some(Store { shared })
+    }
 }
 
 pub(crate) struct Shared {
@@ -196,6 +214,19 @@ impl Store {
     /// Where what does not fit into memory goes.
     pub fn spill_folder(&self) -> &Arc<SpillFolder> {
         &self.shared.spill
+    }
+
+    /// A handle that does not keep the store open.
+    pub fn downgrade(&self) -> WeakStore {
+        WeakStore {
+            shared: Arc::downgrade(&self.shared),
+        }
+    }
+
+    /// The label that a node with this id was first given, where one was: a hint, for its labels may have changed.
+    pub fn home_label(&self, id: NodeId) -> Option<LabelId> {
+        let owner = self.shared.nodes.owner_of(id.0)?;
+        (owner != NONE).then_some(LabelId(owner))
     }
 
     pub(crate) fn shared(&self) -> &Shared {

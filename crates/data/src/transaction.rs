@@ -10,7 +10,7 @@ use isomer_value::{LabelId, PropId, TypeId};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Access, BucketOptions, Catalog, DataError, SchemaChange, SchemaOutcome, Store,
+    Access, BucketOptions, Catalog, DataError, Dirty, SchemaChange, SchemaOutcome, Store,
     catalog::NameKind,
     footprint::Footprint,
     statistics::Changed,
@@ -48,6 +48,7 @@ pub struct Transaction {
     /// Buckets that were looked up, by number; nothing where there is none.
     buckets: RefCell<FxHashMap<u32, Option<BucketOptions>>>,
     dropped_buckets: Vec<String>,
+    dirty: Dirty,
 }
 
 enum State {
@@ -87,6 +88,7 @@ impl Transaction {
             now: OnceCell::new(),
             buckets: RefCell::default(),
             dropped_buckets: Vec::new(),
+            dirty: Dirty::default(),
         })
     }
 
@@ -322,6 +324,14 @@ impl Transaction {
 
     pub(crate) fn footprint_mut(&mut self) -> &mut Footprint {
         self.footprint.get_mut()
+    }
+
+    pub(crate) fn dirty_ref(&self) -> &Dirty {
+        &self.dirty
+    }
+
+    pub(crate) fn dirty_mut(&mut self) -> &mut Dirty {
+        &mut self.dirty
     }
 
     pub(crate) fn deltas(&self) -> &Deltas {

@@ -13,6 +13,7 @@ use isomer_data::{
 use isomer_exec::Registry;
 use isomer_storage::{Engine, MemoryEngine, StorageError};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
+use isomer_views::Views;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
@@ -47,11 +48,19 @@ pub(crate) struct Inner {
     store: RwLock<Option<Store>>,
     /// What the engine caches.
     cache: Mutex<Option<Reservation>>,
+    pub(crate) views: Arc<Views>,
     pub(crate) options: Builder,
     pub(crate) plans: PlanCache,
     pub(crate) registry: Arc<Registry>,
     pub(crate) running: Arc<Running>,
     path: Option<PathBuf>,
+}
+
+impl Drop for Inner {
+    /// Nothing keeps the files open once the last handle is gone.
+    fn drop(&mut self) {
+        self.views.close();
+    }
 }
 
 impl Database {
@@ -156,11 +165,13 @@ impl Database {
             // Nobody else has this directory open. What cannot be removed is empty and harms nobody.
             let _ = store.spill_folder().clean();
         }
+        let views = Views::open(&store, options.views.clone())?;
         let interval = options.sweep_interval.filter(|_| !options.read_only);
         let inner = Inner {
             sweeper: Mutex::new(interval.map(|interval| store.start_sweeper(interval))),
             store: RwLock::new(Some(store)),
             cache: Mutex::new(cache),
+            views,
             plans: PlanCache::new(options.cached_plans),
             registry: Arc::new(options.registry.clone()),
             running: Arc::default(),
@@ -185,6 +196,21 @@ impl Database {
     /// The layer below: catalog, engine, statistics. `Closed` after [`Database::close`].
     pub fn store(&self) -> Result<Store> {
         self.inner.store.read().clone().ok_or_else(Error::closed)
+    }
+
+    /// The read views: what there is, and, for tests and benchmarks, waiting for them and dropping them. Dropping them
+    /// changes no answer, only its time.
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// db.query("CREATE (:Person)-[:KNOWS]->(:Person)", ())?;
+    /// db.views().wait_ready();
+    /// db.views().clear();
+    /// assert_eq!(db.query("MATCH (:Person)-[:KNOWS]->(p) RETURN p", ())?.len(), 1);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn views(&self) -> &Arc<Views> {
+        &self.inner.views
     }
 
     /// Runs one query in a transaction of its own and gathers its rows. A query that lost a race against another
@@ -434,6 +460,7 @@ impl Database {
     /// ```
     pub fn close(&self) -> Result<()> {
         drop(self.inner.sweeper.lock().take());
+        self.inner.views.close();
         let store = self.inner.store.write().take();
         drop(self.inner.cache.lock().take());
         self.inner.plans.clear();

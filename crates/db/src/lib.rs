@@ -64,3 +64,5 @@ pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, 
 pub use isomer_data as data;
 #[doc(hidden)]
 pub use isomer_plan::Options as Planning;
+/// The read views: see [`Database::views`] and [`Builder::views`].
+pub use isomer_views as views;

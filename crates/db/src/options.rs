@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use isomer_data::{Durability, Memory};
 use isomer_exec::{Procedure, Registry};
+use isomer_views::ViewOptions;
 
 use crate::{CancelHandle, Database, Limits, Result};
 
@@ -37,6 +38,7 @@ pub struct Builder {
     pub(crate) sweep_interval: Option<Duration>,
     pub(crate) registry: Registry,
     pub(crate) planning: isomer_plan::Options,
+    pub(crate) views: ViewOptions,
 }
 
 impl Default for Builder {
@@ -56,6 +58,7 @@ impl Default for Builder {
             sweep_interval: Some(Duration::from_secs(30)),
             registry: Registry::with_builtins(),
             planning: isomer_plan::Options::default(),
+            views: ViewOptions::default(),
         }
     }
 }
@@ -157,6 +160,13 @@ impl Builder {
     #[doc(hidden)]
     pub fn planning(mut self, planning: isomer_plan::Options) -> Self {
         self.planning = planning;
+        self
+    }
+
+    /// Whether read views are kept, and when they are made. They take memory from the same budget as all else and give
+    /// way first. Without them every answer is the same and comes from the rows.
+    pub fn views(mut self, views: ViewOptions) -> Self {
+        self.views = views;
         self
     }
 

@@ -187,6 +187,7 @@ impl Run {
             cancel: options.cancel.clone(),
             registry: inner.registry.clone(),
             running: Some(inner.running.clone()),
+            views: Some(inner.views.clone()),
             ..Options::default()
         };
         let plan = statement.ready.plan.clone();

@@ -12,6 +12,7 @@ use isomer_plan::{
     physical::OpId,
 };
 use isomer_value::{LabelId, Map, NodeId, PropId, RelId, Relationship, TypeId, Value, jiff};
+use isomer_views::{Reader, ViewsAt};
 use regex::Regex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -35,6 +36,8 @@ pub(crate) struct Run {
     pub(crate) registry: Arc<Registry>,
     /// Operator trees of expressions' sub-plans, by their root; taken out while they run.
     pub(crate) subplans: FxHashMap<OpId, Child>,
+    /// The read views at the transaction's version.
+    pub(crate) views: ViewsAt,
     /// Per operator, where the execution is profiled.
     pub(crate) profile: Option<Vec<OperatorProfile>>,
     /// For `IN` over the same list again and again.
@@ -97,6 +100,7 @@ impl Run {
             counters: Counters::default(),
             registry,
             subplans: FxHashMap::default(),
+            views: ViewsAt::none(),
             profile: None,
             last_list: LastList::default(),
             remembered: Remembered::default(),
@@ -119,6 +123,12 @@ pub(crate) struct Cx<'a> {
 }
 
 impl Cx<'_> {
+    /// The transaction through the read views: everything that is read goes through it.
+    #[inline]
+    pub(crate) fn reader(&self) -> Reader<'_> {
+        Reader::new(self.tx, &self.run.views)
+    }
+
     /// The number of a label, where some record ever had it.
     pub(crate) fn label(&mut self, label: LabelRef) -> Option<LabelId> {
         let known = &mut self.run.labels[label.index()];
@@ -243,7 +253,7 @@ impl Environment for Cx<'_> {
     fn node_labels(&self, node: NodeId) -> Result<Vec<Arc<str>>> {
         self.check_node(node)?;
         let mut labels = NodeLabels::new();
-        self.tx.node_labels(&[node], &mut labels)?;
+        self.reader().node_labels(&[node], &mut labels)?;
         let catalog = self.tx.catalog();
         let mut names: Vec<Arc<str>> = labels
             .of(0)
@@ -257,7 +267,7 @@ impl Environment for Cx<'_> {
     fn node_properties(&self, node: NodeId) -> Result<Map> {
         self.check_node(node)?;
         let mut contents = Vec::with_capacity(1);
-        self.tx.node_contents(&[node], &mut contents)?;
+        self.reader().node_contents(&[node], &mut contents)?;
         Ok(contents
             .pop()
             .flatten()
@@ -271,14 +281,15 @@ impl Environment for Cx<'_> {
             return Ok(Value::Null);
         };
         let mut column = [Vec::with_capacity(1)];
-        self.tx.node_properties(&[node], &[prop], &mut column)?;
+        self.reader()
+            .node_properties(&[node], &[prop], &mut column)?;
         Ok(column[0].pop().unwrap_or_default())
     }
 
     fn relationship_properties(&self, relationship: &Relationship) -> Result<Map> {
         self.run.check_rel(relationship.id)?;
         let mut contents = Vec::with_capacity(1);
-        self.tx
+        self.reader()
             .relationship_contents(&[relationship.id], &mut contents)?;
         Ok(contents
             .pop()
@@ -293,7 +304,7 @@ impl Environment for Cx<'_> {
             return Ok(Value::Null);
         };
         let mut column = [Vec::with_capacity(1)];
-        self.tx
+        self.reader()
             .relationship_properties(&[relationship.id], &[prop], &mut column)?;
         Ok(column[0].pop().unwrap_or_default())
     }
@@ -362,7 +373,8 @@ impl Environment for Cx<'_> {
             return Ok(0);
         }
         let mut degrees = Vec::with_capacity(1);
-        self.tx.degree(&[node], direction, &ids, &mut degrees)?;
+        self.reader()
+            .degree(&[node], direction, &ids, &mut degrees)?;
         Ok(degrees.first().copied().unwrap_or(0))
     }
 

@@ -8,6 +8,7 @@ use isomer_plan::{
     physical::{Body, Mode, Op, OpId, StatementClass},
 };
 use isomer_value::{Map, jiff, limits::MAX_NESTING};
+use isomer_views::Views;
 
 use crate::{
     chunk::Chunk,
@@ -37,6 +38,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Who answers `SHOW QUERIES`.
     pub running: Option<Arc<dyn RunningQueries>>,
+    /// The database's read views; rows answer where there are none.
+    pub views: Option<Arc<Views>>,
 }
 
 impl Default for Options {
@@ -49,6 +52,7 @@ impl Default for Options {
             time_zone: jiff::tz::TimeZone::UTC,
             seed: None,
             running: None,
+            views: None,
         }
     }
 }
@@ -142,6 +146,9 @@ impl Execution {
             &transaction.catalog(),
         );
         run.running = options.running.clone();
+        if let Some(views) = &options.views {
+            run.views = views.at(transaction);
+        }
         run.profile = profiled.then(|| vec![OperatorProfile::default(); operator_count]);
         Ok(Self {
             run,

@@ -105,14 +105,14 @@ impl Contents {
         let mut ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         ids.sort_unstable();
         let mut found = Vec::with_capacity(ids.len());
-        cx.tx.node_contents(&ids, &mut found)?;
+        cx.reader().node_contents(&ids, &mut found)?;
         for (id, content) in ids.into_iter().zip(found) {
             self.nodes.insert(id, content);
         }
         let mut ids: Vec<RelId> = self.rels.keys().copied().collect();
         ids.sort_unstable();
         let mut found = Vec::with_capacity(ids.len());
-        cx.tx.relationship_contents(&ids, &mut found)?;
+        cx.reader().relationship_contents(&ids, &mut found)?;
         for (id, content) in ids.into_iter().zip(found) {
             self.rels.insert(id, content);
         }

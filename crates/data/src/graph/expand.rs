@@ -5,6 +5,7 @@ use isomer_value::{NodeId, RelId, TypeId};
 
 use crate::{
     DataError, Direction, Neighbours, RelRow, Transaction,
+    dirty::sides,
     keyspace::{self, Side, after_prefix, push_id, push_link, take_adjacency},
 };
 
@@ -32,14 +33,6 @@ impl Link {
             source,
             target,
         }
-    }
-}
-
-fn sides(direction: Direction) -> &'static [Side] {
-    match direction {
-        Direction::Outgoing => &[Side::Out],
-        Direction::Incoming => &[Side::In],
-        Direction::Both => &[Side::Out, Side::In],
     }
 }
 
@@ -130,25 +123,6 @@ impl Transaction {
         }
         Ok(())
     }
-
-    fn note_presence(&self, node: NodeId, other: NodeId, direction: Direction, types: &[TypeId]) {
-        let mut footprint = self.footprint();
-        if !footprint.active() {
-            return;
-        }
-        for side in sides(direction) {
-            let (source, target) = match side {
-                Side::Out => (node, other),
-                Side::In => (other, node),
-            };
-            if types.is_empty() {
-                footprint.read_presence(source, target, None);
-            }
-            for &type_id in types {
-                footprint.read_presence(source, target, Some(type_id));
-            }
-        }
-    }
 }
 
 /// Walks adjacency with buffers that serve all nodes of a batch.
@@ -178,15 +152,7 @@ impl<'a> Walk<'a> {
         visit: &mut dyn FnMut(Link),
     ) -> Result<(), DataError> {
         if self.watched {
-            let mut footprint = self.tx.footprint();
-            for &side in sides(direction) {
-                if types.is_empty() {
-                    footprint.read_adjacency(node, side, None);
-                }
-                for &type_id in types {
-                    footprint.read_adjacency(node, side, Some(type_id));
-                }
-            }
+            self.tx.note_adjacency(node, direction, types);
         }
         let both = direction == Direction::Both;
         // A self loop stands on both sides; of both together it is one relationship.

@@ -259,6 +259,7 @@ impl Transaction {
     }
 
     fn note_step(&mut self, id: NodeId, old: Option<&NodeState>, new: Option<&NodeState>) {
+        self.dirty_mut().node(id);
         let footprint = self.footprint_mut();
         match (old, new) {
             (None, _) => footprint.create_node(id),
@@ -289,6 +290,9 @@ impl Transaction {
         new: Option<&NodeState>,
     ) -> Result<(), DataError> {
         let (removed, added) = label_changes(old, new);
+        for &label in removed.iter().chain(&added) {
+            self.dirty_mut().label(label);
+        }
         for label in removed {
             self.footprint_mut().change_member(label);
             self.deltas_mut().add(Counted::Label(label), -1);

@@ -41,7 +41,7 @@ impl Transaction {
             if let Some(record) = record {
                 labels.extend(record.labels());
             }
-            self.note_node(id, record);
+            self.note_record(id, record);
             out.push(&labels);
             Ok(())
         })
@@ -58,7 +58,7 @@ impl Transaction {
         let watched = self.footprint().active();
         self.each_node(ids, |id, record| {
             if watched {
-                self.note_node(id, record);
+                self.note_record(id, record);
             }
             push_row(record, props, names, out)
         })
@@ -71,7 +71,7 @@ impl Transaction {
     ) -> Result<(), DataError> {
         let catalog = self.catalog_ref();
         self.each_node(ids, |id, record| {
-            self.note_node(id, record);
+            self.note_record(id, record);
             let Some(record) = record else {
                 out.push(None);
                 return Ok(());
@@ -137,7 +137,7 @@ impl Transaction {
     }
 
     /// Notes that labels or properties of a node were observed.
-    fn note_node(&self, id: NodeId, record: Option<&RecordRef<'_>>) {
+    fn note_record(&self, id: NodeId, record: Option<&RecordRef<'_>>) {
         let mut footprint = self.footprint();
         match record {
             Some(record) => footprint.read_node(id, record.labels().next()),

@@ -47,6 +47,7 @@ impl Transaction {
             target,
         };
         let record = self.encode_relationship(row, &without_nulls(properties))?;
+        self.dirty_mut().links(id, type_id, source, target);
         self.footprint_mut()
             .create_relationship(id, type_id, source, target);
         self.put(&keyspace::relationship(id), &record)?;
@@ -115,6 +116,7 @@ impl Transaction {
         else {
             return Ok(false);
         };
+        self.dirty_mut().links(id, type_id, source, target);
         self.footprint_mut()
             .delete_relationship(id, type_id, source, target);
         self.delete(&keyspace::relationship(id))?;
@@ -148,6 +150,7 @@ impl Transaction {
         }
         let record = self.encode_relationship(row, &new)?;
         let changes = self.property_changes(&old, &new)?;
+        self.dirty_mut().relationship(id);
         self.footprint_mut().change_relationship(id, row.type_id);
         self.put(&keyspace::relationship(id), &record)?;
         let (set, removed) = changes.parts();

@@ -95,7 +95,7 @@ pub(super) fn properties(nodes: &[NodeId], prop: PropId, cx: &mut Cx<'_>) -> Res
 
 fn read(nodes: &[NodeId], prop: PropId, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
     let mut column = [Vec::with_capacity(nodes.len())];
-    cx.tx.node_properties(nodes, &[prop], &mut column)?;
+    cx.reader().node_properties(nodes, &[prop], &mut column)?;
     let [values] = column;
     Ok(values)
 }
@@ -108,11 +108,11 @@ pub(super) fn labels(
 ) -> Result<Vec<Option<bool>>> {
     let mut read = NodeLabels::new();
     if nodes.len() < 2 || is_ascending(nodes) || cx.run.plan.class != StatementClass::Read {
-        cx.tx.node_labels(nodes, &mut read)?;
+        cx.reader().node_labels(nodes, &mut read)?;
         return Ok((0..nodes.len()).map(|at| Some(test(read.of(at)))).collect());
     }
     let missing = missing(nodes, |node| cx.run.remembered.labels.contains_key(node));
-    cx.tx.node_labels(&missing, &mut read)?;
+    cx.reader().node_labels(&missing, &mut read)?;
     let mut known = std::mem::take(&mut cx.run.remembered.labels);
     for (at, node) in missing.iter().enumerate() {
         known.insert(*node, read.of(at).into());

@@ -304,7 +304,7 @@ fn has_labels(entity: &Value, labels: &[LabelRef], cx: &mut Cx<'_>) -> Result<Va
         Value::Node(node) => {
             let mut carried = NodeLabels::new();
             cx.check_node(node.id)?;
-            cx.tx.node_labels(&[node.id], &mut carried)?;
+            cx.reader().node_labels(&[node.id], &mut carried)?;
             Ok(Value::Bool(carries(&carried, 0, labels, cx)))
         }
         Value::Relationship(relationship) => {

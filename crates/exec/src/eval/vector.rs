@@ -321,7 +321,8 @@ fn properties(base: &Column, name: PropRef, len: usize, cx: &mut Cx<'_>) -> Resu
                 return Ok(Column::Const(Value::Null));
             };
             let mut read = [Vec::with_capacity(ids.len())];
-            cx.tx.relationship_properties(&ids, &[prop], &mut read)?;
+            cx.reader()
+                .relationship_properties(&ids, &[prop], &mut read)?;
             let [values] = read;
             Ok(Column::Values(values))
         }

@@ -366,13 +366,13 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
         ShowKind::Labels => catalog
             .labels()
             .into_iter()
-            .map(|(id, name)| Ok((name, cx.tx.node_count(Some(id))?)))
+            .map(|(id, name)| Ok((name, cx.reader().node_count(Some(id))?)))
             .filter_map(used)
             .collect::<Result<_>>()?,
         ShowKind::Types => catalog
             .types()
             .into_iter()
-            .map(|(id, name)| Ok((name, cx.tx.relationship_count(Some(id))?)))
+            .map(|(id, name)| Ok((name, cx.reader().relationship_count(Some(id))?)))
             .filter_map(used)
             .collect::<Result<_>>()?,
         ShowKind::Buckets => cx

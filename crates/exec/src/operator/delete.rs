@@ -117,7 +117,7 @@ impl Delete {
             }
         }
         let mut exist = Vec::with_capacity(all.nodes.len());
-        cx.tx.nodes_exist(&all.nodes, &mut exist)?;
+        cx.reader().nodes_exist(&all.nodes, &mut exist)?;
         for (node, exists) in all.nodes.into_iter().zip(exist) {
             cx.tick(1)?;
             if !exists {

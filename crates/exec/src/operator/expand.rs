@@ -139,7 +139,9 @@ impl Expand {
         self.found.clear();
         let ascending = nodes.windows(2).all(|pair| pair[0] < pair[1]);
         if ascending || self.spot.plan.class != StatementClass::Read {
-            return Ok(cx.tx.expand(nodes, direction, types, &mut self.found)?);
+            return Ok(cx
+                .reader()
+                .expand(nodes, direction, types, &mut self.found)?);
         }
         let mut missing: Vec<NodeId> = nodes
             .iter()
@@ -149,12 +151,14 @@ impl Expand {
         missing.sort_unstable();
         missing.dedup();
         let mut read = Neighbours::new();
-        cx.tx.expand(&missing, direction, types, &mut read)?;
+        cx.reader().expand(&missing, direction, types, &mut read)?;
         let bytes = size_of_val(read.rows()) + missing.len() * 48;
         let most = cx.run.watch.limits().memory_bytes / 8;
         if self.held + bytes > most || cx.run.watch.hold(bytes).is_err() {
             self.forget(cx);
-            return Ok(cx.tx.expand(nodes, direction, types, &mut self.found)?);
+            return Ok(cx
+                .reader()
+                .expand(nodes, direction, types, &mut self.found)?);
         }
         self.held += bytes;
         for (at, node) in missing.iter().enumerate() {
@@ -322,7 +326,7 @@ impl Operate for ExpandInto {
         }
         let mut found = Neighbours::new();
         if let Some(types) = filter.ids() {
-            cx.tx
+            cx.reader()
                 .expand_into(&pairs, data_direction(expand.direction), types, &mut found)?;
             cx.tick(found.rows().len())?;
         } else {
@@ -384,7 +388,7 @@ impl Operate for Degree {
         let mut counts = vec![0_i64; chunk.len()];
         if let Some(types) = filter.ids() {
             let mut degrees = Vec::with_capacity(nodes.len());
-            cx.tx.degree(
+            cx.reader().degree(
                 &nodes,
                 data_direction(degree.direction),
                 types,

@@ -67,7 +67,7 @@ impl Operate for NodeScan {
                 continue;
             }
             let (before, wanted) = (nodes.len(), limit - nodes.len());
-            cx.tx
+            cx.reader()
                 .scan_nodes(known.flatten(), self.after, wanted, &mut nodes)?;
             cx.tick(nodes.len() - before + 1)?;
             self.scanning = nodes.len() - before == wanted;
@@ -178,7 +178,7 @@ impl Operate for NodeLookup {
                         asked.push(NodeId(id));
                     }
                 }
-                cx.tx.nodes_exist(&asked, &mut exist)?;
+                cx.reader().nodes_exist(&asked, &mut exist)?;
                 for (at, _) in exist.iter().enumerate().filter(|(_, exists)| **exists) {
                     rows.push(asked_rows[at]);
                     nodes.push(asked[at]);
@@ -205,9 +205,9 @@ impl Operate for NodeLookup {
 /// The node with a key; values that cannot be keys find nothing, and `1.0` finds what `1` does.
 pub(crate) fn node_by_key(label: LabelId, key: &Value, cx: &mut Cx<'_>) -> Result<Option<NodeId>> {
     match key {
-        Value::Int(_) | Value::String(_) => Ok(cx.tx.node_by_key(label, key)?),
+        Value::Int(_) | Value::String(_) => Ok(cx.reader().node_by_key(label, key)?),
         Value::Float(float) if float.fract() == 0.0 && float.abs() < 9.2e18 => {
-            Ok(cx.tx.node_by_key(label, &Value::Int(*float as i64))?)
+            Ok(cx.reader().node_by_key(label, &Value::Int(*float as i64))?)
         }
         _ => Ok(None),
     }
@@ -275,7 +275,7 @@ impl Operate for RelationshipScan {
             };
             let limit = self.batch.next();
             let mut found = Vec::with_capacity(limit);
-            cx.tx
+            cx.reader()
                 .scan_relationships(rel_type, self.after, limit, &mut found)?;
             match found.last() {
                 Some(last) if found.len() == limit => self.after = Some(last.id),
@@ -354,7 +354,7 @@ impl Operate for RelationshipLookup {
                 asked.push(RelId(id));
             }
         }
-        cx.tx.relationship_rows(&asked, &mut found)?;
+        cx.reader().relationship_rows(&asked, &mut found)?;
         let (mut rows, mut rels, mut froms, mut tos) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for (at, rel) in found.into_iter().enumerate() {

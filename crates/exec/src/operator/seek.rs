@@ -99,7 +99,7 @@ impl Recheck {
             return Ok(());
         };
         let mut contents = Vec::with_capacity(nodes.len());
-        cx.tx.node_contents(nodes, &mut contents)?;
+        cx.reader().node_contents(nodes, &mut contents)?;
         let mut contents = contents.into_iter();
         nodes.retain(|_| {
             let content = contents.next().flatten();
@@ -166,7 +166,7 @@ impl Operate for Seek {
                 continue;
             };
             let mut found = Vec::new();
-            cx.tx.index_seek(
+            cx.reader().index_seek(
                 &IndexSeek {
                     index: seek.index,
                     prefix: &lookup.prefix,

@@ -176,7 +176,7 @@ impl Side {
         let mut found = Neighbours::new();
         for piece in std::mem::take(&mut self.frontier).chunks(256) {
             found.clear();
-            cx.tx
+            cx.reader()
                 .expand(piece, data_direction(self.direction), types, &mut found)?;
             cx.tick(found.rows().len() + piece.len())?;
             for (at, node) in piece.iter().enumerate() {
@@ -378,7 +378,7 @@ impl Search<'_> {
             let end = self.end(&walk);
             let used: FxHashSet<RelId> = walk.iter().map(|(rel, _)| rel.id).collect();
             found.clear();
-            cx.tx.expand(
+            cx.reader().expand(
                 &[end],
                 data_direction(self.plan.direction),
                 types,

@@ -233,7 +233,7 @@ impl Walker {
             let mut found = Neighbours::new();
             let end = self.end();
             if let Some(types) = self.filter.ids() {
-                cx.tx
+                cx.reader()
                     .expand(&[end], data_direction(plan.direction), types, &mut found)?;
             }
             for rel in found.rows() {
@@ -280,7 +280,7 @@ impl Walker {
             let mut next = Vec::new();
             for piece in frontier.chunks(256) {
                 found.clear();
-                cx.tx.expand(
+                cx.reader().expand(
                     piece,
                     data_direction(plan.direction),
                     types.unwrap_or_default(),

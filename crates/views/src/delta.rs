@@ -1,0 +1,232 @@
+//! What changed since a base was made: entries with their versions, found by node.
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use isomer_data::Version;
+use parking_lot::RwLock;
+use rustc_hash::FxHashMap;
+
+const SHARDS: usize = 16;
+/// No entry before this one.
+const END: u32 = u32::MAX;
+
+/// Entries per node, each with the commit that made it. One thread at a time appends (the one that applies commits), any
+/// number read.
+///
+/// Nodes without an entry are told by one bit, without a lock: a bit may stand for several nodes, so that it says
+/// *perhaps*, and its absence says *certainly not*. Whoever reads version `v` began after everything up to `v` was
+/// appended, so that nothing it must see can be missed, and filters what is later.
+#[derive(Debug)]
+pub(crate) struct Delta<T> {
+    touched: Box<[AtomicU64]>,
+    shards: [RwLock<Shard<T>>; SHARDS],
+    len: AtomicUsize,
+    /// The lowest version of an entry, `Version::MAX` without any.
+    first: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Shard<T> {
+    /// The newest entry of each node, by its position.
+    newest: FxHashMap<u32, u32>,
+    entries: Vec<Entry<T>>,
+}
+
+#[derive(Clone, Debug)]
+struct Entry<T> {
+    version: Version,
+    node: u32,
+    /// Position of the node's entry before this one.
+    before: u32,
+    change: T,
+}
+
+impl<T> Default for Shard<T> {
+    fn default() -> Self {
+        Self {
+            newest: FxHashMap::default(),
+            entries: Vec::new(),
+        }
+    }
+}
+
+impl<T> Shard<T> {
+    fn push(&mut self, version: Version, node: u32, change: T) {
+        let at = self.entries.len() as u32;
+        let before = self.newest.insert(node, at).unwrap_or(END);
+        self.entries.push(Entry {
+            version,
+            node,
+            before,
+            change,
+        });
+    }
+}
+
+fn shard_of(node: u32) -> usize {
+    node as usize % SHARDS
+}
+
+impl<T: Clone> Delta<T> {
+    /// No entry. `nodes` is about how many ids there are: up to 2²² of them have a bit of their own.
+    pub(crate) fn new(nodes: u64) -> Self {
+        let bits = nodes.clamp(1 << 10, 1 << 22).next_power_of_two();
+        Self {
+            touched: (0..bits / 64).map(|_| AtomicU64::new(0)).collect(),
+            shards: std::array::from_fn(|_| RwLock::default()),
+            len: AtomicUsize::new(0),
+            first: AtomicU64::new(Version::MAX),
+        }
+    }
+
+    fn word(&self, node: u32) -> (&AtomicU64, u64) {
+        let at = node as usize & (self.touched.len() * 64 - 1);
+        (&self.touched[at / 64], 1 << (at % 64))
+    }
+
+    /// Appends an entry; versions ascend.
+    pub(crate) fn push(&self, version: Version, node: u32, change: T) {
+        self.shards[shard_of(node)]
+            .write()
+            .push(version, node, change);
+        let (word, bit) = self.word(node);
+        word.fetch_or(bit, Ordering::Release);
+        self.len.fetch_add(1, Ordering::Release);
+        self.first.fetch_min(version, Ordering::Release);
+    }
+
+    /// Number of entries.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Acquire)
+    }
+
+    /// Bytes of memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        // The map's slot beside the entry.
+        self.touched.len() * 8 + self.len() * (size_of::<Entry<T>>() + 16)
+    }
+
+    /// Whether a reader of `version` may meet an entry at all.
+    pub(crate) fn reaches(&self, version: Version) -> bool {
+        self.first.load(Ordering::Acquire) <= version
+    }
+
+    /// Whether `node` perhaps has entries.
+    #[inline]
+    pub(crate) fn touched(&self, node: u32) -> bool {
+        let (word, bit) = self.word(node);
+        word.load(Ordering::Acquire) & bit != 0
+    }
+
+    /// Calls `visit` with the node's entries after `from` up to `to`, newest first.
+    pub(crate) fn newest_first(
+        &self,
+        node: u32,
+        from: Version,
+        to: Version,
+        mut visit: impl FnMut(&T),
+    ) {
+        let shard = self.shards[shard_of(node)].read();
+        let mut at = shard.newest.get(&node).copied().unwrap_or(END);
+        while let Some(entry) = shard.entries.get(at as usize) {
+            if entry.version <= from {
+                break;
+            }
+            if entry.version <= to {
+                visit(&entry.change);
+            }
+            at = entry.before;
+        }
+    }
+
+    /// The nodes that have entries after `from` up to `to`, ascending.
+    pub(crate) fn nodes(&self, from: Version, to: Version) -> Vec<u32> {
+        let mut nodes = Vec::new();
+        for shard in &self.shards {
+            let shard = shard.read();
+            let within = |entry: &&Entry<T>| entry.version > from && entry.version <= to;
+            nodes.extend(shard.entries.iter().filter(within).map(|entry| entry.node));
+        }
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// Calls `visit` with every node and change.
+    pub(crate) fn each(&self, mut visit: impl FnMut(u32, &T)) {
+        for shard in &self.shards {
+            for entry in &shard.read().entries {
+                visit(entry.node, &entry.change);
+            }
+        }
+    }
+
+    /// A copy of the entries after `version`. Nothing may be appended meanwhile.
+    pub(crate) fn after(&self, version: Version, nodes: u64) -> Self {
+        let copy = Self::new(nodes);
+        for shard in &self.shards {
+            for entry in &shard.read().entries {
+                if entry.version > version {
+                    copy.push(entry.version, entry.node, entry.change.clone());
+                }
+            }
+        }
+        copy
+    }
+
+    /// Forgets the entries of `from` and later versions. Nothing may be appended meanwhile.
+    pub(crate) fn abandon(&self, from: Version) {
+        let mut len = 0;
+        let mut first = Version::MAX;
+        for shard in &self.shards {
+            let mut shard = shard.write();
+            let old = std::mem::take(&mut *shard);
+            for entry in old.entries {
+                if entry.version < from {
+                    first = first.min(entry.version);
+                    shard.push(entry.version, entry.node, entry.change);
+                }
+            }
+            len += shard.entries.len();
+        }
+        self.len.store(len, Ordering::Release);
+        self.first.store(first, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen(delta: &Delta<u8>, node: u32, from: Version, to: Version) -> Vec<u8> {
+        let mut seen = Vec::new();
+        delta.newest_first(node, from, to, |change| seen.push(*change));
+        seen
+    }
+
+    #[test]
+    fn a_reader_sees_what_lies_between_its_base_and_its_version() {
+        let delta = Delta::new(0);
+        for (version, node, change) in [(3, 7, 1), (4, 7, 2), (4, 9, 3), (6, 7, 4), (6, 7, 5)] {
+            delta.push(version, node, change);
+        }
+        assert!(delta.touched(7) && delta.touched(9) && !delta.touched(8));
+        // Ids beyond the bits share them.
+        assert!(delta.touched(7 + (1 << 20)));
+        assert_eq!(seen(&delta, 7 + (1 << 20), 0, 9), []);
+        assert_eq!(seen(&delta, 7, 0, 9), [5, 4, 2, 1]);
+        assert_eq!(seen(&delta, 7, 3, 5), [2]);
+        assert_eq!(seen(&delta, 7, 0, 2), []);
+        assert!(delta.reaches(3) && !delta.reaches(2));
+        assert_eq!(delta.nodes(3, 5), [7, 9]);
+        assert_eq!(delta.nodes(4, 9), [7]);
+        assert_eq!((delta.after(3, 0).len(), delta.len()), (4, 5));
+
+        delta.abandon(4);
+        assert_eq!((delta.len(), seen(&delta, 7, 0, 9)), (1, vec![1]));
+        delta.push(4, 7, 8);
+        assert_eq!(seen(&delta, 7, 0, 9), [8, 1]);
+        delta.abandon(0);
+        assert!(!delta.reaches(Version::MAX - 1));
+    }
+}

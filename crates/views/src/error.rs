@@ -1,0 +1,32 @@
+//! Why a view was not made.
+
+use isomer_data::DataError;
+use isomer_storage::OverBudget;
+use thiserror::Error;
+
+/// Why a view was not made. Reads are answered from the rows then.
+#[derive(Debug, Error)]
+pub enum ViewError {
+    /// The rows cannot be read.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// It does not fit into the memory budget.
+    #[error("{0}")]
+    NoRoom(#[from] OverBudget),
+    /// An id is above what views hold.
+    #[error(
+        "an id is above 4,294,967,294, which read views do not hold: queries read the rows instead"
+    )]
+    IdTooLarge,
+    /// The database is being closed, or the view is not wanted any more.
+    #[error("making the view was stopped")]
+    Stopped,
+    /// Commits that are under way did not end in time.
+    #[error(
+        "commits that are under way did not end within {seconds} s: the view is made when it is asked for again"
+    )]
+    Unsettled {
+        /// How long was waited.
+        seconds: u64,
+    },
+}

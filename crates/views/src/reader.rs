@@ -1,0 +1,344 @@
+//! The graph as a transaction sees it, from views where they stand and from rows where not.
+
+use std::sync::Arc;
+
+use isomer_data::{
+    Catalog, DataError, Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels,
+    RelRow, Transaction,
+};
+use isomer_value::{
+    LabelId, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
+};
+
+use crate::{AdjacencyAt, LinkScratch, Links, Side, ViewsAt, adjacency::small};
+
+/// Reads a transaction through the views of its version.
+///
+/// What its own writes touched is asked of the rows; what is observed in a view is noted in the footprint as the row's
+/// reading would have noted it. Answers are those of the transaction's own [`GraphRead`], in the same order.
+#[derive(Clone, Copy)]
+pub struct Reader<'a> {
+    tx: &'a Transaction,
+    views: &'a ViewsAt,
+    enabled: bool,
+}
+
+impl<'a> Reader<'a> {
+    /// Reads `tx` through `views`, which are those [at](crate::Views::at) its version; any others are not used.
+    pub fn new(tx: &'a Transaction, views: &'a ViewsAt) -> Self {
+        Self {
+            tx,
+            views,
+            enabled: views.is_enabled() && views.version() == tx.version(),
+        }
+    }
+
+    /// The transaction.
+    pub fn transaction(&self) -> &'a Transaction {
+        self.tx
+    }
+
+    /// The views, for operators that read them directly: only where [`Reader::is_plain`].
+    pub fn views(&self) -> &'a ViewsAt {
+        self.views
+    }
+
+    /// Whether views alone answer: nothing is observed for a footprint, and there are no writes of the transaction's own.
+    pub fn is_plain(&self) -> bool {
+        self.enabled && !self.tx.notes() && self.tx.dirty().is_empty()
+    }
+
+    /// The views that answer a question about relationships, in the order of the rows: side by side, type by type.
+    fn links(
+        &self,
+        direction: Direction,
+        types: &[TypeId],
+        with_ids: bool,
+        demand: usize,
+    ) -> Option<Vec<AdjacencyAt>> {
+        if !self.enabled {
+            return None;
+        }
+        let mut all: Vec<TypeId> = if types.is_empty() {
+            self.views.all_types()?
+        } else {
+            types.to_vec()
+        };
+        all.sort_unstable();
+        all.dedup();
+        let sides: &[Side] = match direction {
+            Direction::Outgoing => &[Side::Out],
+            Direction::Incoming => &[Side::In],
+            Direction::Both => &Side::BOTH,
+        };
+        let mut found = Vec::with_capacity(sides.len() * all.len());
+        let mut missing = false;
+        for &side in sides {
+            for &type_id in &all {
+                let one = self
+                    .views
+                    .adjacency_of(type_id, side, with_ids, demand as u64);
+                missing |= one.is_none();
+                found.extend(one);
+            }
+        }
+        (!missing).then_some(found)
+    }
+
+    /// Whether the rows must be asked about this node's relationships.
+    fn own_links(&self, node: NodeId) -> bool {
+        let linked = self.tx.dirty().linked();
+        !linked.is_empty() && linked.contains(&node)
+    }
+
+    /// Appends the rows of one node.
+    fn push_rows(
+        node: NodeId,
+        direction: Direction,
+        links: &[AdjacencyAt],
+        scratch: &mut LinkScratch,
+        out: &mut Neighbours,
+    ) {
+        let Some(small) = small(node.0) else {
+            return;
+        };
+        for at in links {
+            let (Some(side), Some(type_id)) = (at.side(), at.type_id()) else {
+                continue;
+            };
+            let Links { others, ids } = at.relationships(small, scratch);
+            for (&other, &id) in others.iter().zip(ids) {
+                // A self loop stands on both sides; of both together it is one relationship.
+                if direction == Direction::Both && side == Side::In && other == small {
+                    continue;
+                }
+                out.push(row(type_id, side, node, other, id));
+            }
+        }
+    }
+}
+
+fn row(type_id: TypeId, side: Side, node: NodeId, other: u32, id: u32) -> RelRow {
+    let other = NodeId(other.into());
+    let (source, target) = match side {
+        Side::Out => (node, other),
+        Side::In => (other, node),
+    };
+    RelRow {
+        id: RelId(id.into()),
+        type_id,
+        source,
+        target,
+    }
+}
+
+impl GraphRead for Reader<'_> {
+    fn catalog(&self) -> Arc<Catalog> {
+        self.tx.catalog()
+    }
+
+    fn node_count(&self, label: Option<LabelId>) -> Result<u64, DataError> {
+        self.tx.node_count(label)
+    }
+
+    fn relationship_count(&self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
+        self.tx.relationship_count(rel_type)
+    }
+
+    fn exact_node_count(&self, label: Option<LabelId>) -> Result<u64, DataError> {
+        self.tx.exact_node_count(label)
+    }
+
+    fn exact_relationship_count(&self, rel_type: Option<TypeId>) -> Result<u64, DataError> {
+        self.tx.exact_relationship_count(rel_type)
+    }
+
+    fn scan_nodes(
+        &self,
+        label: Option<LabelId>,
+        after: Option<NodeId>,
+        limit: usize,
+        out: &mut Vec<NodeId>,
+    ) -> Result<(), DataError> {
+        self.tx.scan_nodes(label, after, limit, out)
+    }
+
+    fn scan_relationships(
+        &self,
+        rel_type: Option<TypeId>,
+        after: Option<RelId>,
+        limit: usize,
+        out: &mut Vec<RelRow>,
+    ) -> Result<(), DataError> {
+        self.tx.scan_relationships(rel_type, after, limit, out)
+    }
+
+    fn expand(
+        &self,
+        nodes: &[NodeId],
+        direction: Direction,
+        types: &[TypeId],
+        out: &mut Neighbours,
+    ) -> Result<(), DataError> {
+        let Some(links) = self.links(direction, types, true, nodes.len()) else {
+            return self.tx.expand(nodes, direction, types, out);
+        };
+        let mut scratch = LinkScratch::new();
+        let mut own = Neighbours::new();
+        for &node in nodes {
+            if self.own_links(node) {
+                own.clear();
+                self.tx.expand(&[node], direction, types, &mut own)?;
+                own.rows().iter().for_each(|row| out.push(*row));
+            } else {
+                self.tx.note_adjacency(node, direction, types);
+                Self::push_rows(node, direction, &links, &mut scratch, out);
+            }
+            out.end_group();
+        }
+        Ok(())
+    }
+
+    fn expand_into(
+        &self,
+        pairs: &[(NodeId, NodeId)],
+        direction: Direction,
+        types: &[TypeId],
+        out: &mut Neighbours,
+    ) -> Result<(), DataError> {
+        let Some(links) = self.links(direction, types, true, pairs.len()) else {
+            return self.tx.expand_into(pairs, direction, types, out);
+        };
+        let mut scratch = LinkScratch::new();
+        let mut own = Neighbours::new();
+        for &(node, other) in pairs {
+            if self.own_links(node) || self.own_links(other) {
+                own.clear();
+                self.tx
+                    .expand_into(&[(node, other)], direction, types, &mut own)?;
+                own.rows().iter().for_each(|row| out.push(*row));
+                out.end_group();
+                continue;
+            }
+            self.tx.note_presence(node, other, direction, types);
+            if let (Some(from), Some(to)) = (small(node.0), small(other.0)) {
+                for at in &links {
+                    let (Some(side), Some(type_id)) = (at.side(), at.type_id()) else {
+                        continue;
+                    };
+                    if direction == Direction::Both && side == Side::In && from == to {
+                        continue; // a self loop appears once
+                    }
+                    let Links { others, ids } = at.relationships(from, &mut scratch);
+                    let first = others.partition_point(|one| *one < to);
+                    let parallel = others[first..].iter().take_while(|one| **one == to);
+                    for (_, &id) in parallel.zip(&ids[first..]) {
+                        out.push(row(type_id, side, node, to, id));
+                    }
+                }
+            }
+            out.end_group();
+        }
+        Ok(())
+    }
+
+    fn degree(
+        &self,
+        nodes: &[NodeId],
+        direction: Direction,
+        types: &[TypeId],
+        out: &mut Vec<u64>,
+    ) -> Result<(), DataError> {
+        let Some(links) = self.links(direction, types, false, nodes.len()) else {
+            return self.tx.degree(nodes, direction, types, out);
+        };
+        let mut scratch = Vec::new();
+        for &node in nodes {
+            if self.own_links(node) {
+                self.tx.degree(&[node], direction, types, out)?;
+                continue;
+            }
+            self.tx.note_adjacency(node, direction, types);
+            let Some(small) = small(node.0) else {
+                out.push(0);
+                continue;
+            };
+            let mut degree = 0;
+            for at in &links {
+                degree += u64::from(at.degree(small));
+                if direction == Direction::Both && at.side() == Some(Side::In) {
+                    let others = at.neighbours(small, &mut scratch);
+                    let first = others.partition_point(|one| *one < small);
+                    let loops = others[first..].iter().take_while(|one| **one == small);
+                    degree -= loops.count() as u64;
+                }
+            }
+            out.push(degree);
+        }
+        Ok(())
+    }
+
+    fn nodes_exist(&self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
+        self.tx.nodes_exist(ids, out)
+    }
+
+    fn node_labels(&self, ids: &[NodeId], out: &mut NodeLabels) -> Result<(), DataError> {
+        self.tx.node_labels(ids, out)
+    }
+
+    fn node_properties(
+        &self,
+        ids: &[NodeId],
+        props: &[PropId],
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
+        self.tx.node_properties(ids, props, out)
+    }
+
+    fn node_contents(
+        &self,
+        ids: &[NodeId],
+        out: &mut Vec<Option<Arc<NodeContent>>>,
+    ) -> Result<(), DataError> {
+        self.tx.node_contents(ids, out)
+    }
+
+    fn relationship_rows(
+        &self,
+        ids: &[RelId],
+        out: &mut Vec<Option<RelRow>>,
+    ) -> Result<(), DataError> {
+        self.tx.relationship_rows(ids, out)
+    }
+
+    fn relationship_properties(
+        &self,
+        ids: &[RelId],
+        props: &[PropId],
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
+        self.tx.relationship_properties(ids, props, out)
+    }
+
+    fn relationship_contents(
+        &self,
+        ids: &[RelId],
+        out: &mut Vec<Option<Arc<RelationshipContent>>>,
+    ) -> Result<(), DataError> {
+        self.tx.relationship_contents(ids, out)
+    }
+
+    fn node_by_key(&self, label: LabelId, key: &Value) -> Result<Option<NodeId>, DataError> {
+        self.tx.node_by_key(label, key)
+    }
+
+    fn index_seek(
+        &self,
+        seek: &IndexSeek<'_>,
+        cursor: &mut IndexCursor,
+        limit: usize,
+        out: &mut Vec<NodeId>,
+    ) -> Result<(), DataError> {
+        self.tx.index_seek(seek, cursor, limit, out)
+    }
+}

@@ -1,0 +1,45 @@
+//! What views there are, for people.
+
+use isomer_data::Version;
+use isomer_value::{LabelId, PropId, TypeId};
+
+use crate::Side;
+
+/// What a view holds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum ViewKind {
+    /// The relationships of a type seen from one end.
+    Adjacency(TypeId, Side),
+    /// The nodes of a label, or all.
+    Members(Option<LabelId>),
+    /// The values at a path of a label's nodes.
+    Column(LabelId, Box<[PropId]>),
+}
+
+/// Where a view is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ViewState {
+    /// It answers the newest versions.
+    Standing,
+    /// It is being made; rows answer.
+    Building,
+    /// It was asked for, or stood once; rows answer.
+    Absent,
+}
+
+/// One view.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewStatus {
+    /// What it holds.
+    pub kind: ViewKind,
+    /// Where it is in its life.
+    pub state: ViewState,
+    /// The version of its base.
+    pub version: Version,
+    /// Relationships, nodes or values in its base.
+    pub count: u64,
+    /// Changes beside the base.
+    pub delta_count: u64,
+    /// Bytes of memory.
+    pub bytes: u64,
+}
