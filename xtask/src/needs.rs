@@ -20,6 +20,13 @@ pub enum Need {
         /// Name for rustup.
         rustup: &'static str,
     },
+    /// A module of Python, and the package of the Python index that brings it.
+    Python {
+        /// `import NAME`.
+        module: &'static str,
+        /// Package.
+        pip: &'static str,
+    },
     /// A folder of the shared data beside the checkout.
     Shared(&'static str),
 }
@@ -49,6 +56,10 @@ impl Need {
                 ),
                 tolerated: false,
             },
+            Self::Python { module, pip } => Missing {
+                reason: format!("Python has no `{module}`: pip install {pip}"),
+                tolerated: false,
+            },
             Self::Shared(folder) => Missing {
                 reason: format!("needs {}, which is not there", shared(folder).display()),
                 tolerated: true,
@@ -62,6 +73,9 @@ impl Need {
             Self::Component { command, .. } => {
                 quietly(workspace::cargo().args([command, "--version"]))
             }
+            Self::Python { module, .. } => {
+                quietly(Command::new("python3").args(["-c", &format!("import {module}")]))
+            }
             Self::Shared(folder) => shared(folder).is_dir(),
         }
     }
@@ -72,6 +86,9 @@ impl Need {
             Self::Component { rustup, .. } => {
                 on_path("rustup")
                     && quietly(Command::new("rustup").args(["component", "add", rustup]))
+            }
+            Self::Python { pip, .. } => {
+                quietly(Command::new("python3").args(["-m", "pip", "install", pip]))
             }
             Self::Shared(_) => false,
         }

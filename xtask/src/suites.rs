@@ -46,7 +46,7 @@ const CC: Need = Need::Program {
     apt: "gcc libc6-dev",
 };
 /// Test targets that are suites of their own; all others are `unit`.
-const OWN_SUITES: [&str; 4] = ["golden", "isolation", "faults", "crash"];
+const OWN_SUITES: [&str; 5] = ["golden", "isolation", "faults", "crash", "algorithms"];
 
 /// All suites.
 pub const SUITES: &[Suite] = &[
@@ -121,6 +121,23 @@ pub const SUITES: &[Suite] = &[
         needs: &[CC],
         slow: false,
         run: |context| own(context, "crash"),
+    },
+    Suite {
+        name: "algorithms",
+        about: "graph algorithms compared with networkx",
+        needs: &[
+            CC,
+            Need::Program {
+                name: "python3",
+                apt: "python3 python3-pip",
+            },
+            Need::Python {
+                module: "networkx",
+                pip: "networkx",
+            },
+        ],
+        slow: false,
+        run: |context| own(context, "algorithms"),
     },
     Suite {
         name: "tck",

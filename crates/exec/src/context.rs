@@ -390,7 +390,7 @@ impl Environment for Cx<'_> {
 /// The number of a label. A transaction that writes enters a name that is new, so that what it then does not find is
 /// observed like everything else (the label's membership, a record's content) and its own later use of the name is no
 /// collision with itself. A transaction that reads has no number for it and finds nothing.
-fn known_label(tx: &Transaction, name: &str) -> Option<LabelId> {
+pub(crate) fn known_label(tx: &Transaction, name: &str) -> Option<LabelId> {
     match tx.access() {
         Access::Read => tx.find_label(name),
         // Where a name cannot be entered, that it is absent is what was observed.
@@ -399,7 +399,7 @@ fn known_label(tx: &Transaction, name: &str) -> Option<LabelId> {
 }
 
 /// As [`known_label`], for a relationship type.
-fn known_type(tx: &Transaction, name: &str) -> Option<TypeId> {
+pub(crate) fn known_type(tx: &Transaction, name: &str) -> Option<TypeId> {
     match tx.access() {
         Access::Read => tx.find_type(name),
         Access::Write => tx.intern_type(name).ok().or_else(|| tx.find_type(name)),
@@ -407,7 +407,7 @@ fn known_type(tx: &Transaction, name: &str) -> Option<TypeId> {
 }
 
 /// As [`known_label`], for a property name.
-fn known_prop(tx: &Transaction, name: &str) -> Option<PropId> {
+pub(crate) fn known_prop(tx: &Transaction, name: &str) -> Option<PropId> {
     match tx.access() {
         Access::Read => tx.find_prop(name),
         Access::Write => tx.intern_prop(name).ok().or_else(|| tx.find_prop(name)),

@@ -9,6 +9,7 @@
 //!   language's own classes ([`ErrorClass`]), never a silent null.
 
 mod accumulate;
+mod algorithm;
 mod builtin;
 mod chunk;
 mod column;

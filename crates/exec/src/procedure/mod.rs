@@ -1,4 +1,8 @@
-//! Procedures and functions that others add to the language.
+//! Procedures: what one is, those of the language itself, and functions that others add.
+
+mod algorithms;
+mod network;
+mod settings;
 
 use std::sync::{Arc, OnceLock};
 
@@ -111,6 +115,7 @@ impl Registry {
     pub fn with_builtins() -> Self {
         let mut registry = Self::new();
         crate::builtin::register(&mut registry);
+        algorithms::register(&mut registry);
         registry
     }
 

@@ -1,0 +1,182 @@
+//! Graph algorithms as a user calls them: what they see, what they refuse, and what they leave in a footprint.
+
+use std::time::{Duration, Instant};
+
+use isomer_db::{Database, ErrorKind, QueryOptions, Value};
+
+fn database() -> Database {
+    let database = Database::open_in_memory().unwrap();
+    database
+        .query(
+            "CREATE (a:P {n: 1}), (b:P {n: 2}), (c:P {n: 3}), (x:Q {n: 4}), \
+             (a)-[:T {w: 1.5}]->(b), (b)-[:T {w: 2}]->(c), (a)-[:T {w: 9}]->(c), (c)-[:U]->(x), (a)-[:T {w: 1}]->(a)",
+            (),
+        )
+        .unwrap();
+    database
+}
+
+/// The rows of a query whose cells are numbers or nulls.
+fn numbers(database: &Database, query: &str) -> Vec<Vec<f64>> {
+    let rows = database.query(query, ()).unwrap();
+    let number = |value: &Value| value.to_f64().unwrap_or(f64::NAN);
+    rows.iter()
+        .map(|row| row.values().iter().map(number).collect())
+        .collect()
+}
+
+#[test]
+fn labels_types_and_direction_choose_the_part() {
+    let database = database();
+    let degrees = |options: &str| {
+        let query = format!(
+            "CALL algo.degree({options}) YIELD node, degree RETURN node.n AS n, degree ORDER BY n"
+        );
+        numbers(&database, &query)
+            .iter()
+            .map(|row| (row[0] as i64, row[1] as i64))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(degrees(""), [(1, 3), (2, 1), (3, 1), (4, 0)]);
+    assert_eq!(degrees("{labels: 'P'}"), [(1, 3), (2, 1), (3, 0)]);
+    assert_eq!(
+        degrees("{labels: ['Q', 'P'], types: ['U']}"),
+        [(1, 0), (2, 0), (3, 1), (4, 0)]
+    );
+    assert_eq!(
+        degrees("{labels: 'P', direction: 'incoming'}"),
+        [(1, 1), (2, 1), (3, 2)]
+    );
+    assert_eq!(
+        degrees("{labels: 'P', direction: 'both'}"),
+        [(1, 3), (2, 2), (3, 2)]
+    );
+    assert_eq!(degrees("{labels: 'Nobody'}"), []);
+    assert_eq!(
+        degrees("{labels: 'P', types: 'Nothing'}"),
+        [(1, 0), (2, 0), (3, 0)]
+    );
+}
+
+#[test]
+fn distances_carry_their_way_back() {
+    let database = database();
+    let rows = numbers(
+        &database,
+        "MATCH (a:P {n: 1}) CALL algo.distances(a, {types: 'T', weight: 'w'}) YIELD node, distance, previous \
+         RETURN node.n, distance, previous.n",
+    );
+    assert_eq!(rows[1..], [[2.0, 1.5, 1.0], [3.0, 3.5, 2.0]]);
+    assert_eq!((rows[0][0], rows[0][1]), (1.0, 0.0));
+    assert!(rows[0][2].is_nan(), "the source comes from nowhere");
+}
+
+#[test]
+fn what_is_wrong_is_refused_by_name() {
+    let database = database();
+    for (call, words) in [
+        (
+            "algo.pageRank({dampng: 0.5})",
+            "no option `dampng`: it takes labels, types, direction",
+        ),
+        (
+            "algo.pageRank({damping: 1.5})",
+            "`damping` takes a number from 0 to 1, not the float 1.5",
+        ),
+        ("algo.pageRank({iterations: 0})", "an integer from 1"),
+        (
+            "algo.pageRank({direction: 'up'})",
+            "one of 'outgoing', 'incoming', 'both'",
+        ),
+        ("algo.kCore({direction: 'both'})", "no option `direction`"),
+        (
+            "algo.degree({labels: 1})",
+            "a string or a list of strings, not the integer 1",
+        ),
+        ("algo.louvain({defaultWeight: 1})", "name the property"),
+        ("algo.louvain({weight: 'w'})", "defaultWeight"),
+        (
+            "algo.louvain({weight: 'n', defaultWeight: -1})",
+            "a number from 0, not the integer -1",
+        ),
+        ("algo.betweenness({samples: 0})", "an integer from 1"),
+        ("algo.betweenness({normalized: 1})", "true or false"),
+    ] {
+        let query = format!("CALL {call} YIELD node RETURN count(*)");
+        let error = database.query(&query, ()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{query}: {error}");
+        assert!(error.to_string().contains(words), "{query}: {error}");
+    }
+    let outside = "MATCH (x:Q) CALL algo.distances(x, {labels: 'P'}) YIELD node RETURN node";
+    let error = database.query(outside, ()).unwrap_err();
+    assert!(
+        error.to_string().contains("`labels` leaves it out"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_call_sees_its_transaction_and_nothing_else() {
+    let database = database();
+    let mut before = database.begin_read().unwrap();
+    let mut own = database.begin().unwrap();
+    own.query("MATCH (x:Q) CREATE (x)-[:U]->(:Q {n: 5})", ())
+        .unwrap();
+    own.query("MATCH (a:P {n: 1}) DETACH DELETE a", ()).unwrap();
+    let query = "CALL algo.weaklyConnected() YIELD node, component RETURN component, count(*) AS n ORDER BY component";
+    let counts = |rows: isomer_db::QueryResult| {
+        rows.iter()
+            .map(|row| row.values()[1].as_int().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(counts(own.query(query, ()).unwrap()), [4]);
+    own.query("MATCH (:P {n: 3})-[u:U]->() DELETE u", ())
+        .unwrap();
+    assert_eq!(counts(own.query(query, ()).unwrap()), [2, 2]);
+    own.commit().unwrap();
+    assert_eq!(counts(before.query(query, ()).unwrap()), [4]);
+    assert_eq!(counts(database.query(query, ()).unwrap()), [2, 2]);
+}
+
+/// Two transactions that each decide by an algorithm and then change what the other saw: one of them runs again.
+#[test]
+fn an_algorithm_has_read_its_labels_and_types() {
+    let database = database();
+    let decide = "CALL algo.degree({labels: 'P', types: 'T'}) YIELD degree RETURN sum(degree)";
+    let link = "MATCH (a:P {n: 2}), (b:P {n: 1}) CREATE (a)-[:T]->(b)";
+    let (mut one, mut two) = (database.begin().unwrap(), database.begin().unwrap());
+    for transaction in [&mut one, &mut two] {
+        transaction.query(decide, ()).unwrap();
+        transaction.query(link, ()).unwrap();
+    }
+    one.commit().unwrap();
+    assert_eq!(two.commit().unwrap_err().kind(), ErrorKind::Retry);
+
+    // A type that was not asked for does not collide.
+    let mut one = database.begin().unwrap();
+    one.query(decide, ()).unwrap();
+    database
+        .query("MATCH (a:P {n: 2}), (b:P {n: 1}) CREATE (a)-[:U]->(b)", ())
+        .unwrap();
+    one.query("CREATE (:Other)", ()).unwrap();
+    one.commit().unwrap();
+}
+
+#[test]
+fn limits_hold_inside() {
+    let database = Database::open_in_memory().unwrap();
+    database
+        .query(
+            "UNWIND range(0, 3999) AS i CREATE (:N {i: i}) WITH count(*) AS all MATCH (n:N) WITH collect(n) AS ns \
+             UNWIND range(0, 3999) AS i UNWIND [7, 31, 301] AS step WITH ns[i] AS a, ns[(i * step + 1) % 4000] AS b CREATE (a)-[:T]->(b)",
+            (),
+        )
+        .unwrap();
+    let query =
+        "CALL algo.betweenness({labels: 'N', direction: 'both'}) YIELD score RETURN sum(score)";
+    let options = QueryOptions::new().time_limit(Duration::from_millis(50));
+    let started = Instant::now();
+    let error = database.query_with(query, (), &options).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    assert!(started.elapsed() < Duration::from_secs(1));
+}

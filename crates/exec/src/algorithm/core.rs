@@ -1,0 +1,54 @@
+//! Core numbers by taking nodes away in the order of their degrees (Batagelj and Zaversnik 2003).
+
+use super::{Rows, Work};
+use crate::error::Result;
+
+/// Of each node the largest `k` such that it belongs to a part of the graph in which everybody has `k` neighbours or more.
+/// `rows` are undirected and simple. Time: nodes + edges; memory: 16 bytes a node.
+pub(crate) fn core_numbers(rows: &Rows, work: &mut Work<'_>) -> Result<Vec<u32>> {
+    let count = rows.len();
+    work.hold::<[u32; 4]>(count)?;
+    let mut pace = work.pace();
+    let mut degree: Vec<u32> = (0..count as u32)
+        .map(|node| rows.degree(node) as u32)
+        .collect();
+    let most = degree.iter().copied().max().unwrap_or(0) as usize;
+    // Nodes by degree; `starts[d]` is where those of degree d begin.
+    let mut starts = vec![0_u32; most + 2];
+    for degree in &degree {
+        starts[*degree as usize + 1] += 1;
+    }
+    for at in 0..=most {
+        starts[at + 1] += starts[at];
+    }
+    let mut place = vec![0_u32; count];
+    let mut sorted = vec![0_u32; count];
+    let mut next = starts.clone();
+    for node in 0..count {
+        let next = &mut next[degree[node] as usize];
+        place[node] = *next;
+        sorted[*next as usize] = node as u32;
+        *next += 1;
+    }
+    for at in 0..count {
+        let node = sorted[at];
+        let core = degree[node as usize];
+        pace.step(1 + rows.degree(node))?;
+        for other in rows.of(node) {
+            let other = *other as usize;
+            if degree[other] <= core {
+                continue;
+            }
+            // One degree less: change places with the first of its degree, whose block then begins one later.
+            let block = &mut starts[degree[other] as usize];
+            let first = (*block).max(at as u32 + 1);
+            let swapped = sorted[first as usize];
+            sorted.swap(first as usize, place[other] as usize);
+            place[swapped as usize] = place[other];
+            place[other] = first;
+            *block = first + 1;
+            degree[other] -= 1;
+        }
+    }
+    Ok(degree)
+}

@@ -1,0 +1,113 @@
+//! PageRank by power iteration (Brin and Page 1998), pulled over incoming edges.
+
+use super::{Rows, Work};
+use crate::error::Result;
+
+/// How PageRank runs.
+#[derive(Clone, Debug)]
+pub(crate) struct PageRank {
+    /// The probability to follow an edge.
+    pub(crate) damping: f64,
+    /// It ends when the sum of all changes in one iteration is at most this.
+    pub(crate) tolerance: f64,
+    /// It ends after so many iterations.
+    pub(crate) iterations: usize,
+    /// Where a walk starts again; any node if empty. Repeats count.
+    pub(crate) sources: Vec<u32>,
+}
+
+/// Nodes whose figures are added up together: fixed, so that sums do not depend on threads.
+const PART: usize = 4_096;
+
+/// The probability of being at each node; they sum to 1. A walk at a node without outgoing weight starts again.
+/// `back` is `rows` reversed. Time: iterations × (nodes + edges); memory: 24 bytes a node.
+pub(crate) fn page_rank(
+    rows: &Rows,
+    back: &Rows,
+    settings: &PageRank,
+    work: &mut Work<'_>,
+) -> Result<Vec<f64>> {
+    let count = rows.len();
+    if count == 0 {
+        return Ok(Vec::new());
+    }
+    work.hold::<[f64; 3]>(count)?;
+    let steps = count + rows.edge_count();
+    let start = starts(count, &settings.sources, work)?;
+    let mut weights = vec![0.0; count]; // of all outgoing edges
+    work.fill(&mut weights, PART, steps, |first, part, pace| {
+        for (at, sum) in part.iter_mut().enumerate() {
+            let node = (first + at) as u32;
+            pace.step(1 + rows.degree(node))?;
+            *sum = if rows.is_weighted() {
+                rows.weights_of(node).iter().sum()
+            } else {
+                rows.degree(node) as f64
+            };
+        }
+        Ok(())
+    })?;
+    let mut scores = vec![1.0 / count as f64; count];
+    let mut next = vec![0.0; count];
+    for _ in 0..settings.iterations {
+        // What each edge carries per weight; what has no way on starts again.
+        let stuck: Vec<f64> = work.ranges(count, PART, count, |range, pace| {
+            pace.step(range.len())?;
+            Ok(range
+                .filter(|at| weights[*at] <= 0.0)
+                .map(|at| scores[at])
+                .sum())
+        })?;
+        let again = 1.0 - settings.damping + settings.damping * stuck.iter().sum::<f64>();
+        let changes: Vec<f64> = work.fill(&mut next, PART, steps, |first, part, pace| {
+            let mut change = 0.0;
+            for (at, score) in part.iter_mut().enumerate() {
+                let node = (first + at) as u32;
+                pace.step(1 + back.degree(node))?;
+                let mut sum = 0.0;
+                for (source, weight) in back.weighted(node) {
+                    let total = weights[source as usize];
+                    if total > 0.0 {
+                        sum += scores[source as usize] * weight / total;
+                    }
+                }
+                *score = again * start.of(node) + settings.damping * sum;
+                change += (*score - scores[first + at]).abs();
+            }
+            Ok(change)
+        })?;
+        std::mem::swap(&mut scores, &mut next);
+        if changes.iter().sum::<f64>() <= settings.tolerance {
+            break;
+        }
+    }
+    Ok(scores)
+}
+
+/// The probability to start at a node.
+enum Starts {
+    Anywhere(f64),
+    Given(Vec<f64>),
+}
+
+impl Starts {
+    #[inline]
+    fn of(&self, node: u32) -> f64 {
+        match self {
+            Self::Anywhere(share) => *share,
+            Self::Given(shares) => shares[node as usize],
+        }
+    }
+}
+
+fn starts(count: usize, sources: &[u32], work: &mut Work<'_>) -> Result<Starts> {
+    if sources.is_empty() {
+        return Ok(Starts::Anywhere(1.0 / count as f64));
+    }
+    work.hold::<f64>(count)?;
+    let mut shares = vec![0.0; count];
+    for source in sources {
+        shares[*source as usize] += 1.0 / sources.len() as f64;
+    }
+    Ok(Starts::Given(shares))
+}

@@ -1,0 +1,129 @@
+//! Distances from one node: by levels where edges have no weight, by Dijkstra's algorithm where they have.
+
+use std::{cmp::Ordering, collections::BinaryHeap};
+
+use super::{NOBODY, Rows, Work};
+use crate::error::Result;
+
+/// A node that was reached.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Reached {
+    /// It.
+    pub(crate) node: u32,
+    /// The sum of weights on the way to it: of edges, where they have none.
+    pub(crate) distance: f64,
+    /// The node before it; [`NOBODY`] for the source.
+    pub(crate) previous: u32,
+}
+
+/// All nodes that can be reached from `source`, nearest first, then by number; the source itself is the first. Weights are 0
+/// or more. Time: edges, × log(edges) with weights; memory: 28 bytes a node and, with weights, 16 an edge at worst.
+pub(crate) fn distances(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached>> {
+    let mut reached = if rows.is_weighted() {
+        dijkstra(rows, source, work)?
+    } else {
+        levels(rows, source, work)?
+    };
+    reached.sort_unstable_by(|a, b| a.distance.total_cmp(&b.distance).then(a.node.cmp(&b.node)));
+    Ok(reached)
+}
+
+fn levels(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached>> {
+    work.hold::<Reached>(rows.len())?;
+    work.hold::<bool>(rows.len())?;
+    let mut pace = work.pace();
+    let mut seen = vec![false; rows.len()];
+    let mut reached = vec![Reached {
+        node: source,
+        distance: 0.0,
+        previous: NOBODY,
+    }];
+    seen[source as usize] = true;
+    let mut at = 0;
+    while let Some(from) = reached.get(at).copied() {
+        at += 1;
+        pace.step(1 + rows.degree(from.node))?;
+        for other in rows.of(from.node) {
+            if !std::mem::replace(&mut seen[*other as usize], true) {
+                reached.push(Reached {
+                    node: *other,
+                    distance: from.distance + 1.0,
+                    previous: from.node,
+                });
+            }
+        }
+    }
+    Ok(reached)
+}
+
+/// A node on the way to being reached; the nearest is the greatest.
+#[derive(PartialEq)]
+struct Candidate {
+    distance: f64,
+    node: u32,
+}
+
+impl Eq for Candidate {}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        other
+            .distance
+            .total_cmp(&self.distance)
+            .then(other.node.cmp(&self.node))
+    }
+}
+
+fn dijkstra(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached>> {
+    let count = rows.len();
+    work.hold::<Reached>(count)?;
+    work.hold::<(f64, u32, bool)>(count)?;
+    let mut held = 0;
+    let mut best = vec![(f64::INFINITY, NOBODY, false); count]; // distance, previous, final
+    let mut queue = BinaryHeap::new();
+    best[source as usize].0 = 0.0;
+    queue.push(Candidate {
+        distance: 0.0,
+        node: source,
+    });
+    let mut reached = Vec::new();
+    let mut left = super::PACE;
+    while let Some(nearest) = queue.pop() {
+        let (distance, previous, done) = &mut best[nearest.node as usize];
+        if std::mem::replace(done, true) {
+            continue;
+        }
+        reached.push(Reached {
+            node: nearest.node,
+            distance: *distance,
+            previous: *previous,
+        });
+        for (other, weight) in rows.weighted(nearest.node) {
+            let there = nearest.distance + weight;
+            let known = &mut best[other as usize];
+            if !known.2 && there < known.0 {
+                (known.0, known.1) = (there, nearest.node);
+                queue.push(Candidate {
+                    distance: there,
+                    node: other,
+                });
+            }
+        }
+        if queue.capacity() > held {
+            work.hold::<Candidate>(queue.capacity() - held)?;
+            held = queue.capacity();
+        }
+        left = left.saturating_sub(1 + rows.degree(nearest.node));
+        if left == 0 {
+            left = super::PACE;
+            work.stop.check()?;
+        }
+    }
+    Ok(reached)
+}
