@@ -102,3 +102,32 @@ fn show_lists_what_is_there() {
         buckets.map(|row| row.map(Value::from))
     );
 }
+
+/// A record that lacks a field of an index is not in it, so that an index is of no use to a query that asks for some of its
+/// fields only.
+#[test]
+fn an_index_of_two_fields_hides_no_record_with_one() {
+    let db = Database::open_in_memory().unwrap();
+    db.query("CREATE INDEX FOR (b:B) ON (b.v, b.s)", ())
+        .unwrap();
+    db.query("CREATE (:B {v: 0}), (:B {v: 0, s: 'a'})", ())
+        .unwrap();
+    let count = |text: &str| {
+        db.query(text, ())
+            .unwrap()
+            .single()
+            .unwrap()
+            .get::<i64>("c")
+            .unwrap()
+    };
+    assert_eq!(count("MATCH (b:B {v: 0}) RETURN count(*) AS c"), 2);
+    assert_eq!(count("MATCH (b:B) WHERE b.v >= 0 RETURN count(*) AS c"), 2);
+    assert_eq!(
+        count("MATCH (b:B {v: 0}) WHERE b.s > '' RETURN count(*) AS c"),
+        1
+    );
+    db.query("MATCH (b:B) WHERE b.s IS NOT NULL DELETE b", ())
+        .unwrap();
+    assert_eq!(count("MERGE (b:B {v: 0}) RETURN count(*) AS c"), 1);
+    assert_eq!(count("MATCH (b:B) RETURN count(*) AS c"), 1);
+}

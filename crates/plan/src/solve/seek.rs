@@ -267,6 +267,16 @@ fn index_accesses(
         if prefix.is_empty() && matches!(range, IndexRange::All) {
             continue;
         }
+        // A record that lacks one of the fields is not in the index: each must be asked for, which null never passes.
+        let asked_for = |path: &PropertyPath| {
+            tests.iter().any(|test| match &test.subject {
+                Subject::Property(names) => same_path(names, path, arena),
+                Subject::Id => false,
+            })
+        };
+        if !index.paths.iter().all(asked_for) {
+            continue;
+        }
         let rows = if whole && index.unique {
             1.0
         } else {
