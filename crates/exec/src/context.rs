@@ -46,6 +46,8 @@ pub(crate) struct Run {
     pub(crate) remembered: Remembered,
     pub(crate) deleted_nodes: FxHashSet<NodeId>,
     pub(crate) deleted_rels: FxHashSet<RelId>,
+    /// Relationships that went with a node and that a later `DELETE` of the statement must name.
+    pub(crate) owed_rels: FxHashMap<RelId, NodeId>,
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
     labels: Vec<Option<LabelId>>,
     types: Vec<Option<TypeId>>,
@@ -106,6 +108,7 @@ impl Run {
             remembered: Remembered::default(),
             deleted_nodes: FxHashSet::default(),
             deleted_rels: FxHashSet::default(),
+            owed_rels: FxHashMap::default(),
             running: None,
             random: Cell::new(surroundings.seed),
             regexes: RefCell::new(FxHashMap::default()),

@@ -271,10 +271,13 @@ impl Execution {
             State::Pipeline { root, produces } => {
                 while let Some(chunk) = root.pull(&mut cx)? {
                     if *produces && !chunk.is_empty() {
+                        // All is written before the first row comes.
+                        crate::operator::settle(&cx)?;
                         crate::hydrate::produce(&mut cx, chunk, root.id(), rows)?;
                         return Ok(true);
                     }
                 }
+                crate::operator::settle(&cx)?;
                 Ok(false)
             }
         }

@@ -1,10 +1,13 @@
 //! Deleting. All rows are taken first; what they name is deleted together, relationships before nodes, so that
 //! `DELETE r, n` and `DELETE n, r` are the same.
+//!
+//! Where another `DELETE` of the statement may still name them, the relationships of a node go with it and are *owed*:
+//! the statement fails at its end if one of them was never named, so that `DELETE n DELETE r` is the same, too.
 
 use std::collections::VecDeque;
 
-use isomer_data::GraphRead;
-use isomer_plan::physical::Op;
+use isomer_data::{DataError, GraphRead};
+use isomer_plan::physical::{self, Op};
 use isomer_value::{NodeId, RelId, Value};
 use rustc_hash::FxHashSet;
 
@@ -110,12 +113,21 @@ impl Delete {
         }
         for rel in all.rels {
             cx.tick(1)?;
+            cx.run.owed_rels.remove(&rel);
             if cx.run.deleted_rels.insert(rel)
                 && cx.tx.delete_relationship(rel).map_err(write_error)?
             {
                 cx.run.counters.relationships_deleted += 1;
             }
         }
+        let is_delete = |operator: &physical::Operator| matches!(operator.op, Op::Delete { .. });
+        let deletes_again = spot
+            .plan
+            .operators
+            .iter()
+            .filter(|one| is_delete(one))
+            .count()
+            > 1;
         let mut exist = Vec::with_capacity(all.nodes.len());
         cx.reader().nodes_exist(&all.nodes, &mut exist)?;
         for (node, exists) in all.nodes.into_iter().zip(exist) {
@@ -124,7 +136,15 @@ impl Delete {
                 cx.run.deleted_nodes.insert(node);
                 continue;
             }
-            let detached = cx.tx.delete_node(node, *detach).map_err(write_error)?;
+            let owes = !*detach && deletes_again;
+            let detached = cx
+                .tx
+                .delete_node(node, *detach || owes)
+                .map_err(write_error)?;
+            if owes {
+                let owed = detached.iter().map(|rel| (*rel, node));
+                cx.run.owed_rels.extend(owed);
+            }
             cx.run.deleted_nodes.insert(node);
             cx.run.counters.nodes_deleted += 1;
             cx.run.counters.relationships_deleted += detached.len() as u64;
@@ -132,6 +152,14 @@ impl Delete {
         }
         chunks.iter_mut().for_each(|chunk| spot.prune(chunk));
         Ok(chunks.into())
+    }
+}
+
+/// At the end of a statement: nothing may be owed.
+pub(crate) fn settle(cx: &Cx<'_>) -> Result<()> {
+    match cx.run.owed_rels.values().min() {
+        None => Ok(()),
+        Some(node) => Err(write_error(DataError::StillConnected { node: node.0 })),
     }
 }
 

@@ -29,6 +29,7 @@ use isomer_plan::{
     physical::{Op, OpId},
 };
 
+pub(crate) use delete::settle;
 pub(crate) use scan::node_by_key;
 
 use crate::{chunk::Chunk, context::Cx, error::Result};
