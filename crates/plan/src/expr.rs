@@ -629,6 +629,22 @@ impl Expr {
         }
     }
 
+    /// Calls `visit` for every local that it reads, at any depth.
+    pub(crate) fn for_each_local(&self, visit: &mut dyn FnMut(LocalId)) {
+        if let Self::Local(local) = self {
+            visit(*local);
+        }
+        self.for_each_child(&mut |child| child.for_each_local(visit));
+    }
+
+    /// Reads `local` where it read `slot`.
+    pub(crate) fn slot_to_local(&mut self, slot: SlotId, local: LocalId) {
+        match self {
+            Self::Slot(read) if *read == slot => *self = Self::Local(local),
+            other => other.for_each_child_mut(&mut |child| child.slot_to_local(slot, local)),
+        }
+    }
+
     /// Replaces one local by another.
     pub(crate) fn rename_local(&mut self, old: LocalId, new: LocalId) {
         match self {
@@ -638,7 +654,7 @@ impl Expr {
     }
 
     /// Whether it reads this slot.
-    pub(crate) fn reads(&self, slot: SlotId) -> bool {
+    pub fn reads(&self, slot: SlotId) -> bool {
         let mut found = false;
         self.for_each_slot(&mut |read| found |= read == slot);
         found

@@ -16,6 +16,7 @@ mod point;
 mod prepare;
 pub mod schema;
 mod solve;
+pub mod walk;
 
 pub use catalog::Catalog;
 pub use error::{ErrorKind, PlanError};

@@ -10,6 +10,7 @@ use crate::catalog::ProcedureSignature;
 use crate::expr::{AggregateCall, Expr, LabelRef, LocalId, SlotId, TypeRef};
 use crate::physical::{CreatePattern, Direction, SetItem, SortKey};
 use crate::schema::ShowKind;
+use crate::walk::{Selector, Walk};
 
 /// Branches of a union (or a single one).
 #[derive(Clone, Debug)]
@@ -131,7 +132,56 @@ pub(crate) enum Length {
         all: bool,
         path: Option<SlotId>,
         predicate: Option<Expr>,
+        /// Conditions of the clause are part of the search, as those of `shortestPath(…)` are.
+        takes_conditions: bool,
     },
+    /// `((a)-->(b) WHERE …){1,3}`: a walk of one link.
+    Repeat(Box<Walk>),
+    /// A path with a selector.
+    Selected(Box<Selected>),
+}
+
+/// Which walks between two nodes are asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct Selected {
+    pub walk: Walk,
+    pub selector: Selector,
+    pub path: Option<SlotId>,
+    /// Must hold for the walk as a whole.
+    pub predicate: Option<Expr>,
+}
+
+impl PatternRelationship {
+    /// Whether it is found between two bound nodes only.
+    pub fn needs_both_ends(&self) -> bool {
+        matches!(self.length, Length::Shortest { .. } | Length::Selected(_))
+    }
+
+    /// The slots that it binds besides its own and its ends.
+    pub fn inner_slots(&self) -> Vec<SlotId> {
+        match &self.length {
+            Length::One | Length::Walk { .. } => Vec::new(),
+            Length::Shortest { path, .. } => path.iter().copied().collect(),
+            Length::Repeat(walk) => walk.slots().collect(),
+            Length::Selected(selected) => selected.walk.slots().chain(selected.path).collect(),
+        }
+    }
+
+    /// Calls `visit` for the conditions of its search.
+    pub fn for_each_expr<'s>(&'s self, visit: &mut dyn FnMut(&'s Expr)) {
+        if let Some((_, condition)) = &self.step_predicate {
+            visit(condition);
+        }
+        match &self.length {
+            Length::One | Length::Walk { .. } => {}
+            Length::Shortest { predicate, .. } => predicate.iter().for_each(visit),
+            Length::Repeat(walk) => walk.for_each_expr(visit),
+            Length::Selected(selected) => {
+                selected.walk.for_each_expr(visit);
+                selected.predicate.iter().for_each(visit);
+            }
+        }
+    }
 }
 
 impl QueryGraph {
@@ -145,13 +195,10 @@ impl QueryGraph {
 
     /// The slots that it binds.
     pub fn bound_slots(&self) -> impl Iterator<Item = SlotId> + '_ {
-        let shortest = self
+        let inner = self
             .relationships
             .iter()
-            .filter_map(|one| match &one.length {
-                Length::Shortest { path, .. } => *path,
-                _ => None,
-            });
+            .flat_map(PatternRelationship::inner_slots);
         self.nodes
             .iter()
             .copied()
@@ -162,7 +209,7 @@ impl QueryGraph {
                     .map(|one| one.slot),
             )
             .chain(self.paths.iter().map(|(slot, _)| *slot))
-            .chain(shortest)
+            .chain(inner)
     }
 }
 

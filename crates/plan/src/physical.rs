@@ -32,6 +32,7 @@ use crate::expr::{
     AggregateCall, Expr, Kind, LabelRef, LocalId, ParamId, PropRef, SlotId, TypeRef,
 };
 use crate::schema::SchemaCommand;
+use crate::walk::{Selector, Walk};
 
 /// The position of an operator in `Plan::operators`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -307,6 +308,8 @@ pub enum Op {
     VarExpand(VarExpand),
     /// Shortest walks between two bound nodes.
     ShortestPath(ShortestPath),
+    /// Walks along repeated groups of steps, or the shortest of any walks.
+    PathSearch(PathSearch),
     /// Checks a bound relationship against a pattern, and binds its ends: `MATCH (a)-[r]->(b)` where `r` is known.
     /// With `Both` one row per way that fits.
     RelationshipEnds(RelationshipEnds),
@@ -575,6 +578,41 @@ pub struct ShortestPath {
     pub predicate: Option<Expr>,
 }
 
+/// Walks along single steps and repeated groups of them; none uses a relationship twice.
+#[derive(Clone, Debug)]
+pub struct PathSearch {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Bound.
+    pub from: SlotId,
+    /// Where the walk ends; bound already if `into`.
+    pub to: SlotId,
+    /// Whether `to` is bound; always where there is a selector.
+    pub into: bool,
+    /// What is walked along.
+    pub walk: Walk,
+    /// The pattern was written from `to` to `from`: lists and the path are to be reversed.
+    pub reversed: bool,
+    /// Which of the walks from `from` to `to` are kept; all of them if absent.
+    pub selector: Option<Selector>,
+    /// Gets the path.
+    pub path: Option<SlotId>,
+    /// Gets the list of all relationships.
+    pub relationships: Option<SlotId>,
+    /// No step may use one of these (relationships or lists of relationships).
+    pub distinct_from: Vec<SlotId>,
+    /// Must hold for the walk as a whole before any is selected: reads what it binds and the input.
+    pub predicate: Option<Expr>,
+}
+
+impl PathSearch {
+    /// The slots that it binds, its end apart.
+    pub(crate) fn inner_slots(&self) -> Vec<SlotId> {
+        let whole = self.path.into_iter().chain(self.relationships);
+        self.walk.slots().chain(whole).collect()
+    }
+}
+
 /// Checks a bound relationship against a pattern.
 #[derive(Clone, Debug)]
 pub struct RelationshipEnds {
@@ -770,6 +808,7 @@ impl Op {
             Self::Degree(degree) => vec![degree.input],
             Self::VarExpand(expand) => vec![expand.input],
             Self::ShortestPath(shortest) => vec![shortest.input],
+            Self::PathSearch(search) => vec![search.input],
             Self::RelationshipEnds(ends) => vec![ends.input],
             Self::Aggregate(aggregate) => vec![aggregate.input],
             Self::ProcedureCall(call) => vec![call.input],
@@ -816,6 +855,7 @@ impl Op {
             Self::Degree(degree) => change(&mut degree.input),
             Self::VarExpand(expand) => change(&mut expand.input),
             Self::ShortestPath(shortest) => change(&mut shortest.input),
+            Self::PathSearch(search) => change(&mut search.input),
             Self::RelationshipEnds(ends) => change(&mut ends.input),
             Self::Aggregate(aggregate) => change(&mut aggregate.input),
             Self::ProcedureCall(call) => change(&mut call.input),

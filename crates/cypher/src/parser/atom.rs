@@ -501,7 +501,10 @@ impl Parser<'_> {
             return false;
         }
         let closing = self.closing(open);
-        closing > open && self.is_relationship_start_at(closing + 1 - self.at)
+        let behind = closing + 1 - self.at.min(closing + 1);
+        let is_group =
+            self.is_at(behind, Symbol::LeftParen) && self.is_at(behind + 1, Symbol::LeftParen);
+        closing > open && (is_group || self.is_relationship_start_at(behind))
     }
 
     /// Tries to read a pattern; goes back if it is none, and remembers that, so that nested attempts stay cheap.

@@ -87,6 +87,7 @@ impl Parser<'_> {
             (TokenKind::Keyword(Keyword::Shortest), _) => {
                 self.advance();
                 let count = self.selector_count()?;
+                self.eat_path_word();
                 match self.eat_keyword(Keyword::Groups) || self.eat_word("GROUP") {
                     true => PathSelector::ShortestGroups(count),
                     false => PathSelector::Shortest(count),
@@ -94,7 +95,13 @@ impl Parser<'_> {
             }
             _ => return Ok(None),
         };
+        self.eat_path_word();
         Ok(Some(selector))
+    }
+
+    /// `PATH` or `PATHS`, which a selector may say for the reader.
+    fn eat_path_word(&mut self) {
+        let _said = self.eat_word("PATH") || self.eat_word("PATHS");
     }
 
     /// The `k` of a selector, 1 if absent.

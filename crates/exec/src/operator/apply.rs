@@ -36,6 +36,7 @@ fn is_row_wise(plan: &Plan, id: OpId) -> bool {
         | Op::Degree(_)
         | Op::VarExpand(_)
         | Op::ShortestPath(_)
+        | Op::PathSearch(_)
         | Op::RelationshipEnds(_)
         | Op::Filter { .. }
         | Op::Project { .. }

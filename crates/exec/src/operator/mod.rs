@@ -19,6 +19,7 @@ mod seek;
 mod shortest;
 mod source;
 mod varlength;
+mod walk;
 mod write;
 
 use std::{sync::Arc, time::Instant};
@@ -162,6 +163,9 @@ impl Child {
                 spot.clone(),
                 child(shortest.input),
             )),
+            Op::PathSearch(search) => {
+                Box::new(walk::PathSearch::new(spot.clone(), child(search.input)))
+            }
             Op::Apply { input, right } => Box::new(apply::Apply::new(
                 spot.clone(),
                 child(*input),

@@ -15,6 +15,7 @@ mod scope;
 mod subquery;
 mod types;
 mod update;
+mod walk;
 
 use std::sync::Arc;
 

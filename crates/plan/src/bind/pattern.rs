@@ -9,6 +9,7 @@ use isomer_cypher::Span;
 use isomer_cypher::ast::{self, ExprKind, LabelExprKind, Link, PathSelector};
 
 use super::scope::Variable;
+use super::walk::{Group, SelectedPath, selector_of};
 use super::{Binder, Result};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, LocalId, PathStep, QuantifierKind, SlotId, TypeRef};
@@ -39,6 +40,16 @@ struct Declared<'a> {
     index: usize,
 }
 
+/// What the first pass leaves to the second.
+#[derive(Default)]
+struct Unfinished<'a> {
+    nodes: Vec<(&'a ast::NodePattern, SlotId)>,
+    relationships: Vec<Declared<'a>>,
+    /// With their index in the graph.
+    groups: Vec<(usize, Group<'a>)>,
+    selected: Vec<SelectedPath<'a>>,
+}
+
 impl<'a> Binder<'a> {
     /// Binds the paths and the condition of one `MATCH`.
     pub(super) fn bind_pattern(
@@ -52,25 +63,29 @@ impl<'a> Binder<'a> {
             graph: QueryGraph::default(),
             casts: Vec::new(),
         };
-        let mut nodes: Vec<(&'a ast::NodePattern, SlotId)> = Vec::new();
-        let mut relationships = Vec::new();
+        let mut unfinished = Unfinished::default();
         for path in paths.clone() {
-            self.declare_path(
-                path,
-                new_names,
-                &mut pattern,
-                &mut nodes,
-                &mut relationships,
-            )?;
+            self.declare_path(path, new_names, &mut pattern, &mut unfinished)?;
         }
-        for (node, slot) in nodes {
-            self.bind_node_conditions(node, slot, &mut pattern.graph)?;
+        for (node, slot) in unfinished.nodes {
+            self.node_conditions(node, &Expr::Slot(slot), &mut pattern.graph.predicates)?;
         }
-        for declared in &relationships {
+        for declared in &unfinished.relationships {
             self.bind_relationship_conditions(declared, &mut pattern.graph)?;
         }
+        for (index, group) in unfinished.groups {
+            let link = self.bind_group(group)?;
+            if let Length::Repeat(walk) = &mut pattern.graph.relationships[index].length {
+                walk.links = vec![link];
+            }
+        }
+        for selected in unfinished.selected {
+            self.bind_selected(selected, &mut pattern.graph)?;
+        }
         for path in paths {
-            if let Some(condition) = &path.predicate {
+            if let Some(condition) = &path.predicate
+                && !is_selected(path)
+            {
                 let bound = self.bind_condition(condition)?;
                 conjuncts(bound, &mut pattern.graph.predicates);
             }
@@ -88,10 +103,26 @@ impl<'a> Binder<'a> {
         path: &'a ast::PathPattern,
         new_names: NewNames,
         pattern: &mut BoundPattern,
-        nodes: &mut Vec<(&'a ast::NodePattern, SlotId)>,
-        relationships: &mut Vec<Declared<'a>>,
+        unfinished: &mut Unfinished<'a>,
     ) -> Result<()> {
+        if let Some(selector) = path.selector.and_then(selector_of)
+            && is_selected(path)
+        {
+            let selected =
+                self.declare_selected(path, selector, new_names, pattern, &mut unfinished.nodes)?;
+            unfinished.selected.push(selected);
+            return Ok(());
+        }
         let shortest = self.shortest_selector(path)?;
+        let takes_conditions = path
+            .selector
+            .is_some_and(|selector| selector_of(selector).is_none());
+        let Unfinished {
+            nodes,
+            relationships,
+            groups,
+            ..
+        } = unfinished;
         let known_nodes = pattern.graph.nodes.len();
         let start = self.declare_node(&path.start, new_names, pattern)?;
         nodes.push((&path.start, start));
@@ -103,14 +134,22 @@ impl<'a> Binder<'a> {
         let mut from = start;
         let mut steps = Vec::with_capacity(path.steps.len());
         for step in &path.steps {
-            let Link::Relationship(relationship) = &step.link else {
-                return Err(PlanError::unsupported(
-                    "a quantified path pattern of more than one relationship",
-                    path.span,
-                ));
-            };
             let to = self.declare_node(&step.node, new_names, pattern)?;
             nodes.push((&step.node, to));
+            let relationship = match &step.link {
+                Link::Relationship(relationship) => relationship,
+                Link::Quantified(quantified) => {
+                    let group = self.declare_group(quantified, new_names)?;
+                    let index = self.push_group(&group, (from, to), &mut pattern.graph);
+                    steps.push(PathStep {
+                        relationship: pattern.graph.relationships[index].slot,
+                        node: to,
+                    });
+                    groups.push((index, group));
+                    from = to;
+                    continue;
+                }
+            };
             let index = self.declare_relationship(relationship, (from, to), new_names, pattern)?;
             steps.push(PathStep {
                 relationship: pattern.graph.relationships[index].slot,
@@ -140,6 +179,7 @@ impl<'a> Binder<'a> {
                     all,
                     path: Some(slot),
                     predicate: None,
+                    takes_conditions,
                 };
             }
         } else if let (Some(all), Some(last)) = (shortest, relationships.last()) {
@@ -151,12 +191,13 @@ impl<'a> Binder<'a> {
                 all,
                 path: None,
                 predicate: None,
+                takes_conditions,
             };
         }
         Ok(())
     }
 
-    /// Whether only shortest paths are asked for: of these any one (false) or all (true).
+    /// Whether only shortest paths are asked for by a single relationship pattern: of these any one (false) or all (true).
     fn shortest_selector(&self, path: &ast::PathPattern) -> Result<Option<bool>> {
         let all = match path.selector {
             None => return Ok(None),
@@ -167,13 +208,11 @@ impl<'a> Binder<'a> {
                 | PathSelector::ShortestGroups(1),
             ) => true,
             Some(PathSelector::Any(1)) => false,
-            Some(_) => {
-                return Err(PlanError::unsupported(
-                    "a path selector with a count above 1",
-                    path.span,
-                ));
-            }
+            Some(_) => return Ok(None), // of a single node there is one path
         };
+        if path.steps.is_empty() {
+            return Ok(None);
+        }
         let [step] = path.steps.as_slice() else {
             return Err(PlanError::syntax(
                 "UnexpectedSyntax",
@@ -197,7 +236,7 @@ impl<'a> Binder<'a> {
         Ok(Some(all))
     }
 
-    fn declare_node(
+    pub(super) fn declare_node(
         &mut self,
         node: &'a ast::NodePattern,
         new_names: NewNames,
@@ -349,18 +388,19 @@ impl<'a> Binder<'a> {
     }
 
     /// The types, where they are a plain choice of names; otherwise none, and the condition is bound in the second pass.
-    fn plain_types(&mut self, types: &ast::LabelExpr) -> Vec<TypeRef> {
+    pub(super) fn plain_types(&mut self, types: &ast::LabelExpr) -> Vec<TypeRef> {
         let names = types.as_disjunction().unwrap_or_default();
         let mut found: Vec<TypeRef> = names.into_iter().map(|name| self.rel_type(name)).collect();
         found.dedup();
         found
     }
 
-    fn bind_node_conditions(
+    /// What a node pattern demands of `entity`.
+    pub(super) fn node_conditions(
         &mut self,
         node: &'a ast::NodePattern,
-        slot: SlotId,
-        graph: &mut QueryGraph,
+        entity: &Expr,
+        predicates: &mut Vec<Expr>,
     ) -> Result<()> {
         if let Some(labels) = &node.labels {
             self.notice_unknown_labels(labels);
@@ -368,26 +408,44 @@ impl<'a> Binder<'a> {
                 Some(names) => {
                     for name in names {
                         let labels = vec![self.label(name)];
-                        graph.predicates.push(Expr::HasLabels {
-                            entity: Box::new(Expr::Slot(slot)),
+                        predicates.push(Expr::HasLabels {
+                            entity: Box::new(entity.clone()),
                             labels,
                         });
                     }
                 }
                 None => {
-                    let predicate = self.label_predicate(&Expr::Slot(slot), labels);
-                    conjuncts(predicate, &mut graph.predicates);
+                    let predicate = self.label_predicate(entity, labels);
+                    conjuncts(predicate, predicates);
                 }
             }
         }
-        self.bind_property_map(
-            node.properties.as_ref(),
-            &Expr::Slot(slot),
-            &mut graph.predicates,
-        )?;
+        self.bind_property_map(node.properties.as_ref(), entity, predicates)?;
         if let Some(condition) = &node.predicate {
             let bound = self.bind_condition(condition)?;
-            conjuncts(bound, &mut graph.predicates);
+            conjuncts(bound, predicates);
+        }
+        Ok(())
+    }
+
+    /// What a relationship pattern demands of `entity`, plain types apart.
+    pub(super) fn relationship_conditions(
+        &mut self,
+        pattern: &'a ast::RelationshipPattern,
+        entity: &Expr,
+        predicates: &mut Vec<Expr>,
+    ) -> Result<()> {
+        if let Some(types) = &pattern.types
+            && types.as_disjunction().is_none()
+            && !matches!(types.kind, LabelExprKind::Any)
+        {
+            let predicate = self.type_predicate(entity, types);
+            predicates.push(predicate);
+        }
+        self.bind_property_map(pattern.properties.as_ref(), entity, predicates)?;
+        if let Some(condition) = &pattern.predicate {
+            let bound = self.bind_condition(condition)?;
+            conjuncts(bound, predicates);
         }
         Ok(())
     }
@@ -436,26 +494,8 @@ impl<'a> Binder<'a> {
     ) -> Result<()> {
         let Declared { pattern, index } = declared;
         let slot = graph.relationships[*index].slot;
-        let types = pattern
-            .types
-            .as_ref()
-            .filter(|types| types.as_disjunction().is_none());
-        let types = types.filter(|types| !matches!(types.kind, LabelExprKind::Any));
         if matches!(graph.relationships[*index].length, Length::One) {
-            let entity = Expr::Slot(slot);
-            if let Some(types) = types {
-                let predicate = self.type_predicate(&entity, types);
-                graph.predicates.push(predicate);
-            }
-            self.bind_property_map(pattern.properties.as_ref(), &entity, &mut graph.predicates)?;
-            if let Some(condition) = &pattern.predicate {
-                let bound = self.bind_condition(condition)?;
-                conjuncts(bound, &mut graph.predicates);
-            }
-            return Ok(());
-        }
-        if types.is_none() && pattern.properties.is_none() && pattern.predicate.is_none() {
-            return Ok(());
+            return self.relationship_conditions(pattern, &Expr::Slot(slot), &mut graph.predicates);
         }
         let name: Arc<str> = pattern
             .variable
@@ -464,18 +504,11 @@ impl<'a> Binder<'a> {
         let mut terms = Vec::new();
         let (local, ()) = self.with_local(&name, Kind::Relationship, |binder| {
             let local = LocalId(binder.arena.local_count - 1);
-            let entity = Expr::Local(local);
-            if let Some(types) = types {
-                terms.push(binder.type_predicate(&entity, types));
-            }
-            binder.bind_property_map(pattern.properties.as_ref(), &entity, &mut terms)?;
-            if let Some(condition) = &pattern.predicate {
-                let bound = binder.bind_condition(condition)?;
-                conjuncts(bound, &mut terms);
-            }
-            Ok(())
+            binder.relationship_conditions(pattern, &Expr::Local(local), &mut terms)
         })?;
-        graph.relationships[*index].step_predicate = Some((local, Expr::all_of(terms)));
+        if !terms.is_empty() {
+            graph.relationships[*index].step_predicate = Some((local, Expr::all_of(terms)));
+        }
         Ok(())
     }
 
@@ -483,7 +516,14 @@ impl<'a> Binder<'a> {
     fn push_into_walks(&mut self, graph: &mut QueryGraph) {
         for relationship in &mut graph.relationships {
             let path = match (&relationship.length, graph.paths.as_slice()) {
-                (Length::One, _) => continue,
+                (Length::One | Length::Repeat(_) | Length::Selected(_), _) => continue,
+                (
+                    Length::Shortest {
+                        takes_conditions: false,
+                        ..
+                    },
+                    _,
+                ) => continue,
                 (Length::Shortest { path, .. }, _) => *path,
                 (Length::Walk { .. }, paths) => {
                     paths.iter().find_map(|(slot, built)| match built {
@@ -534,10 +574,37 @@ fn add_step_condition(relationship: &mut PatternRelationship, local: LocalId, co
     });
 }
 
+/// Whether a path has a selector that needs a search by walks: for one of the shortest paths along a single relationship
+/// pattern there is a faster one.
+fn is_selected(path: &ast::PathPattern) -> bool {
+    let Some(selector) = path.selector else {
+        return false;
+    };
+    if path.steps.is_empty() || selector_of(selector).is_none() {
+        return false;
+    }
+    let simple = matches!(
+        selector,
+        PathSelector::Any(1)
+            | PathSelector::Shortest(1)
+            | PathSelector::AllShortest
+            | PathSelector::ShortestGroups(1)
+    );
+    let single = match path.steps.as_slice() {
+        [step] => match &step.link {
+            Link::Relationship(one) => one.length.is_none_or(|length| length.min <= 1),
+            Link::Quantified(_) => false,
+        },
+        _ => false,
+    };
+    !(simple && single && path.predicate.is_none())
+}
+
 fn length_bounds(length: &Length) -> (u64, Option<u64>) {
     match length {
         Length::One => (1, Some(1)),
         Length::Walk { min, max } | Length::Shortest { min, max, .. } => (*min, *max),
+        Length::Repeat(_) | Length::Selected(_) => (0, None),
     }
 }
 

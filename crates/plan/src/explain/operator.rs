@@ -3,10 +3,11 @@
 use super::expression::Printer;
 use crate::expr::{AggregateCall, Expr, SlotId, TypeRef};
 use crate::physical::{
-    CreateItem, CreatePattern, Direction, IndexRange, Op, Properties, SeekBound, SeekKeys, SetItem,
-    SortKey,
+    CreateItem, CreatePattern, Direction, IndexRange, Op, PathSearch, Properties, SeekBound,
+    SeekKeys, SetItem, SortKey,
 };
 use crate::schema::{SchemaCommand, SchemaTarget};
+use crate::walk::{Selector, WalkStep};
 
 /// The operator's name.
 pub(super) fn name(op: &Op) -> &'static str {
@@ -26,6 +27,8 @@ pub(super) fn name(op: &Op) -> &'static str {
         Op::VarExpand(_) => "VarExpand",
         Op::ShortestPath(shortest) if shortest.all => "AllShortestPaths",
         Op::ShortestPath(_) => "ShortestPath",
+        Op::PathSearch(search) if search.selector.is_some() => "ShortestWalks",
+        Op::PathSearch(_) => "RepeatExpand",
         Op::RelationshipEnds(_) => "RelationshipEnds",
         Op::Apply { .. } => "Apply",
         Op::OptionalApply { .. } => "OptionalApply",
@@ -210,6 +213,7 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
             }
             text
         }
+        Op::PathSearch(search) => path_search(p, search),
         Op::RelationshipEnds(ends) => {
             let text = pattern(
                 p,
@@ -360,6 +364,63 @@ fn pattern(
         types_text(p, types),
         p.slot(to)
     )
+}
+
+/// A walk as it would be written.
+fn path_search(p: &Printer<'_>, search: &PathSearch) -> String {
+    let mut text = match search.selector {
+        None => String::new(),
+        Some(Selector::Paths(count)) => format!("SHORTEST {count} "),
+        Some(Selector::Groups(count)) => format!("SHORTEST {count} GROUPS "),
+    };
+    if let Some(path) = search.path {
+        text = format!("{} = {text}", p.slot(path));
+    }
+    text.push_str(&format!("({})", p.slot(search.from)));
+    for (at, link) in search.walk.links.iter().enumerate() {
+        if let Some(junction) = at
+            .checked_sub(1)
+            .and_then(|before| search.walk.junctions.get(before))
+        {
+            text.push_str(&format!("({})", optional(p, junction.slot)));
+        }
+        let step = |step: &WalkStep| {
+            let (before, after) = arrows(step.direction);
+            let name = optional(p, step.relationship.slot);
+            format!("{before}[{name}{}]{after}", types_text(p, &step.types))
+        };
+        match link.repeat {
+            None => link.steps.iter().for_each(|one| text.push_str(&step(one))),
+            Some((min, max)) => {
+                text.push_str(&format!("(({})", optional(p, link.start.slot)));
+                for one in &link.steps {
+                    text.push_str(&format!("{}({})", step(one), optional(p, one.node.slot)));
+                }
+                let max = max.map(|max| max.to_string()).unwrap_or_default();
+                text.push_str(&format!("){{{min},{max}}}"));
+            }
+        }
+    }
+    text.push_str(&format!("({})", p.slot(search.to)));
+    if search.into {
+        text.push_str(" into");
+    }
+    let mut checks = Vec::new();
+    search
+        .walk
+        .for_each_expr(&mut |one| checks.push(p.expr(one)));
+    if !checks.is_empty() {
+        text.push_str(&format!(" each {}", checks.join(", ")));
+    }
+    if let Some(predicate) = &search.predicate {
+        text.push_str(&format!(" where {}", p.expr(predicate)));
+    }
+    text + &distinct(p, &search.distinct_from)
+}
+
+fn optional(p: &Printer<'_>, slot: Option<SlotId>) -> String {
+    slot.map(|slot| p.slot(slot).to_string())
+        .unwrap_or_default()
 }
 
 fn keys_text(p: &Printer<'_>, keys: &SeekKeys) -> String {

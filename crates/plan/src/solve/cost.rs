@@ -73,7 +73,8 @@ impl<'c> Costs<'c> {
         let degree = self.degree(labels, &relationship.types, relationship.direction, arena);
         match &relationship.length {
             Length::One => degree,
-            Length::Shortest { .. } => 1.0,
+            Length::Shortest { .. } | Length::Selected(_) => 1.0,
+            Length::Repeat(walk) => repeated(walk, degree),
             Length::Walk { min, max } => {
                 let steps = max
                     .unwrap_or(min.saturating_add(4))
@@ -161,4 +162,22 @@ pub(crate) fn cheapest_first(mut predicates: Vec<Expr>) -> Vec<Expr> {
         predicates.sort_by_cached_key(weight);
     }
     predicates
+}
+
+/// Rows out per row in of a repeated group, each of whose steps leads to `degree` nodes.
+fn repeated(walk: &crate::walk::Walk, degree: f64) -> f64 {
+    let mut total = 1.0_f64;
+    for link in &walk.links {
+        let (min, max) = link.repeat.unwrap_or((1, Some(1)));
+        let most = max
+            .unwrap_or(min.saturating_add(4))
+            .min(min.saturating_add(4))
+            .min(8);
+        let steps = link.steps.len() as i32;
+        let ways: f64 = (min.min(most)..=most)
+            .map(|times| degree.powi(steps.saturating_mul(times as i32)).min(1e12))
+            .sum();
+        total = (total * ways).min(1e12);
+    }
+    total
 }

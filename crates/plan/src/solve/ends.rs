@@ -86,6 +86,7 @@ fn keeps_sets(op: &Op) -> bool {
             | Op::ExpandInto(_)
             | Op::VarExpand(_)
             | Op::ShortestPath(_)
+            | Op::PathSearch(_)
             | Op::RelationshipEnds(_)
             | Op::Apply { .. }
             | Op::OptionalApply { .. }

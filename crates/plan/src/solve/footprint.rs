@@ -111,16 +111,7 @@ impl Footprint {
                 self.types.all = true;
             }
             self.types.some.extend(&relationship.types);
-            if let Some((_, condition)) = &relationship.step_predicate {
-                self.read_expr(condition, arena);
-            }
-            if let crate::logical::Length::Shortest {
-                predicate: Some(predicate),
-                ..
-            } = &relationship.length
-            {
-                self.read_expr(predicate, arena);
-            }
+            relationship.for_each_expr(&mut |condition| self.read_expr(condition, arena));
         }
         for predicate in &graph.predicates {
             self.read_expr(predicate, arena);

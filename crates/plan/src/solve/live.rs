@@ -42,6 +42,12 @@ pub(crate) fn mark_live(arena: &mut Arena, root: Option<OpId>) -> Result<(), Pla
         for_each_read(op, &mut |slot| {
             below.insert(slot);
         });
+        if let Op::PathSearch(search) = op {
+            // Its conditions speak of what it binds itself.
+            search.inner_slots().iter().for_each(|slot| {
+                below.remove(slot);
+            });
+        }
         if let Op::Create { pattern, .. } = op {
             // A property may speak of a node made before it.
             super::created_slots(pattern).for_each(|slot| {
@@ -164,6 +170,23 @@ fn prune(op: &mut Op, need: &Slots) {
             shortest.path = path;
             shortest.relationships = relationships;
         }
+        Op::PathSearch(search) => {
+            let kept = |slot: SlotId| {
+                let read = search.predicate.as_ref().is_some_and(|one| one.reads(slot));
+                need.contains(&slot) || read
+            };
+            let unread: Vec<SlotId> = search
+                .inner_slots()
+                .into_iter()
+                .filter(|slot| !kept(*slot))
+                .collect();
+            let mut drop_unread = |slot: &mut Option<SlotId>| {
+                *slot = slot.filter(|slot| !unread.contains(slot));
+            };
+            drop_unread(&mut search.path);
+            drop_unread(&mut search.relationships);
+            search.walk.for_each_slot_mut(&mut drop_unread);
+        }
         Op::Project { columns, .. } => {
             columns.retain(|(slot, expr)| need.contains(slot) || !cannot_fail(expr))
         }
@@ -206,6 +229,11 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
             .into_iter()
             .chain(shortest.relationships)
             .collect(),
+        Op::PathSearch(search) => {
+            let mut slots = search.inner_slots();
+            slots.extend((!search.into).then_some(search.to));
+            slots
+        }
         Op::RelationshipEnds(ends) => {
             let from = (!ends.from_bound).then_some(ends.from);
             from.into_iter()
@@ -256,6 +284,13 @@ pub(super) fn for_each_read(op: &Op, visit: &mut dyn FnMut(SlotId)) {
         Op::ShortestPath(shortest) => {
             visit(shortest.from);
             visit(shortest.to);
+        }
+        Op::PathSearch(search) => {
+            visit(search.from);
+            if search.into {
+                visit(search.to);
+            }
+            search.distinct_from.iter().for_each(|slot| visit(*slot));
         }
         Op::RelationshipEnds(ends) => {
             visit(ends.relationship);
@@ -326,6 +361,10 @@ pub(crate) fn for_each_expr<'o>(op: &'o Op, visit: &mut dyn FnMut(&'o Expr)) {
                 .iter()
                 .for_each(|(_, one)| visit(one));
             shortest.predicate.iter().for_each(visit);
+        }
+        Op::PathSearch(search) => {
+            search.walk.for_each_expr(visit);
+            search.predicate.iter().for_each(visit);
         }
         Op::HashJoin {
             input_keys,

@@ -50,6 +50,7 @@ pub(super) fn is_row_wise(arena: &Arena, from: OpId) -> bool {
             Op::Degree(degree) => degree.input,
             Op::VarExpand(expand) => expand.input,
             Op::ShortestPath(shortest) => shortest.input,
+            Op::PathSearch(search) => search.input,
             Op::RelationshipEnds(ends) => ends.input,
             _ => return false,
         };

@@ -4,7 +4,8 @@ use super::{Move, Problem, Progress};
 use crate::expr::{Comparison, Expr, LocalId, QuantifierKind, SlotId, TypeRef};
 use crate::logical::{Length, PatternRelationship};
 use crate::physical::{
-    Direction, Expand, ExpandInto, Op, RelationshipEnds, RelationshipScan, ShortestPath, VarExpand,
+    Direction, Expand, ExpandInto, Op, PathSearch, RelationshipEnds, RelationshipScan,
+    ShortestPath, VarExpand,
 };
 use crate::solve::{Flow, Planner};
 
@@ -113,7 +114,31 @@ impl Planner<'_> {
                 solved,
                 rows,
             ),
-            Length::Shortest { .. } => {
+            Length::Repeat(walk) => {
+                let reversed = from == one.to;
+                let walk = if reversed {
+                    walk.reversed()
+                } else {
+                    (**walk).clone()
+                };
+                let search = |input| {
+                    Op::PathSearch(PathSearch {
+                        input,
+                        from,
+                        to,
+                        into: false,
+                        walk,
+                        reversed,
+                        selector: None,
+                        path: None,
+                        relationships: Some(one.slot),
+                        distinct_from,
+                        predicate: None,
+                    })
+                };
+                self.push(flow, search, rows);
+            }
+            Length::Shortest { .. } | Length::Selected(_) => {
                 unreachable!("a shortest path is never followed from one end")
             }
         }
@@ -194,6 +219,7 @@ impl Planner<'_> {
                 all,
                 path,
                 predicate,
+                ..
             } => {
                 let shortest = |input| {
                     Op::ShortestPath(ShortestPath {
@@ -212,6 +238,49 @@ impl Planner<'_> {
                     })
                 };
                 self.push(flow, shortest, rows);
+            }
+            Length::Repeat(walk) => {
+                let search = |input| {
+                    Op::PathSearch(PathSearch {
+                        input,
+                        from,
+                        to,
+                        into: true,
+                        walk: (**walk).clone(),
+                        reversed: false,
+                        selector: None,
+                        path: None,
+                        relationships: Some(one.slot),
+                        distinct_from,
+                        predicate: None,
+                    })
+                };
+                self.push(flow, search, rows);
+            }
+            Length::Selected(selected) => {
+                let search = |input| {
+                    Op::PathSearch(PathSearch {
+                        input,
+                        from,
+                        to,
+                        into: true,
+                        walk: selected.walk.clone(),
+                        reversed: false,
+                        selector: Some(selected.selector),
+                        path: selected.path,
+                        relationships: Some(one.slot),
+                        distinct_from: Vec::new(),
+                        predicate: selected.predicate.clone(),
+                    })
+                };
+                self.push(flow, search, rows);
+                // The paths are selected before they are kept apart from what else the clause asks for.
+                if !distinct_from.is_empty() {
+                    let pairs = overlapping(problem, at, solved)
+                        .map(|other| (at, other))
+                        .collect();
+                    self.keep_apart(problem, flow, pairs);
+                }
             }
         }
     }

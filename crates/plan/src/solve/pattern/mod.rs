@@ -10,7 +10,7 @@ mod parts;
 mod search;
 
 use crate::expr::{Expr, LabelRef, SlotId};
-use crate::logical::{Length, QueryGraph};
+use crate::logical::QueryGraph;
 use crate::physical::Op;
 use crate::solve::cost::cheapest_first;
 use crate::solve::seek::Access;
@@ -99,18 +99,9 @@ impl Problem {
             .iter()
             .map(|relationship| {
                 let mut slots = Vec::new();
-                if let Some((_, condition)) = &relationship.step_predicate {
-                    slots.extend(slots_of(condition));
-                }
-                if let Length::Shortest {
-                    path,
-                    predicate: Some(predicate),
-                    ..
-                } = &relationship.length
-                {
-                    slots.extend(slots_of(predicate));
-                    slots.retain(|slot| *slot != relationship.slot && Some(*slot) != *path);
-                }
+                relationship.for_each_expr(&mut |condition| slots.extend(slots_of(condition)));
+                let own = relationship.inner_slots();
+                slots.retain(|slot| *slot != relationship.slot && !own.contains(slot));
                 slots
             })
             .collect();

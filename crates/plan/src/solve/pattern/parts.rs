@@ -218,7 +218,7 @@ fn is_whole(problem: &Problem, before: &Progress, trial: &Progress) -> bool {
         .relationships
         .iter()
         .zip(&trial.relationship_open)
-        .filter(|(one, open)| **open && !matches!(one.length, Length::Shortest { .. }))
+        .filter(|(one, open)| **open && !one.needs_both_ends())
         .all(|(one, _)| !(touched(one.from) || touched(one.to) || one.bound && touched(one.slot)))
 }
 

@@ -41,10 +41,10 @@ impl Planner<'_> {
                         consider(progress.rows * 0.5, Move::Check(at));
                     }
                 }
-                (Length::Shortest { .. }, _, true, true) if ready => {
+                (_, _, true, true) if relationship.needs_both_ends() && ready => {
                     consider(progress.rows * 3.0, Move::Close(at))
                 }
-                (Length::Shortest { .. }, ..) => {}
+                _ if relationship.needs_both_ends() => {}
                 _ if !ready && (from || to) => {}
                 (_, _, true, true) => {
                     // A walk between two nodes tries as many ways as one to any node.
@@ -209,11 +209,11 @@ impl Planner<'_> {
             }
             Move::Close(at) => {
                 let relationship = &problem.graph.relationships[*at];
-                if matches!(relationship.length, Length::Walk { .. }) {
+                if matches!(relationship.length, Length::Walk { .. } | Length::Repeat(_)) {
                     progress.work += rows * self.fan_out(problem, relationship, relationship.from);
                 }
                 let share = match relationship.length {
-                    Length::Shortest { .. } => 1.0,
+                    _ if relationship.needs_both_ends() => 1.0,
                     _ => self.closing_rows(problem, relationship),
                 };
                 self.bind_relationship(problem, progress, *at);
@@ -237,12 +237,7 @@ impl Planner<'_> {
         progress
             .bound
             .extend([relationship.slot, relationship.from, relationship.to]);
-        if let Length::Shortest {
-            path: Some(path), ..
-        } = relationship.length
-        {
-            progress.bound.insert(path);
-        }
+        progress.bound.extend(relationship.inner_slots());
         for (node, open) in problem.graph.nodes.iter().zip(&mut progress.node_open) {
             if *node == relationship.from || *node == relationship.to {
                 *open = false;

@@ -1,0 +1,191 @@
+//! How far the end of a walk still is, at least.
+//!
+//! A breadth-first search backwards from the end, level by level as far as it is asked for. It leaves out what a walk must
+//! not repeat and counts no repetitions, so that it never says too much: the search that it leads finds walks in order
+//! of their length.
+
+use isomer_data::Neighbours;
+use isomer_plan::walk::Walk;
+use isomer_value::NodeId;
+use rustc_hash::FxHashMap;
+
+use super::{super::expand::end_of, machine::Entry, machine::Machine};
+use crate::{
+    column::relationship_value, context::Cx, error::Result, eval::Row, function::node_value,
+};
+
+/// Where between the steps of a pattern a node is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Position {
+    /// Between two links: before the link of this number.
+    Junction(u32),
+    /// Between two rounds of a group.
+    Round(u32),
+    /// In a round of a group, after so many of its steps.
+    Inside(u32, u32),
+}
+
+/// The search so far.
+pub(super) struct Ahead {
+    /// Steps to the end.
+    distances: FxHashMap<(Position, NodeId), u32>,
+    frontier: Vec<(Position, NodeId)>,
+    depth: u32,
+}
+
+/// What is known of the way to the end.
+pub(super) enum Distance {
+    /// So many steps, relationships used before apart.
+    Known(u32),
+    /// So many or more.
+    AtLeast(u32),
+    /// There is no way.
+    Never,
+}
+
+impl Ahead {
+    pub(super) fn new(
+        machine: &Machine,
+        walk: &Walk,
+        end: NodeId,
+        row: Row<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Self> {
+        let mut ahead = Self {
+            distances: FxHashMap::default(),
+            frontier: Vec::new(),
+            depth: 0,
+        };
+        let last = Position::Junction(walk.links.len() as u32);
+        ahead.settle(machine, walk, last, end, row, cx)?;
+        Ok(ahead)
+    }
+
+    /// How far the end is from where an entry led.
+    pub(super) fn distance(&self, walk: &Walk, entry: &Entry) -> Distance {
+        let position = match entry.taken {
+            None => Position::Junction(0),
+            Some((place, _)) => {
+                let link = &walk.links[place.link as usize];
+                match (place.step as usize + 1 < link.steps.len(), link.repeat) {
+                    (true, _) => Position::Inside(place.link, place.step + 1),
+                    (false, Some(_)) => Position::Round(place.link),
+                    (false, None) => Position::Junction(place.link + 1),
+                }
+            }
+        };
+        match self.distances.get(&(position, entry.node)) {
+            Some(distance) => Distance::Known(*distance),
+            None if self.frontier.is_empty() => Distance::Never,
+            None => Distance::AtLeast(self.depth + 1),
+        }
+    }
+
+    /// One level further from the end.
+    pub(super) fn grow(
+        &mut self,
+        machine: &Machine,
+        walk: &Walk,
+        row: Row<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        self.depth += 1;
+        let mut found = Neighbours::new();
+        for (position, node) in std::mem::take(&mut self.frontier) {
+            let Some((link_at, step_at, before)) = step_to(walk, position) else {
+                continue;
+            };
+            let link = &walk.links[link_at];
+            let element = 2 * step_at + 1;
+            if !machine.element_holds(link, element + 1, || node_value(node), row, cx)? {
+                continue;
+            }
+            let direction = machine.read(walk, (link_at, step_at), node, true, &mut found, cx)?;
+            for rel in found.rows() {
+                let origin = end_of(rel, node, direction);
+                if machine.is_barred(rel.id)
+                    || self.distances.contains_key(&(before, origin))
+                    || !machine.element_holds(
+                        link,
+                        element,
+                        || relationship_value(*rel),
+                        row,
+                        cx,
+                    )?
+                {
+                    continue;
+                }
+                if matches!(before, Position::Round(_))
+                    && !machine.element_holds(link, 0, || node_value(origin), row, cx)?
+                {
+                    continue;
+                }
+                self.settle(machine, walk, before, origin, row, cx)?;
+            }
+            cx.run.watch.allow(self.bytes())?;
+        }
+        Ok(())
+    }
+
+    /// Bytes held.
+    pub(super) fn bytes(&self) -> usize {
+        (self.distances.capacity() + self.frontier.capacity()) * 32
+    }
+
+    /// Enters a node on the present level, with all positions from which it is reached without a step.
+    fn settle(
+        &mut self,
+        machine: &Machine,
+        walk: &Walk,
+        position: Position,
+        node: NodeId,
+        row: Row<'_>,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        let mut next = Some(position);
+        while let Some(position) = next {
+            if self.distances.contains_key(&(position, node)) {
+                return Ok(());
+            }
+            if let Position::Junction(at) = position
+                && !machine.joins(walk, at as usize, node, row, cx)?
+            {
+                return Ok(());
+            }
+            self.distances.insert((position, node), self.depth);
+            self.frontier.push((position, node));
+            next = match position {
+                Position::Junction(at) => at
+                    .checked_sub(1)
+                    .filter(|before| walk.links[*before as usize].repeat.is_some())
+                    .map(Position::Round),
+                Position::Round(link) => Some(Position::Junction(link)),
+                Position::Inside(..) => None,
+            };
+        }
+        Ok(())
+    }
+}
+
+/// The step that leads to a position, and the position before it.
+fn step_to(walk: &Walk, position: Position) -> Option<(usize, usize, Position)> {
+    let before = |link: u32, step: usize| match step {
+        0 => Position::Round(link),
+        step => Position::Inside(link, step as u32),
+    };
+    match position {
+        Position::Junction(at) => {
+            let link = at.checked_sub(1)?;
+            let single = walk.links[link as usize].repeat.is_none();
+            single.then_some((link as usize, 0, Position::Junction(link)))
+        }
+        Position::Round(link) => {
+            let step = walk.links[link as usize].steps.len() - 1;
+            Some((link as usize, step, before(link, step)))
+        }
+        Position::Inside(link, after) => {
+            let step = after as usize - 1;
+            Some((link as usize, step, before(link, step)))
+        }
+    }
+}

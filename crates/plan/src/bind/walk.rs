@@ -1,0 +1,542 @@
+//! Quantified path patterns, and paths with a selector: what a [`Walk`] is made of.
+//!
+//! The variables of a group are single elements inside it and lists outside. A path with a selector is one search between
+//! its ends, which binds everything between them.
+
+use std::sync::Arc;
+
+use isomer_cypher::ast::{self, Link, PathSelector};
+use rustc_hash::FxHashMap;
+
+use super::pattern::{BoundPattern, NewNames, conflict, direction};
+use super::{Binder, Result, already_bound};
+use crate::error::PlanError;
+use crate::expr::{Expr, Kind, LocalId, SlotId, TypeRef};
+use crate::logical::{Length, PatternRelationship, QueryGraph, Selected, conjuncts};
+use crate::physical::Direction;
+use crate::walk::{Check, Element, Junction, Selector, Walk, WalkLink, WalkStep};
+
+/// A group whose conditions are still to be bound.
+pub(super) struct Group<'a> {
+    /// Its names, what they stand for inside, and their kinds there.
+    names: Vec<(Arc<str>, LocalId, Kind)>,
+    /// Nodes and relationships as written, by their element.
+    nodes: Vec<(usize, &'a ast::NodePattern)>,
+    relationships: Vec<(usize, &'a ast::RelationshipPattern)>,
+    predicate: Option<&'a ast::Expr>,
+    link: WalkLink,
+}
+
+/// A path with a selector whose conditions are still to be bound.
+pub(super) struct SelectedPath<'a> {
+    path: &'a ast::PathPattern,
+    /// Its place among the relationships of the graph.
+    index: usize,
+    links: Vec<SelectedLink<'a>>,
+    /// Nodes between the links.
+    junctions: Vec<(&'a ast::NodePattern, Element)>,
+    /// Conditions on what is bound elsewhere.
+    predicates: Vec<Expr>,
+}
+
+/// A link of a path with a selector.
+enum SelectedLink<'a> {
+    Group(Box<Group<'a>>),
+    Step(&'a ast::RelationshipPattern, Box<WalkLink>),
+}
+
+/// Which paths a selector keeps, where it is one that a search by walks answers.
+pub(super) fn selector_of(selector: PathSelector) -> Option<Selector> {
+    match selector {
+        PathSelector::Any(count) | PathSelector::Shortest(count) => Some(Selector::Paths(count)),
+        PathSelector::ShortestGroups(count) => Some(Selector::Groups(count)),
+        PathSelector::AllShortest => Some(Selector::Groups(1)),
+        PathSelector::ShortestPathFunction | PathSelector::AllShortestPathsFunction => None,
+    }
+}
+
+impl<'a> Binder<'a> {
+    /// Declares the variables of a quantified path.
+    pub(super) fn declare_group(
+        &mut self,
+        quantified: &'a ast::QuantifiedPath,
+        new_names: NewNames,
+    ) -> Result<Group<'a>> {
+        let path = &quantified.path;
+        let mut group = Group {
+            names: Vec::new(),
+            nodes: Vec::new(),
+            relationships: Vec::new(),
+            predicate: path.predicate.as_ref(),
+            link: WalkLink {
+                repeat: Some((quantified.length.min, quantified.length.max)),
+                start: Element {
+                    local: LocalId(0),
+                    slot: None,
+                },
+                steps: Vec::with_capacity(path.steps.len()),
+                checks: Vec::new(),
+            },
+        };
+        if path.steps.is_empty() {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                "a quantified path has at least one relationship",
+                quantified.span,
+            ));
+        }
+        if path.selector.is_some() {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                "a path inside a quantified one has no selector",
+                path.span,
+            )
+            .with_hint("put the selector in front of the whole path"));
+        }
+        group.link.start = self.group_node(&mut group, 0, &path.start, new_names)?;
+        for (at, step) in path.steps.iter().enumerate() {
+            let Link::Relationship(relationship) = &step.link else {
+                return Err(nested_quantifier(path));
+            };
+            if relationship.length.is_some() {
+                return Err(nested_quantifier(path));
+            }
+            let element =
+                self.group_relationship(&mut group, 2 * at + 1, relationship, new_names)?;
+            let node = self.group_node(&mut group, 2 * at + 2, &step.node, new_names)?;
+            group.link.steps.push(WalkStep {
+                direction: direction(relationship.direction),
+                types: self.step_types(relationship),
+                relationship: element,
+                node,
+            });
+        }
+        Ok(group)
+    }
+
+    fn group_node(
+        &mut self,
+        group: &mut Group<'a>,
+        at: usize,
+        node: &'a ast::NodePattern,
+        new_names: NewNames,
+    ) -> Result<Element> {
+        group.nodes.push((at, node));
+        self.group_element(group, at, node.variable.as_ref(), Kind::Node, new_names)
+    }
+
+    fn group_relationship(
+        &mut self,
+        group: &mut Group<'a>,
+        at: usize,
+        relationship: &'a ast::RelationshipPattern,
+        new_names: NewNames,
+    ) -> Result<Element> {
+        group.relationships.push((at, relationship));
+        let variable = relationship.variable.as_ref();
+        self.group_element(group, at, variable, Kind::Relationship, new_names)
+    }
+
+    fn group_element(
+        &mut self,
+        group: &mut Group<'a>,
+        at: usize,
+        variable: Option<&ast::Ident>,
+        kind: Kind,
+        new_names: NewNames,
+    ) -> Result<Element> {
+        let local = self.arena.local();
+        let Some(variable) = variable else {
+            return Ok(Element { local, slot: None });
+        };
+        let known = group.names.iter().find(|(name, ..)| *name == variable.name);
+        if let Some((_, other, known_kind)) = known {
+            if *known_kind != kind {
+                return Err(conflict(&variable.name, &kind, known_kind, variable.span));
+            }
+            if kind == Kind::Relationship {
+                return Err(PlanError::syntax(
+                    "RelationshipUniquenessViolation",
+                    format!(
+                        "relationship `{}` stands twice in one pattern",
+                        variable.name
+                    ),
+                    variable.span,
+                ));
+            }
+            // One node in two places of the group.
+            group.link.checks.push(Check {
+                first: 0,
+                last: at,
+                condition: Expr::equal(Expr::Local(*other), Expr::Local(local)),
+            });
+            return Ok(Element { local, slot: None });
+        }
+        if self.lookup(&variable.name).is_some() {
+            return Err(already_bound(&variable.name, variable.span)
+                .with_hint("inside a quantified path names are new, and lists outside it"));
+        }
+        if new_names == NewNames::Refused {
+            return Err(self.undefined(&variable.name, variable.span));
+        }
+        group
+            .names
+            .push((variable.name.clone(), local, kind.clone()));
+        let slot = self.declare(&variable.name, Kind::List(Box::new(kind)));
+        Ok(Element {
+            local,
+            slot: Some(slot),
+        })
+    }
+
+    /// The types of a step, where they are a plain choice.
+    fn step_types(&mut self, relationship: &'a ast::RelationshipPattern) -> Vec<TypeRef> {
+        relationship
+            .types
+            .as_ref()
+            .map_or(Vec::new(), |types| self.plain_types(types))
+    }
+
+    /// Binds what a group demands, in each repetition.
+    pub(super) fn bind_group(&mut self, mut group: Group<'a>) -> Result<WalkLink> {
+        let names = std::mem::take(&mut group.names);
+        let hidden = self.frame().locals.len();
+        self.frame().locals.extend(names);
+        let bound = self.group_terms(&group);
+        self.frame().locals.truncate(hidden);
+        for (known, term) in bound? {
+            let mut terms = Vec::new();
+            conjuncts(term, &mut terms);
+            for condition in terms {
+                let (first, last) = known.map_or_else(
+                    || elements_read(&group.link, &condition),
+                    |at| {
+                        let (first, last) = elements_read(&group.link, &condition);
+                        (first.min(at), last.max(at))
+                    },
+                );
+                group.link.checks.push(Check {
+                    first,
+                    last,
+                    condition,
+                });
+            }
+        }
+        Ok(group.link)
+    }
+
+    /// The conditions of a group, those of one element with its number.
+    fn group_terms(&mut self, group: &Group<'a>) -> Result<Vec<(Option<usize>, Expr)>> {
+        let locals: Vec<LocalId> = group.link.elements().map(|element| element.local).collect();
+        let mut terms = Vec::new();
+        for (at, node) in &group.nodes {
+            let entity = Expr::Local(locals[*at]);
+            let mut found = Vec::new();
+            self.node_conditions(node, &entity, &mut found)?;
+            terms.extend(found.into_iter().map(|term| (Some(*at), term)));
+        }
+        for (at, relationship) in &group.relationships {
+            let entity = Expr::Local(locals[*at]);
+            let mut found = Vec::new();
+            self.relationship_conditions(relationship, &entity, &mut found)?;
+            terms.extend(found.into_iter().map(|term| (Some(*at), term)));
+        }
+        if let Some(predicate) = group.predicate {
+            terms.push((None, self.bind_condition(predicate)?));
+        }
+        Ok(terms)
+    }
+
+    /// A quantified path between two nodes, as a relationship of the graph.
+    pub(super) fn push_group(
+        &mut self,
+        group: &Group<'a>,
+        (from, to): (SlotId, SlotId),
+        graph: &mut QueryGraph,
+    ) -> usize {
+        let walk = Walk {
+            links: vec![group.link.clone()],
+            junctions: Vec::new(),
+        };
+        let types = walk.types();
+        self.push_walk((from, to), types, Length::Repeat(Box::new(walk)), graph)
+    }
+
+    fn push_walk(
+        &mut self,
+        (from, to): (SlotId, SlotId),
+        types: Vec<TypeRef>,
+        length: Length,
+        graph: &mut QueryGraph,
+    ) -> usize {
+        let slot = self
+            .arena
+            .slot("", Kind::List(Box::new(Kind::Relationship)));
+        graph.relationships.push(PatternRelationship {
+            slot,
+            bound: false,
+            from,
+            to,
+            direction: Direction::Outgoing,
+            types,
+            length,
+            clause: self.clause_count,
+            step_predicate: None,
+        });
+        graph.relationships.len() - 1
+    }
+
+    /// Declares a path with a selector: its ends as nodes of the graph, all between them as what its search binds.
+    pub(super) fn declare_selected(
+        &mut self,
+        path: &'a ast::PathPattern,
+        selector: Selector,
+        new_names: NewNames,
+        pattern: &mut BoundPattern,
+        nodes: &mut Vec<(&'a ast::NodePattern, SlotId)>,
+    ) -> Result<SelectedPath<'a>> {
+        let from = self.declare_node(&path.start, new_names, pattern)?;
+        nodes.push((&path.start, from));
+        let mut links = Vec::with_capacity(path.steps.len());
+        let mut junctions = Vec::new();
+        let mut predicates = Vec::new();
+        let mut to = from;
+        for (at, step) in path.steps.iter().enumerate() {
+            links.push(match &step.link {
+                Link::Quantified(quantified) => {
+                    SelectedLink::Group(Box::new(self.declare_group(quantified, new_names)?))
+                }
+                Link::Relationship(relationship) => {
+                    let link = self.selected_step(relationship, new_names)?;
+                    SelectedLink::Step(relationship, Box::new(link))
+                }
+            });
+            if at + 1 == path.steps.len() {
+                to = self.declare_node(&step.node, new_names, pattern)?;
+                nodes.push((&step.node, to));
+            } else {
+                let element = self.junction(&step.node, new_names, &mut predicates)?;
+                junctions.push((&step.node, element));
+            }
+        }
+        let slot = match &path.variable {
+            Some(variable) => Some(self.declare_new(variable, Kind::Path)?),
+            None => None,
+        };
+        let selected = Selected {
+            walk: Walk {
+                links: Vec::new(),
+                junctions: Vec::new(),
+            },
+            selector,
+            path: slot,
+            predicate: None,
+        };
+        let length = Length::Selected(Box::new(selected));
+        let index = self.push_walk((from, to), Vec::new(), length, &mut pattern.graph);
+        Ok(SelectedPath {
+            path,
+            index,
+            links,
+            junctions,
+            predicates,
+        })
+    }
+
+    /// A node between two links. One that is known already must be that node.
+    fn junction(
+        &mut self,
+        node: &'a ast::NodePattern,
+        new_names: NewNames,
+        predicates: &mut Vec<Expr>,
+    ) -> Result<Element> {
+        let local = self.arena.local();
+        let Some(variable) = &node.variable else {
+            let slot = Some(self.arena.slot("", Kind::Node));
+            return Ok(Element { local, slot });
+        };
+        let slot = match self.lookup(&variable.name) {
+            Some(known) if matches!(known.kind, Kind::Node | Kind::Any) => {
+                let slot = self.arena.slot("", Kind::Node);
+                predicates.push(Expr::equal(Expr::Slot(slot), known.expr));
+                slot
+            }
+            Some(known) => {
+                return Err(conflict(
+                    &variable.name,
+                    &Kind::Node,
+                    &known.kind,
+                    variable.span,
+                ));
+            }
+            None if new_names == NewNames::Refused => {
+                return Err(self.undefined(&variable.name, variable.span));
+            }
+            None => self.declare(&variable.name, Kind::Node),
+        };
+        Ok(Element {
+            local,
+            slot: Some(slot),
+        })
+    }
+
+    /// A relationship pattern, of one relationship or of several.
+    fn selected_step(
+        &mut self,
+        relationship: &'a ast::RelationshipPattern,
+        new_names: NewNames,
+    ) -> Result<WalkLink> {
+        let kind = match relationship.length {
+            None => Kind::Relationship,
+            Some(_) => Kind::List(Box::new(Kind::Relationship)),
+        };
+        let slot = match &relationship.variable {
+            None => self.arena.slot("", kind),
+            Some(variable) if new_names == NewNames::Refused => {
+                return Err(self.undefined(&variable.name, variable.span));
+            }
+            Some(variable) => self.declare_new(variable, kind)?,
+        };
+        let unbound = |local| Element { local, slot: None };
+        let start = unbound(self.arena.local());
+        let element = Element {
+            local: self.arena.local(),
+            slot: Some(slot),
+        };
+        let node = unbound(self.arena.local());
+        Ok(WalkLink {
+            repeat: relationship.length.map(|length| (length.min, length.max)),
+            start,
+            steps: vec![WalkStep {
+                direction: direction(relationship.direction),
+                types: self.step_types(relationship),
+                relationship: element,
+                node,
+            }],
+            checks: Vec::new(),
+        })
+    }
+
+    /// Binds what a path with a selector demands, and puts its walk into the graph.
+    pub(super) fn bind_selected(
+        &mut self,
+        selected: SelectedPath<'a>,
+        graph: &mut QueryGraph,
+    ) -> Result<()> {
+        let mut terms = selected.predicates;
+        // Single elements, and where a condition on one of them alone is tested.
+        let mut places: FxHashMap<SlotId, (LocalId, Option<usize>, usize)> = FxHashMap::default();
+        let mut links = Vec::with_capacity(selected.links.len());
+        for (at, link) in selected.links.into_iter().enumerate() {
+            links.push(match link {
+                SelectedLink::Group(group) => self.bind_group(*group)?,
+                SelectedLink::Step(pattern, mut link) => {
+                    let element = link.steps[0].relationship;
+                    if pattern.length.is_some() {
+                        self.bind_walk_step(pattern, element.local, &mut link)?;
+                    } else if let Some(slot) = element.slot {
+                        places.insert(slot, (element.local, Some(at), 1));
+                        self.relationship_conditions(pattern, &Expr::Slot(slot), &mut terms)?;
+                    }
+                    *link
+                }
+            });
+        }
+        let mut junctions = Vec::with_capacity(selected.junctions.len());
+        for (at, (node, element)) in selected.junctions.into_iter().enumerate() {
+            if let Some(slot) = element.slot {
+                places.insert(slot, (element.local, None, at));
+                self.node_conditions(node, &Expr::Slot(slot), &mut terms)?;
+            }
+            junctions.push(Junction {
+                local: element.local,
+                slot: element.slot,
+                checks: Vec::new(),
+            });
+        }
+        if let Some(predicate) = &selected.path.predicate {
+            terms.push(self.bind_condition(predicate)?);
+        }
+        let mut walk = Walk { links, junctions };
+        let mut all = Vec::new();
+        terms.into_iter().for_each(|term| conjuncts(term, &mut all));
+        let bound: Vec<SlotId> = walk.slots().collect();
+        let mut later = Vec::new();
+        for mut term in all {
+            let mut read = Vec::new();
+            term.for_each_slot(&mut |slot| {
+                if bound.contains(&slot) && !read.contains(&slot) {
+                    read.push(slot);
+                }
+            });
+            let place = match read.as_slice() {
+                [slot] => places.get(slot).map(|place| (*slot, *place)),
+                _ => None,
+            };
+            let Some((slot, (local, link, at))) = place else {
+                later.push(term);
+                continue;
+            };
+            term.slot_to_local(slot, local);
+            match link {
+                Some(link) => walk.links[link].checks.push(Check {
+                    first: at,
+                    last: at,
+                    condition: term,
+                }),
+                None => walk.junctions[at].checks.push(term),
+            }
+        }
+        let relationship = &mut graph.relationships[selected.index];
+        relationship.types = walk.types();
+        if let Length::Selected(length) = &mut relationship.length {
+            length.walk = walk;
+            length.predicate = (!later.is_empty()).then(|| Expr::all_of(later));
+        }
+        Ok(())
+    }
+
+    /// Binds the conditions of `-[r:T* {…} WHERE …]->`, which hold for each relationship.
+    fn bind_walk_step(
+        &mut self,
+        pattern: &'a ast::RelationshipPattern,
+        local: LocalId,
+        link: &mut WalkLink,
+    ) -> Result<()> {
+        let name: Arc<str> = pattern
+            .variable
+            .as_ref()
+            .map_or_else(|| "".into(), |variable| variable.name.clone());
+        self.frame().locals.push((name, local, Kind::Relationship));
+        let mut terms = Vec::new();
+        let bound = self.relationship_conditions(pattern, &Expr::Local(local), &mut terms);
+        self.frame().locals.pop();
+        bound?;
+        link.checks.extend(terms.into_iter().map(|condition| Check {
+            first: 1,
+            last: 1,
+            condition,
+        }));
+        Ok(())
+    }
+}
+
+fn nested_quantifier(path: &ast::PathPattern) -> PlanError {
+    PlanError::unsupported("a quantifier inside a quantified path", path.span)
+        .with_hint("repeat the inner part by writing it out, or take it out of the parentheses")
+}
+
+/// The first and the last element of a link that a condition reads; of none, the start.
+fn elements_read(link: &WalkLink, condition: &Expr) -> (usize, usize) {
+    let locals: Vec<LocalId> = link.elements().map(|element| element.local).collect();
+    let mut read: Option<(usize, usize)> = None;
+    condition.for_each_local(&mut |local| {
+        if let Some(at) = locals.iter().position(|one| *one == local) {
+            read = Some(match read {
+                None => (at, at),
+                Some((first, last)) => (first.min(at), last.max(at)),
+            });
+        }
+    });
+    read.unwrap_or((0, 0))
+}
