@@ -3,7 +3,6 @@
 use std::{
     cell::Cell,
     ops::{Bound, ControlFlow},
-    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -17,6 +16,7 @@ use isomer_storage::{
     Backend, Capabilities, Commit, Durability, KeyRange, MAX_KEY_BYTES, MAX_VALUE_BYTES, Order,
     Pairs, Statistics, StorageError, StreamEntry, Version, View, Visitor, hex, key_exists,
 };
+use isomer_vfs::{Call, Lock};
 use parking_lot::{Mutex, RwLock};
 use redb::{
     CursorMut, Database, ReadOnlyTable, ReadableDatabase, ReadableTable, ReadableTableMetadata,
@@ -25,8 +25,7 @@ use redb::{
 
 use crate::{
     RedbOptions,
-    block_file::{BLOCK_BYTES, FileCall},
-    lock::DirectoryLock,
+    block_file::BLOCK_BYTES,
     open::{
         self, Instance, META, PAIRS, STREAM, VERSION, damaged, damaged_blocks, guarded, redb_error,
     },
@@ -52,7 +51,7 @@ pub struct RedbBackend {
     exclusive: Mutex<()>,
     /// Syncs of instances that were given up.
     past_syncs: AtomicU64,
-    _lock: Arc<DirectoryLock>,
+    _lock: Arc<Option<Lock>>,
 }
 
 /// What redb holds that was not synced yet.
@@ -69,14 +68,14 @@ pub struct RedbView {
     stream: ReadOnlyTable<u64, &'static [u8]>,
     instance: Arc<Instance>,
     directory: Arc<Path>,
-    _lock: Arc<DirectoryLock>,
+    _lock: Arc<Option<Lock>>,
 }
 
 impl RedbView {
     fn open(
         instance: Arc<Instance>,
         directory: Arc<Path>,
-        lock: Arc<DirectoryLock>,
+        lock: Arc<Option<Lock>>,
     ) -> Result<Self, StorageError> {
         let before = instance.blocks.damage_count();
         let opened = guarded(&directory, || {
@@ -184,7 +183,7 @@ impl View for RedbView {
 impl RedbBackend {
     pub fn open(directory: &Path, options: RedbOptions) -> Result<Self, StorageError> {
         open::prepare(directory, &options)?;
-        let lock = Arc::new(DirectoryLock::take(directory, options.read_only)?);
+        let lock = Arc::new(open::lock(directory, &options)?);
         if !options.read_only {
             open::create_if_missing(directory, &options)?;
         }
@@ -238,11 +237,10 @@ impl RedbBackend {
 
     /// Refuses a write that would not fit on the disk, before redb begins it: an error in the middle would cost a
     /// reopening.
-    fn check_space(&self, instance: &Instance, bytes: u64) -> Result<(), StorageError> {
-        let Ok(disk) = rustix::fs::fstatvfs(instance.blocks.file()) else {
+    fn check_space(&self, bytes: u64) -> Result<(), StorageError> {
+        let Ok(Some(free)) = self.options.disk.free_bytes(&self.directory) else {
             return Ok(());
         };
-        let free = disk.f_bavail.saturating_mul(disk.f_frsize);
         let needed = bytes + SPACE_MARGIN;
         if free < needed {
             let place = self.directory.display();
@@ -298,7 +296,7 @@ impl RedbBackend {
     ) -> Result<(), StorageError> {
         let failure = instance.blocks.failure();
         if let Some(failure) = &failure
-            && failure.call == FileCall::Sync
+            && failure.call == Call::Sync
         {
             self.poison(&format!("a sync failed ({})", failure.message));
             return Err(StorageError::CommitUnknown(format!(
@@ -476,14 +474,15 @@ impl Backend for RedbBackend {
                 buffered.commits + commits.len() as u64,
             )
         };
-        let metadata = instance.blocks.file().metadata();
-        let metadata =
-            metadata.map_err(|error| open::io_error("reading", &self.directory, &error))?;
-        if metadata.nlink() == 0 {
+        let file = instance.blocks.file();
+        let known = file.name_count().and_then(|names| Ok((names, file.len()?)));
+        let (names, file_bytes) =
+            known.map_err(|error| open::io_error("reading", &self.directory, &error))?;
+        if names == 0 {
             return Err(self.poison("its file was deleted or replaced while it was open"));
         }
-        let touched = (slots * BLOCK_BYTES as u64).min(metadata.len());
-        self.check_space(&instance, 2 * buffered_bytes + touched)?;
+        let touched = (slots * BLOCK_BYTES as u64).min(file_bytes);
+        self.check_space(2 * buffered_bytes + touched)?;
         let synced = durability == Durability::Synced
             || buffered_bytes > MAX_BUFFERED_BYTES
             || buffered_commits > MAX_BUFFERED_COMMITS;
@@ -600,12 +599,13 @@ impl Backend for RedbBackend {
         let options = RedbOptions {
             create: true,
             read_only: false,
-            faults: None,
             ..self.options.clone()
         };
-        let existed = target.exists();
-        if existed && std::fs::read_dir(target).map_or(true, |mut entries| entries.next().is_some())
-        {
+        let disk = &*self.options.disk;
+        let existed = disk
+            .exists(target)
+            .map_err(|error| open::io_error("opening", target, &error))?;
+        if existed && disk.list(target).map_or(true, |names| !names.is_empty()) {
             let target = target.display();
             return Err(StorageError::Invalid(format!(
                 "`{target}` is there already: copy to a new or an empty directory"
@@ -614,7 +614,7 @@ impl Backend for RedbBackend {
         open::prepare(target, &options)?;
         let copied = open::create_data(target, &options, |database| copy(&view, target, database));
         if copied.is_err() && !existed {
-            drop(std::fs::remove_dir(target));
+            drop(disk.remove_folder(target));
         }
         copied
     }
@@ -627,14 +627,14 @@ impl Backend for RedbBackend {
     ) -> Result<(), StorageError> {
         let _exclusive = self.exclusive.lock();
         let instance = self.writable()?;
-        self.check_space(&instance, 0)?;
+        self.check_space(0)?;
         self.transact(
             &instance,
             version,
             redb::Durability::Immediate,
             |transaction| {
                 let mut table = transaction.open_table(PAIRS)?;
-                self.insert_sorted(&instance, &mut table, pairs)?;
+                self.insert_sorted(&mut table, pairs)?;
                 if let Some(bytes) = stream.filter(|bytes| !bytes.is_empty()) {
                     transaction.open_table(STREAM)?.insert(version, bytes)?;
                 }
@@ -650,18 +650,20 @@ impl Backend for RedbBackend {
         let key_count = view.read(|| view.pairs.len().map_err(|error| view.error(error)))?;
         let stream_entries = view.read(|| view.stream.len().map_err(|error| view.error(error)))?;
         let blocks = &view.instance.blocks;
-        let metadata = blocks
-            .file()
-            .metadata()
-            .map_err(|error| open::io_error("reading", &self.directory, &error))?;
+        let file = blocks.file();
+        let known = file
+            .len()
+            .and_then(|bytes| Ok((bytes, file.stored_bytes()?)));
+        let (file_bytes, stored_bytes) =
+            known.map_err(|error| open::io_error("reading", &self.directory, &error))?;
         let detail = |name: &str, value: u64| (name.to_owned(), value.to_string());
         Ok(Statistics {
             key_count,
-            stored_bytes: metadata.blocks() * 512,
+            stored_bytes,
             syncs: blocks.syncs() + self.past_syncs.load(Ordering::Relaxed),
             stream_entries,
             details: vec![
-                detail("file_bytes", metadata.len()),
+                detail("file_bytes", file_bytes),
                 detail("cache_bytes", self.options.cache_bytes as u64),
                 detail("checksum_bytes", blocks.sum_bytes()),
                 detail("read_bytes", blocks.bytes_read()),
@@ -678,12 +680,7 @@ impl Backend for RedbBackend {
             self.sync_all()?;
         }
         let view = self.view()?;
-        let total = view
-            .instance
-            .blocks
-            .file()
-            .metadata()
-            .map_or(0, |metadata| metadata.len());
+        let total = view.instance.blocks.file().len().unwrap_or(0);
         let done = AtomicU64::new(0);
         thread::scope(|scope| {
             let worker =
@@ -704,7 +701,6 @@ impl RedbBackend {
     /// Inserts ascending new pairs: those in a row through one cursor, single ones among stored keys one by one.
     fn insert_sorted(
         &self,
-        instance: &Instance,
         table: &mut Table<'_, &'static [u8], &'static [u8]>,
         pairs: &mut Pairs<'_>,
     ) -> Result<(), Stop> {
@@ -714,7 +710,6 @@ impl RedbBackend {
         let mut feed = Feed {
             pairs,
             backend: self,
-            instance,
             unchecked: 0,
         };
         let mut pending = feed.next()?;
@@ -763,7 +758,6 @@ type Pair = (Vec<u8>, Vec<u8>);
 struct Feed<'a, 'b> {
     pairs: &'a mut Pairs<'b>,
     backend: &'a RedbBackend,
-    instance: &'a Instance,
     unchecked: u64,
 }
 
@@ -778,9 +772,7 @@ impl Feed<'_, '_> {
             self.unchecked = 0;
             // What redb still holds in memory must fit too.
             let held = (self.backend.options.cache_bytes as u64).min(CHECK_BYTES);
-            self.backend
-                .check_space(self.instance, 2 * held)
-                .map_err(Stop::Refused)?;
+            self.backend.check_space(2 * held).map_err(Stop::Refused)?;
         }
         Ok(pair)
     }
@@ -857,7 +849,6 @@ fn verify_copy(
 ) -> Result<Vec<String>, StorageError> {
     let options = RedbOptions {
         cache_bytes: options.cache_bytes.min(16 << 20),
-        faults: None,
         ..options.clone()
     };
     let mut instance = match open::open_data(directory, &options, true) {

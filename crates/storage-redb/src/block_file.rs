@@ -29,15 +29,14 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
-    fs::File,
     io,
-    os::unix::fs::FileExt,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
+use isomer_vfs::{Call, DiskFile};
 use parking_lot::{Mutex, RwLock};
 use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
@@ -54,27 +53,11 @@ const DURABLE_OFFSET: u64 = 3072;
 const GOD_BYTE: usize = 9;
 const RECOVERY_REQUIRED: u8 = 2;
 
-/// A call on the file, for tests that let it fail.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FileCall {
-    /// Reading blocks.
-    Read,
-    /// Writing blocks.
-    Write,
-    /// Changing the length.
-    SetLen,
-    /// Making writes durable.
-    Sync,
-}
-
-/// Decides whether a call on the file fails, for tests.
-pub type FaultHook = Arc<dyn Fn(FileCall) -> io::Result<()> + Send + Sync>;
-
 /// What went wrong first on this file.
 #[derive(Clone, Debug)]
 pub struct Failure {
     /// The call.
-    pub call: FileCall,
+    pub call: Call,
     /// The error's text.
     pub message: String,
     /// Whether the disk was full.
@@ -88,7 +71,7 @@ pub struct BlockFile {
 }
 
 struct Shared {
-    file: File,
+    file: Arc<dyn DiskFile>,
     /// Logical bytes.
     len: AtomicU64,
     groups: RwLock<Vec<Option<Arc<Mutex<Group>>>>>,
@@ -107,7 +90,6 @@ struct Shared {
     failure: Mutex<Option<Failure>>,
     syncs: AtomicU64,
     bytes_read: AtomicU64,
-    faults: Option<FaultHook>,
 }
 
 struct Group {
@@ -133,7 +115,7 @@ pub enum Superblock {
 }
 
 /// Writes the superblock of a new file.
-pub fn write_superblock(file: &File) -> io::Result<()> {
+pub fn write_superblock(file: &dyn DiskFile) -> io::Result<()> {
     let mut block = [0; BLOCK_BYTES];
     block[..16].copy_from_slice(MAGIC);
     block[16..20].copy_from_slice(&FORMAT_VERSION.to_le_bytes());
@@ -145,7 +127,7 @@ pub fn write_superblock(file: &File) -> io::Result<()> {
 }
 
 /// Reads the superblock.
-pub fn read_superblock(file: &File) -> io::Result<Superblock> {
+pub fn read_superblock(file: &dyn DiskFile) -> io::Result<Superblock> {
     let mut block = [0; BLOCK_BYTES];
     match file.read_exact_at(&mut block, 0) {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
@@ -185,9 +167,9 @@ fn clean_record(clean: Option<u64>) -> [u8; 24] {
 }
 
 /// Marks the file as in use: its clean record no longer holds.
-pub fn mark_in_use(file: &File) -> io::Result<()> {
+pub fn mark_in_use(file: &dyn DiskFile) -> io::Result<()> {
     file.write_all_at(&clean_record(None), CLEAN_OFFSET)?;
-    file.sync_data()
+    file.sync()
 }
 
 fn block_offset(block: u64) -> u64 {
@@ -232,8 +214,8 @@ fn fill_refused(page: &mut [u8]) {
 
 impl BlockFile {
     /// The blocks of `file`, whose superblock was checked. With `read_only`, writes stay in memory.
-    pub fn new(file: File, read_only: bool, faults: Option<FaultHook>) -> io::Result<Self> {
-        let len = logical_len(file.metadata()?.len());
+    pub fn new(file: Arc<dyn DiskFile>, read_only: bool) -> io::Result<Self> {
+        let len = logical_len(file.len()?);
         Ok(Self {
             shared: Arc::new(Shared {
                 file,
@@ -249,7 +231,6 @@ impl BlockFile {
                 failure: Mutex::default(),
                 syncs: AtomicU64::new(0),
                 bytes_read: AtomicU64::new(0),
-                faults,
             }),
         })
     }
@@ -264,8 +245,8 @@ impl BlockFile {
     }
 
     /// The file.
-    pub fn file(&self) -> &File {
-        &self.shared.file
+    pub fn file(&self) -> &dyn DiskFile {
+        &*self.shared.file
     }
 
     /// Notes that `version` is durable, so that losing it can never pass for an interrupted commit. Not synced: what
@@ -338,8 +319,8 @@ impl BlockFile {
         self.shared.owner != std::process::id()
     }
 
-    /// Runs one call, with the fault hook before and the first failure noted after.
-    fn call<T>(&self, call: FileCall, run: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+    /// Runs one call, with the first failure noted.
+    fn call<T>(&self, call: Call, run: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         if self.shared.superseded.load(Ordering::SeqCst) {
             return Err(io::Error::other(
                 "the database was reopened after an error: begin again",
@@ -351,14 +332,7 @@ impl BlockFile {
                 self.shared.owner
             )));
         }
-        let in_memory = self.shared.overlay.is_some() && call != FileCall::Read;
-        let hooked = self
-            .shared
-            .faults
-            .as_ref()
-            .filter(|_| !in_memory)
-            .map_or(Ok(()), |hook| hook(call));
-        hooked.and_then(|()| run()).inspect_err(|error| {
+        run().inspect_err(|error| {
             let full = matches!(
                 error.kind(),
                 io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
@@ -613,7 +587,7 @@ impl BlockFile {
             return Ok(());
         }
         self.flush_sums()?;
-        self.shared.file.sync_data()?;
+        self.shared.file.sync()?;
         self.shared.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
@@ -638,7 +612,7 @@ impl BlockFile {
             shared
                 .file
                 .write_all_at(&clean_record(Some(xxh3_64(&block))), CLEAN_OFFSET)?;
-            shared.file.sync_data()?;
+            shared.file.sync()?;
         }
         Ok(())
     }
@@ -659,19 +633,19 @@ impl redb::StorageBackend for BlockFile {
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.call(FileCall::Read, || self.read_any(offset, out))
+        self.call(Call::Read, || self.read_any(offset, out))
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.call(FileCall::SetLen, || self.set_len_any(len))
+        self.call(Call::SetLen, || self.set_len_any(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.call(FileCall::Sync, || self.sync_any())
+        self.call(Call::Sync, || self.sync_any())
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.call(FileCall::Write, || self.write_any(offset, data))
+        self.call(Call::Write, || self.write_any(offset, data))
     }
 
     fn close(&self) -> io::Result<()> {
@@ -681,14 +655,23 @@ impl redb::StorageBackend for BlockFile {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
+    use isomer_vfs::{Disk, Open, SimDisk};
     use redb::StorageBackend;
 
     use super::*;
 
     fn block_file() -> BlockFile {
-        let file = tempfile::tempfile().expect("a temporary file");
-        write_superblock(&file).expect("a superblock");
-        BlockFile::new(file, false, None).expect("a block file")
+        let file = SimDisk::new()
+            .open(Path::new("data"), Open::Create)
+            .expect("a file");
+        write_superblock(&*file).expect("a superblock");
+        BlockFile::new(file, false).expect("a block file")
+    }
+
+    fn again(blocks: &BlockFile, read_only: bool) -> BlockFile {
+        BlockFile::new(blocks.shared.file.clone(), read_only).expect("a block file")
     }
 
     /// The physical length tells the logical one, at group borders too.
@@ -709,8 +692,7 @@ mod tests {
         blocks.write(BLOCK_BYTES as u64, &data).expect("a write");
         blocks.write(0, b"header").expect("a partial write");
         blocks.sync_data().expect("a sync");
-        let again = BlockFile::new(blocks.file().try_clone().expect("a handle"), false, None)
-            .expect("a block file");
+        let again = again(&blocks, false);
         let mut read = vec![0; data.len()];
         again.read(BLOCK_BYTES as u64, &mut read).expect("a read");
         assert!(read == data);
@@ -770,12 +752,7 @@ mod tests {
                 let data = vec![9; (from as usize - 1) * BLOCK_BYTES];
                 blocks.write(BLOCK_BYTES as u64, &data).expect("a write");
                 blocks.sync_data().expect("a sync");
-                let blocks = BlockFile::new(
-                    blocks.file().try_clone().expect("a handle"),
-                    read_only,
-                    None,
-                )
-                .expect("a block file");
+                let blocks = again(&blocks, read_only);
                 blocks.set_len(to * BLOCK_BYTES as u64).expect("cut");
                 blocks.sync_data().expect("a sync");
                 blocks.set_len(from * BLOCK_BYTES as u64).expect("grown");
@@ -825,8 +802,7 @@ mod tests {
             .write(BLOCK_BYTES as u64, &[7; BLOCK_BYTES])
             .expect("a write");
         blocks.sync_data().expect("a sync");
-        let overlay = BlockFile::new(blocks.file().try_clone().expect("a handle"), true, None)
-            .expect("a block file");
+        let overlay = again(&blocks, true);
         overlay.set_len(16 * BLOCK_BYTES as u64).expect("a length");
         overlay
             .write(BLOCK_BYTES as u64, &[8; BLOCK_BYTES])
@@ -844,7 +820,7 @@ mod tests {
         blocks.read(BLOCK_BYTES as u64, &mut read).expect("a read");
         assert_eq!((read, overlay.damage_count()), ([7; BLOCK_BYTES], 0));
         assert_eq!(
-            blocks.file().metadata().expect("metadata").len(),
+            blocks.file().len().expect("a length"),
             physical_len(8 * BLOCK_BYTES as u64)
         );
     }

@@ -13,14 +13,12 @@
 
 mod backend;
 mod block_file;
-mod lock;
 mod open;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use isomer_storage::{MAX_TRANSACTION_BYTES, Optimistic, StorageError, delegate_engine};
-
-pub use block_file::{FaultHook, FileCall};
+use isomer_vfs::{Disk, RealDisk};
 
 /// How to open a database.
 #[derive(Clone)]
@@ -33,9 +31,8 @@ pub struct RedbOptions {
     pub cache_bytes: usize,
     /// Largest write set of a transaction.
     pub max_transaction_bytes: usize,
-    /// Lets calls on the file fail, for tests.
-    #[doc(hidden)]
-    pub faults: Option<FaultHook>,
+    /// Where the files are.
+    pub disk: Arc<dyn Disk>,
 }
 
 impl Default for RedbOptions {
@@ -45,7 +42,7 @@ impl Default for RedbOptions {
             read_only: false,
             cache_bytes: 256 << 20,
             max_transaction_bytes: MAX_TRANSACTION_BYTES,
-            faults: None,
+            disk: Arc::new(RealDisk),
         }
     }
 }

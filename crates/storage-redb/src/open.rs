@@ -2,15 +2,14 @@
 
 use std::{
     cell::Cell,
-    fs::{self, DirBuilder, File, OpenOptions},
     io,
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     rc::Rc,
 };
 
 use isomer_storage::StorageError;
+use isomer_vfs::{DiskFile, Kind, Lock, LockError, LockMode, Open};
 use redb::{Database, ReadableDatabase, ReadableTable, TableDefinition};
 
 use crate::{
@@ -24,6 +23,7 @@ pub const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta
 pub const VERSION: &str = "version";
 
 const DATA: &str = "data";
+const LOCK: &str = "LOCK";
 const NEW_DATA: &str = "data.new";
 
 /// redb over one file, open.
@@ -96,6 +96,38 @@ pub fn redb_error(path: &Path, error: impl Into<redb::Error>) -> StorageError {
     }
 }
 
+fn has_data(directory: &Path, options: &RedbOptions) -> Result<bool, StorageError> {
+    let path = directory.join(DATA);
+    let found = options.disk.exists(&path);
+    found.map_err(|error| io_error("opening", &path, &error))
+}
+
+/// Locks `directory` for one writer, or for readers that keep writers out; nothing is locked where there is no file to
+/// lock and none may be made.
+pub fn lock(directory: &Path, options: &RedbOptions) -> Result<Option<Lock>, StorageError> {
+    let path = directory.join(LOCK);
+    let mode = if options.read_only {
+        LockMode::Shared
+    } else {
+        LockMode::Exclusive
+    };
+    let place = directory.display();
+    options.disk.lock(&path, mode).map_err(|error| match error {
+        LockError::Io(error) => io_error("locking", &path, &error),
+        LockError::Held(Some(pid)) if pid == std::process::id() => {
+            StorageError::Unavailable(format!(
+                "the database `{place}` is already open in this process ({pid}): share the open one, or close it first"
+            ))
+        }
+        LockError::Held(Some(pid)) => StorageError::Unavailable(format!(
+            "the database `{place}` is in use by process {pid}: close it there first"
+        )),
+        LockError::Held(None) => StorageError::Unavailable(format!(
+            "the database `{place}` is in use by another process: close it there first"
+        )),
+    })
+}
+
 /// Makes sure that `directory` is a database, making one where that is allowed.
 pub fn prepare(directory: &Path, options: &RedbOptions) -> Result<(), StorageError> {
     let place = directory.display();
@@ -104,38 +136,33 @@ pub fn prepare(directory: &Path, options: &RedbOptions) -> Result<(), StorageErr
             "`{place}` is not a database: {why}"
         )))
     };
-    match fs::metadata(directory) {
+    match options.disk.kind(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             if !options.create || options.read_only {
                 return Err(StorageError::Unavailable(format!(
                     "there is no database at `{place}`: check the path, or create it"
                 )));
             }
-            DirBuilder::new()
-                .recursive(true)
-                .mode(0o700)
-                .create(directory)
+            options
+                .disk
+                .make_folder(directory)
                 .map_err(|error| io_error("making", directory, &error))?;
         }
         Err(error) => return Err(io_error("opening", directory, &error)),
-        Ok(metadata) if !metadata.is_dir() => {
+        Ok(Kind::File | Kind::Other) => {
             return not_a_database(
                 "it is a file, a database is a directory: give another path".to_owned(),
             );
         }
-        Ok(_) => {}
+        Ok(Kind::Folder) => {}
     }
-    if directory.join(DATA).exists() {
+    if has_data(directory, options)? {
         return Ok(());
     }
-    let entries =
-        fs::read_dir(directory).map_err(|error| io_error("reading", directory, &error))?;
-    for entry in entries {
-        let name = entry
-            .map_err(|error| io_error("reading", directory, &error))?
-            .file_name();
-        if name != "LOCK" && name != NEW_DATA {
-            let name = name.to_string_lossy();
+    let names = options.disk.list(directory);
+    for name in names.map_err(|error| io_error("reading", directory, &error))? {
+        if name != Path::new(LOCK) && name != Path::new(NEW_DATA) {
+            let name = name.display();
             return not_a_database(format!(
                 "it holds other files (`{name}`), and none named `{DATA}`: give an empty or a new directory"
             ));
@@ -155,17 +182,13 @@ pub fn create_data(
 ) -> Result<(), StorageError> {
     let new = directory.join(NEW_DATA);
     let made = (|| {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)
+        let file = options
+            .disk
+            .open(&new, Open::Create)
             .map_err(|error| io_error("making", &new, &error))?;
-        block_file::write_superblock(&file).map_err(|error| io_error("writing", &new, &error))?;
-        let blocks = BlockFile::new(file, false, options.faults.clone())
-            .map_err(|error| io_error("reading", &new, &error))?;
+        block_file::write_superblock(&*file).map_err(|error| io_error("writing", &new, &error))?;
+        let blocks =
+            BlockFile::new(file, false).map_err(|error| io_error("reading", &new, &error))?;
         let result = guarded(directory, || {
             let database = Database::builder()
                 .set_cache_size(options.cache_bytes)
@@ -179,17 +202,20 @@ pub fn create_data(
         result?;
         blocks
             .file()
-            .sync_all()
+            .sync()
             .map_err(|error| io_error("writing", &new, &error))?;
-        fs::rename(&new, directory.join(DATA))
+        options
+            .disk
+            .rename(&new, &directory.join(DATA))
             .map_err(|error| io_error("renaming", &new, &error))?;
-        File::open(directory)
-            .and_then(|directory| directory.sync_all())
+        options
+            .disk
+            .sync_folder(directory)
             .map_err(|error| io_error("writing", directory, &error))
     })();
     if made.is_err() {
         // Left behind, it would only take space: the next creation begins anew.
-        drop(fs::remove_file(&new));
+        drop(options.disk.remove(&new));
     }
     made
 }
@@ -216,7 +242,7 @@ pub fn fill_empty(directory: &Path, database: &Database) -> Result<(), StorageEr
 
 /// Makes a new, empty database where there is none.
 pub fn create_if_missing(directory: &Path, options: &RedbOptions) -> Result<(), StorageError> {
-    if directory.join(DATA).exists() {
+    if has_data(directory, options)? {
         return Ok(());
     }
     create_data(directory, options, |database| {
@@ -254,12 +280,14 @@ fn try_open(
     may_roll_back: bool,
 ) -> Result<Option<Instance>, StorageError> {
     let path = data_path(directory);
-    let file = OpenOptions::new()
-        .read(true)
-        .write(!overlay)
-        .open(&path)
+    let how = if overlay { Open::Read } else { Open::Write };
+    let file = options
+        .disk
+        .open(&path, how)
         .map_err(|error| match error.kind() {
-            io::ErrorKind::PermissionDenied if !overlay && File::open(&path).is_ok() => {
+            io::ErrorKind::PermissionDenied
+                if !overlay && options.disk.open(&path, Open::Read).is_ok() =>
+            {
                 StorageError::Unavailable(format!(
                     "`{}` may not be written: open the database read-only, or change its mode",
                     path.display()
@@ -267,9 +295,9 @@ fn try_open(
             }
             _ => io_error("opening", &path, &error),
         })?;
-    let (clean, durable) = check_superblock(directory, &file)?;
-    let blocks = BlockFile::new(file, overlay, options.faults.clone())
-        .map_err(|error| io_error("reading", &path, &error))?;
+    let (clean, durable) = check_superblock(directory, &*file)?;
+    let blocks =
+        BlockFile::new(file, overlay).map_err(|error| io_error("reading", &path, &error))?;
     if let Some(expected) = clean {
         let found = blocks
             .header_sum()
@@ -373,7 +401,7 @@ pub fn failure_error(directory: &Path, failure: &block_file::Failure) -> Storage
 /// Checks the superblock; answers the checksum of block 0 and the durable version that it notes.
 fn check_superblock(
     directory: &Path,
-    file: &File,
+    file: &dyn DiskFile,
 ) -> Result<(Option<u64>, Option<u64>), StorageError> {
     let path = data_path(directory);
     let superblock =
@@ -385,7 +413,7 @@ fn check_superblock(
             directory.display()
         ))),
         Superblock::Foreign => {
-            let empty = file.metadata().is_ok_and(|metadata| metadata.len() == 0);
+            let empty = file.is_empty().unwrap_or(false);
             let what = if empty {
                 "is empty"
             } else {

@@ -17,7 +17,8 @@ use isomer_storage::{
     Durability, Engine, KeyRange, Order, Page, PageLimit, StorageError,
     conformance::{Random, scan},
 };
-use isomer_storage_redb::{FaultHook, FileCall, RedbEngine, RedbOptions};
+use isomer_storage_redb::{RedbEngine, RedbOptions};
+use isomer_vfs::{Call, FaultHook, FaultyDisk, RealDisk};
 
 const ALL: KeyRange<'static> = KeyRange {
     start: b"",
@@ -82,7 +83,7 @@ fn whole(engine: &RedbEngine) -> Vec<u32> {
 #[derive(Clone)]
 struct Fault {
     left: Arc<AtomicI64>,
-    call: FileCall,
+    call: Call,
     error: i32,
     forever: bool,
 }
@@ -91,7 +92,7 @@ const ENOSPC: i32 = 28;
 const EIO: i32 = 5;
 
 impl Fault {
-    fn new(call: FileCall, error: i32, forever: bool) -> Self {
+    fn new(call: Call, error: i32, forever: bool) -> Self {
         Self {
             left: Arc::new(AtomicI64::new(i64::MAX)),
             call,
@@ -106,7 +107,7 @@ impl Fault {
 
     fn hook(&self) -> FaultHook {
         let fault = self.clone();
-        Arc::new(move |call| {
+        Arc::new(move |call, _| {
             if call != fault.call {
                 return Ok(());
             }
@@ -124,7 +125,7 @@ fn with_fault(path: &Path, fault: &Fault) -> RedbEngine {
     RedbEngine::open(
         path,
         RedbOptions {
-            faults: Some(fault.hook()),
+            disk: Arc::new(FaultyDisk::new(Arc::new(RealDisk), fault.hook())),
             ..RedbOptions::default()
         },
     )
@@ -136,7 +137,7 @@ fn with_fault(path: &Path, fault: &Fault) -> RedbEngine {
 fn a_failed_sync_poisons_the_handle() {
     for earlier in 0..3 {
         let folder = tempfile::tempdir().expect("a folder");
-        let fault = Fault::new(FileCall::Sync, EIO, false);
+        let fault = Fault::new(Call::Sync, EIO, false);
         let engine = with_fault(folder.path(), &fault);
         put(&engine, 1, Durability::Synced).expect("a commit");
         let snapshot = engine.snapshot().expect("a snapshot");
@@ -174,9 +175,9 @@ fn a_failed_sync_poisons_the_handle() {
 #[test]
 fn a_full_disk_refuses_the_commit_alone() {
     for (call, error) in [
-        (FileCall::Write, ENOSPC),
-        (FileCall::Write, EIO),
-        (FileCall::SetLen, ENOSPC),
+        (Call::Write, ENOSPC),
+        (Call::Write, EIO),
+        (Call::SetLen, ENOSPC),
     ] {
         for calls in [0, 1, 2, 5, 9] {
             let folder = tempfile::tempdir().expect("a folder");
@@ -208,7 +209,7 @@ fn a_full_disk_refuses_the_commit_alone() {
             }
             // The file is grown in large steps: not every run needs one.
             assert!(
-                refused == 4 || (call == FileCall::SetLen && refused == 0),
+                refused == 4 || (call == Call::SetLen && refused == 0),
                 "{refused} refused"
             );
             assert_eq!(whole(&engine), kept, "writes go on");
@@ -223,7 +224,7 @@ fn a_full_disk_refuses_the_commit_alone() {
 #[test]
 fn lost_buffered_commits_are_not_hidden() {
     let folder = tempfile::tempdir().expect("a folder");
-    let fault = Fault::new(FileCall::Write, EIO, true);
+    let fault = Fault::new(Call::Write, EIO, true);
     let engine = with_fault(folder.path(), &fault);
     put(&engine, 0, Durability::Synced).expect("a commit");
     put(&engine, 1, Durability::Buffered).expect("a commit");
@@ -248,7 +249,7 @@ fn a_failed_read_is_an_error() {
         put(&engine, key, Durability::Buffered).expect("a commit");
     }
     drop(engine);
-    let fault = Fault::new(FileCall::Read, EIO, false);
+    let fault = Fault::new(Call::Read, EIO, false);
     let engine = with_fault(folder.path(), &fault);
     fault.after(3);
     let mut page = Page::new();
@@ -559,8 +560,8 @@ fn damage_after_a_crash_takes_no_commit() {
 fn writers_share_syncs() {
     let folder = tempfile::tempdir().expect("a folder");
     // A disk whose sync takes as long as a good one's.
-    let slow: FaultHook = Arc::new(|call| {
-        if call == FileCall::Sync {
+    let slow: FaultHook = Arc::new(|call, _| {
+        if call == Call::Sync {
             thread::sleep(Duration::from_millis(3));
         }
         Ok(())
@@ -568,7 +569,7 @@ fn writers_share_syncs() {
     let engine = RedbEngine::open(
         folder.path(),
         RedbOptions {
-            faults: Some(slow),
+            disk: Arc::new(FaultyDisk::new(Arc::new(RealDisk), slow)),
             ..RedbOptions::default()
         },
     )

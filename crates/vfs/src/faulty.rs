@@ -130,6 +130,11 @@ impl DiskFile for FaultyFile {
         self.file.stored_bytes()
     }
 
+    fn name_count(&self) -> io::Result<u64> {
+        (self.hook)(Call::List, &self.path)?;
+        self.file.name_count()
+    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         (self.hook)(Call::SetLen, &self.path)?;
         self.file.set_len(len)

@@ -141,6 +141,8 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     fn len(&self) -> io::Result<u64>;
     /// Bytes that the file takes on the disk.
     fn stored_bytes(&self) -> io::Result<u64>;
+    /// Names that the file has; 0 once it was removed.
+    fn name_count(&self) -> io::Result<u64>;
     /// Cuts the file, or lengthens it with zeros.
     fn set_len(&self, len: u64) -> io::Result<()>;
     /// Makes everything written so far durable, the length included. After an error nobody knows what is durable, and

@@ -109,6 +109,10 @@ impl DiskFile for RealFile {
         Ok(self.0.metadata()?.blocks() * 512)
     }
 
+    fn name_count(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.nlink())
+    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.0.set_len(len)
     }

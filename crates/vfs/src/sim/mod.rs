@@ -660,6 +660,10 @@ impl DiskFile for SimFile {
         self.len()
     }
 
+    fn name_count(&self) -> io::Result<u64> {
+        self.with(|machine| Ok(machine.state.name_count(self.inode)))
+    }
+
     fn set_len(&self, len: u64) -> io::Result<()> {
         self.check_writable()?;
         self.with(|machine| machine.set_len(self.inode, len))

@@ -185,6 +185,12 @@ impl State {
             .unwrap_or_default()
     }
 
+    /// How many names a file has.
+    pub(super) fn name_count(&self, file: Inode) -> u64 {
+        let names = self.folders.values().flat_map(|folder| folder.now.values());
+        names.filter(|entry| **entry == Entry::File(file)).count() as u64
+    }
+
     /// A file's bytes, as they are read.
     pub(super) fn bytes(&self, file: Inode) -> &[u8] {
         self.files.get(&file).map_or(&[], |file| &file.now)

@@ -1,0 +1,253 @@
+//! The power goes at any change of the disk: what was acknowledged is there, nothing is half there, and the database
+//! opens and verifies clean.
+//!
+//! Each workload runs once on a simulated disk that records; then the disk is found as it would be after a cut at each
+//! change in turn, in each way of losing what was not synced. `ISOMER_POWER_CUTS` sets how many cuts, `ISOMER_SEED`
+//! where the random numbers begin.
+
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+use isomer_storage::{
+    Durability, Engine, KeyRange, Order, StorageError,
+    conformance::{Random, scan},
+};
+use isomer_storage_redb::{RedbEngine, RedbOptions};
+use isomer_vfs::{Call, Disk, FaultyDisk, Loss, SimDisk};
+
+const DATABASE: &str = "/db";
+const ALL: KeyRange<'static> = KeyRange {
+    start: b"",
+    end: None,
+};
+
+fn open(disk: Arc<dyn Disk>) -> Result<RedbEngine, StorageError> {
+    RedbEngine::open(
+        DATABASE,
+        RedbOptions {
+            disk,
+            cache_bytes: 1 << 20,
+            ..RedbOptions::default()
+        },
+    )
+}
+
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What the database holds after each commit, by version, with the change of the disk at which it was acknowledged as
+/// durable.
+#[derive(Default)]
+struct Journal {
+    states: Vec<(u64, Pairs)>,
+    durable: Vec<(u64, u64)>,
+}
+
+impl Journal {
+    /// The last version that had to be durable at `change`.
+    fn durable_at(&self, change: u64) -> u64 {
+        let before = self.durable.iter().filter(|(at, _)| *at <= change);
+        before.map(|(_, version)| *version).max().unwrap_or(0)
+    }
+}
+
+/// Commits at random: puts, deletes, ranges, synced or not, a bulk load, a reopening in between.
+fn work(disk: &SimDisk, seed: u64) -> Journal {
+    let mut random = Random(seed);
+    let mut journal = Journal::default();
+    let mut pairs = Pairs::new();
+    let mut engine = open(Arc::new(disk.clone())).expect("opens");
+    let made = engine.version();
+    journal.states.push((made, pairs.clone()));
+    journal.durable.push((disk.changes(), made));
+    for round in 0..24_u64 {
+        if round == 12 {
+            drop(engine);
+            engine = open(Arc::new(disk.clone())).expect("opens again");
+            // Closing makes everything durable.
+            journal.durable.push((disk.changes(), engine.version()));
+        }
+        let durability = if random.below(3) == 0 {
+            Durability::Buffered
+        } else {
+            Durability::Synced
+        };
+        let mut transaction = engine.begin().expect("begins");
+        for _ in 0..1 + random.below(12) {
+            let key = format!("{:03}", random.below(400)).into_bytes();
+            match random.below(8) {
+                0 => {
+                    transaction.delete(&key).expect("deleted");
+                    pairs.remove(&key);
+                }
+                1 => {
+                    let end = format!("{:03}", random.below(400)).into_bytes();
+                    let range = KeyRange {
+                        start: &key,
+                        end: Some(&end),
+                    };
+                    transaction.delete_range(range).expect("deleted");
+                    pairs.retain(|one, _| *one < key || *one >= end);
+                }
+                _ => {
+                    let value = vec![round as u8; random.below(3000) as usize];
+                    transaction.put(&key, &value).expect("put");
+                    pairs.insert(key, value);
+                }
+            }
+        }
+        transaction.append_stream(&round.to_be_bytes());
+        let version = transaction.commit(durability).expect("a commit");
+        journal.states.push((version, pairs.clone()));
+        if durability == Durability::Synced {
+            journal.durable.push((disk.changes(), version));
+        }
+    }
+    drop(engine);
+    let last = journal.states.last().expect("commits").0;
+    journal.durable.push((disk.changes(), last));
+    journal
+}
+
+/// Opens what a cut left behind, and compares it with what may be there.
+fn inspect(disk: &SimDisk, journal: &Journal, durable: u64, what: &str) {
+    let engine = match open(Arc::new(disk.clone())) {
+        Ok(engine) => engine,
+        Err(error) => panic!("{what}: does not open: {error}"),
+    };
+    let found: Pairs = scan(
+        &*engine.snapshot().expect("a snapshot"),
+        ALL,
+        Order::Ascending,
+        100,
+    )
+    .into_iter()
+    .collect();
+    let version = engine.version();
+    assert!(
+        version >= durable,
+        "{what}: version {version} is there, {durable} was acknowledged"
+    );
+    let written = journal.states.iter().find(|(at, _)| *at == version);
+    let (_, expected) = written.unwrap_or_else(|| panic!("{what}: version {version} never was"));
+    assert!(
+        found == *expected,
+        "{what}: version {version} is not what was committed"
+    );
+    let stream = engine.stream(0, 1000, 1 << 20, false).expect("the stream");
+    assert!(
+        stream.iter().all(|entry| entry.version <= version),
+        "{what}: the change stream is ahead"
+    );
+    // It goes on working, and verifies.
+    let mut transaction = engine.begin().expect("begins");
+    transaction.put(b"after", b"the cut").expect("put");
+    transaction.commit(Durability::Synced).expect("a commit");
+    let damage = engine.verify(&mut |_, _| {}).expect("verified");
+    assert_eq!(damage, Vec::<String>::new(), "{what}");
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+#[test]
+fn power_cuts_lose_nothing_synced() {
+    let cuts = number("ISOMER_POWER_CUTS", 900);
+    let seed = number("ISOMER_SEED", 1);
+    let mut done = 0;
+    'workloads: for workload in 0.. {
+        let seed = seed + workload;
+        let disk = SimDisk::new();
+        // The folder is there and durable: making one is the operating system's affair.
+        disk.make_folder(Path::new(DATABASE)).expect("a folder");
+        disk.sync_folder(Path::new("/")).expect("synced");
+        // A database that was being made may be missing, and is then made.
+        drop(open(Arc::new(disk.clone())).expect("made"));
+        let recorder = disk.record();
+        let journal = work(&disk, seed);
+        let recording = recorder.finish();
+        let mut replay = recording.replay();
+        let mut random = Random(seed ^ 0x5eed);
+        for change in recording.first()..=recording.end() {
+            replay.forward_to(change);
+            // Enough of each workload, and different ones.
+            if random.below(4) != 0 {
+                continue;
+            }
+            let loss = Loss::ALL[done as usize % 3];
+            let found = replay.after_power_loss(loss, seed.wrapping_mul(31).wrapping_add(change));
+            let what = format!("seed {seed}, change {change}, {loss:?}");
+            inspect(&found, &journal, journal.durable_at(change), &what);
+            done += 1;
+            if done == cuts {
+                break 'workloads;
+            }
+        }
+    }
+    println!("{done} power cuts");
+}
+
+/// Each call on the disk fails once: an error or none, no panic, and the database opens afterwards with what was
+/// acknowledged.
+#[test]
+fn every_call_fails_once() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    let attempt = |fail_at: u64| {
+        let disk = SimDisk::new();
+        disk.make_folder(Path::new(DATABASE)).expect("a folder");
+        let calls = Arc::new(AtomicU64::new(0));
+        let failed = Arc::new(std::sync::Mutex::new(None));
+        let hook = {
+            let (calls, failed) = (calls.clone(), failed.clone());
+            move |call: Call, _: &Path| {
+                if calls.fetch_add(1, Ordering::SeqCst) == fail_at {
+                    *failed.lock().expect("no panic") = Some(call);
+                    return Err(std::io::Error::from_raw_os_error(5));
+                }
+                Ok(())
+            }
+        };
+        let mut acknowledged = 0;
+        let mut attempted = 0;
+        if let Ok(engine) = open(Arc::new(FaultyDisk::new(
+            Arc::new(disk.clone()),
+            Arc::new(hook),
+        ))) {
+            for round in 1..6_u64 {
+                let run = || -> Result<u64, StorageError> {
+                    let mut transaction = engine.begin()?;
+                    transaction.put(b"left", &round.to_be_bytes())?;
+                    transaction.put(b"right", &[round as u8; 9000])?;
+                    transaction.commit(Durability::Synced)
+                };
+                attempted = round;
+                if run().is_ok() {
+                    acknowledged = round;
+                }
+            }
+        }
+        let what = format!("call {fail_at}, {:?}", failed.lock().expect("no panic"));
+        let engine = open(Arc::new(disk)).unwrap_or_else(|error| panic!("{what}: {error}"));
+        let snapshot = engine.snapshot().expect("a snapshot");
+        let left = snapshot.get(b"left").expect("read");
+        let right = snapshot.get(b"right").expect("read");
+        let found = left.map_or(0, |bytes| {
+            u64::from_be_bytes(bytes[..].try_into().expect("8 bytes"))
+        });
+        assert_eq!(
+            right.map(|bytes| bytes.to_vec()),
+            (found > 0).then(|| vec![found as u8; 9000]),
+            "{what}: half a commit"
+        );
+        assert!(
+            (acknowledged..=attempted).contains(&found),
+            "{what}: {found} is there, {acknowledged} was acknowledged"
+        );
+        calls.load(Ordering::SeqCst)
+    };
+    let calls = attempt(u64::MAX);
+    for fail_at in 0..calls {
+        attempt(fail_at);
+    }
+    println!("{calls} calls");
+    assert!(calls > 100);
+}
