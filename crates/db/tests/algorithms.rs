@@ -180,3 +180,25 @@ fn limits_hold_inside() {
     assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
     assert!(started.elapsed() < Duration::from_secs(1));
 }
+
+/// Rows and views give the same, also of what was written since the views were made and in the transaction itself.
+#[test]
+fn views_change_no_answer() {
+    let database = database();
+    let query = "CALL algo.pageRank({types: ['T', 'U'], direction: 'both'}) YIELD node, score RETURN node.n AS n, score ORDER BY n";
+    let rows = |database: &Database| numbers(database, query);
+    let first = rows(&database);
+    database.views().wait_ready();
+    assert!(database.views().status().iter().any(|view| view.count > 0));
+    assert_eq!(rows(&database), first);
+    database
+        .query(
+            "MATCH (a:P {n: 2}), (x:Q {n: 4}) CREATE (x)-[:T]->(a), (:Q {n: 6})-[:U]->(x)",
+            (),
+        )
+        .unwrap();
+    let overlaid = rows(&database);
+    assert_ne!(overlaid, first);
+    database.views().clear();
+    assert_eq!(rows(&database), overlaid);
+}

@@ -137,7 +137,7 @@ impl Operate for ProcedureCall {
             let mut sink = |row: Vec<Value>, watch: &mut Watch| gathered.add(&row, watch);
             let called = procedure.call(
                 &arguments,
-                &mut Call::new(cx.tx, &mut cx.run.watch, &mut sink),
+                &mut Call::new(cx.tx, &cx.run.views, &mut cx.run.watch, &mut sink),
             );
             let called = called.and_then(|()| gathered.seal(&mut cx.run.watch));
             self.pending_bytes = gathered.held_bytes;

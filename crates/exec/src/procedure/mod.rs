@@ -9,6 +9,7 @@ use std::sync::{Arc, OnceLock};
 use isomer_data::Transaction;
 use isomer_plan::catalog::{FunctionSignature, ProcedureSignature};
 use isomer_value::Value;
+use isomer_views::{Reader, ViewsAt};
 use rustc_hash::FxHashMap;
 
 use crate::{
@@ -27,6 +28,8 @@ pub trait Procedure: Send + Sync {
 /// One call of a procedure: where it reads and writes, what it may take, and where its rows go.
 pub struct Call<'a> {
     pub(crate) transaction: &'a mut Transaction,
+    /// Those of the transaction's version.
+    pub(crate) views: &'a ViewsAt,
     pub(crate) watch: &'a mut Watch,
     /// Takes a row; the watch is the call's own.
     pub(crate) sink: &'a mut dyn FnMut(Vec<Value>, &mut Watch) -> Result<()>,
@@ -37,11 +40,13 @@ pub struct Call<'a> {
 impl<'a> Call<'a> {
     pub(crate) fn new(
         transaction: &'a mut Transaction,
+        views: &'a ViewsAt,
         watch: &'a mut Watch,
         sink: &'a mut dyn FnMut(Vec<Value>, &mut Watch) -> Result<()>,
     ) -> Self {
         Self {
             transaction,
+            views,
             watch,
             sink,
             held_bytes: 0,
@@ -51,6 +56,11 @@ impl<'a> Call<'a> {
     /// The transaction it runs in.
     pub fn transaction(&mut self) -> &mut Transaction {
         self.transaction
+    }
+
+    /// What the transaction sees, from read views where they stand.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader::new(self.transaction, self.views)
     }
 
     /// Gives a row: one value per result. An error must be passed on.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use isomer_data::{GraphRead, RelRow};
 use isomer_value::{LabelId, NodeId, PropId, TypeId, Value};
+use isomer_views::Side;
 
 use super::{
     Call,
@@ -86,28 +87,15 @@ impl Network {
         let nodes = nodes(choice, call)?;
         check_node_count(nodes.len())?;
         let numbers = Numbers::new(&nodes, call)?;
-        let edges = Edges::read(procedure, choice, &numbers, call)?;
-        let (count, weighted) = (edges.pairs.len(), choice.weight.is_some());
-        let bytes = Rows::bytes_for(nodes.len(), count, weighted);
-        call.hold(bytes * 2)?; // and what places them
-        let mut rows = Rows::new(nodes.len(), &edges.pairs, &edges.weights);
-        call.release(bytes + edges.held_bytes + numbers.bytes());
-        drop(edges);
+        let bytes = numbers.bytes();
+        let types = types(choice, call);
+        let rows = match in_views(choice, types.as_deref(), &nodes, &numbers, call)? {
+            Some(rows) => rows,
+            None => in_rows(procedure, choice, types.as_deref(), &numbers, call)?,
+        };
         drop(numbers);
-        if choice.way != Way::Outgoing {
-            call.hold(bytes)?;
-            let reversed = rows.reversed();
-            rows = match choice.way {
-                Way::Both => {
-                    call.hold(bytes * 2)?;
-                    let both = rows.undirected(&reversed);
-                    call.release(bytes);
-                    both
-                }
-                _ => reversed,
-            };
-            call.release(bytes);
-        }
+        call.release(bytes);
+        let rows = turned(rows, choice.way, call)?;
         Ok(Self { nodes, rows })
     }
 
@@ -118,6 +106,105 @@ impl Network {
             .ok()
             .map(|position| position as u32)
     }
+}
+
+/// The types chosen, of those that there are; nothing where all are.
+fn types(choice: &Choice, call: &Call<'_>) -> Option<Vec<TypeId>> {
+    if choice.types.is_empty() {
+        return None;
+    }
+    let known = |name: &Arc<str>| known_type(call.transaction, name);
+    let mut types: Vec<TypeId> = choice.types.iter().filter_map(known).collect();
+    types.sort_unstable();
+    types.dedup();
+    Some(types)
+}
+
+/// The relationships from start to end out of read views, where they stand and tell all that is asked for.
+fn in_views(
+    choice: &Choice,
+    types: Option<&[TypeId]>,
+    nodes: &[NodeId],
+    numbers: &Numbers<'_>,
+    call: &mut Call<'_>,
+) -> Result<Option<Rows>> {
+    let own_writes = !call.transaction.dirty().linked().is_empty();
+    if own_writes || choice.weight.is_some() || types.is_some_and(<[TypeId]>::is_empty) {
+        return Ok(None);
+    }
+    let views = call.views;
+    if !views.is_enabled() || views.version() != call.transaction.version() {
+        return Ok(None);
+    }
+    let found = match types {
+        Some(types) => views.adjacency_of_types(types, Side::Out),
+        None => views.adjacency(None, Side::Out),
+    };
+    let Some(adjacency) = found else {
+        return Ok(None); // it is being made for those who come later
+    };
+    match types {
+        Some(types) => types
+            .iter()
+            .for_each(|one| call.transaction.note_type_members(Some(*one))),
+        None => call.transaction.note_type_members(None),
+    }
+    let mut held = 0;
+    let mut offsets = Vec::with_capacity(nodes.len() + 1);
+    let mut targets: Vec<u32> = Vec::new();
+    let mut scratch = Vec::new();
+    offsets.push(0);
+    for node in nodes {
+        let small = u32::try_from(node.0).unwrap_or(u32::MAX);
+        let around = adjacency.neighbours(small, &mut scratch);
+        call.tick(1 + around.len() / 64)?;
+        let within = around
+            .iter()
+            .filter_map(|other| numbers.of(NodeId((*other).into())));
+        targets.extend(within);
+        offsets.push(targets.len());
+        if targets.capacity() > held {
+            call.hold((targets.capacity() - held) * size_of::<u32>())?;
+            held = targets.capacity();
+        }
+    }
+    call.hold(offsets.len() * size_of::<usize>())?;
+    Ok(Some(Rows::from_rows(offsets, targets)))
+}
+
+/// The relationships from start to end out of the rows.
+fn in_rows(
+    procedure: &str,
+    choice: &Choice,
+    types: Option<&[TypeId]>,
+    numbers: &Numbers<'_>,
+    call: &mut Call<'_>,
+) -> Result<Rows> {
+    let edges = Edges::read(procedure, choice, types, numbers, call)?;
+    let (count, weighted) = (edges.pairs.len(), choice.weight.is_some());
+    let bytes = Rows::bytes_for(numbers.count(), count, weighted);
+    call.hold(bytes * 2)?; // and what places them
+    let rows = Rows::new(numbers.count(), &edges.pairs, &edges.weights);
+    call.release(bytes + edges.held_bytes);
+    Ok(rows)
+}
+
+/// The rows as they are followed.
+fn turned(rows: Rows, way: Way, call: &mut Call<'_>) -> Result<Rows> {
+    if way == Way::Outgoing {
+        return Ok(rows);
+    }
+    let bytes = rows.bytes();
+    call.hold(bytes)?;
+    let reversed = rows.reversed();
+    if way == Way::Incoming {
+        call.release(bytes);
+        return Ok(reversed);
+    }
+    call.hold(bytes * 2)?;
+    let both = rows.undirected(&reversed);
+    call.release(bytes * 2);
+    Ok(both)
 }
 
 /// The nodes that carry one of the labels, ascending.
@@ -158,51 +245,49 @@ fn scan(label: Option<LabelId>, call: &mut Call<'_>, found: &mut Vec<NodeId>) ->
 }
 
 /// Dense numbers of node ids.
-enum Numbers<'n> {
-    /// By the distance from the first id; ids that are absent have none. For ids without large gaps.
-    Span { first: u64, numbers: Vec<u32> },
-    /// By search.
-    Sorted(&'n [NodeId]),
+struct Numbers<'n> {
+    nodes: &'n [NodeId],
+    /// For ids without large gaps: the number by the distance from the first id, [`ABSENT`] for those left out. Others are
+    /// searched for.
+    span: Vec<u32>,
 }
 
 const ABSENT: u32 = u32::MAX;
 
 impl<'n> Numbers<'n> {
     fn new(nodes: &'n [NodeId], call: &mut Call<'_>) -> Result<Self> {
-        let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else {
-            return Ok(Self::Sorted(nodes));
-        };
-        let span = (last.0 - first.0) as usize;
-        if span >= nodes.len().saturating_mul(4).saturating_add(1024) {
-            return Ok(Self::Sorted(nodes));
+        let mut span = Vec::new();
+        if let (Some(first), Some(last)) = (nodes.first(), nodes.last()) {
+            let width = last.0 - first.0;
+            if width < nodes.len() as u64 * 4 + 1024 {
+                call.hold((width as usize + 1) * size_of::<u32>())?;
+                span.resize(width as usize + 1, ABSENT);
+                for (number, node) in nodes.iter().enumerate() {
+                    span[(node.0 - first.0) as usize] = number as u32;
+                }
+            }
         }
-        call.hold((span + 1) * size_of::<u32>())?;
-        let mut numbers = vec![ABSENT; span + 1];
-        for (number, node) in nodes.iter().enumerate() {
-            numbers[(node.0 - first.0) as usize] = number as u32;
-        }
-        Ok(Self::Span {
-            first: first.0,
-            numbers,
-        })
+        Ok(Self { nodes, span })
     }
 
     #[inline]
     fn of(&self, node: NodeId) -> Option<u32> {
-        match self {
-            Self::Span { first, numbers } => {
-                let at = usize::try_from(node.0.checked_sub(*first)?).ok()?;
-                numbers.get(at).copied().filter(|number| *number != ABSENT)
-            }
-            Self::Sorted(nodes) => nodes.binary_search(&node).ok().map(|at| at as u32),
+        if self.span.is_empty() {
+            return self.nodes.binary_search(&node).ok().map(|at| at as u32);
         }
+        let at = usize::try_from(node.0.checked_sub(self.nodes[0].0)?).ok()?;
+        self.span
+            .get(at)
+            .copied()
+            .filter(|number| *number != ABSENT)
+    }
+
+    fn count(&self) -> usize {
+        self.nodes.len()
     }
 
     fn bytes(&self) -> usize {
-        match self {
-            Self::Span { numbers, .. } => numbers.len() * size_of::<u32>(),
-            Self::Sorted(_) => 0,
-        }
+        self.span.len() * size_of::<u32>()
     }
 }
 
@@ -219,19 +304,10 @@ impl Edges {
     fn read(
         procedure: &str,
         choice: &Choice,
+        types: Option<&[TypeId]>,
         numbers: &Numbers<'_>,
         call: &mut Call<'_>,
     ) -> Result<Self> {
-        let mut types: Vec<Option<TypeId>> = choice
-            .types
-            .iter()
-            .filter_map(|name| known_type(call.transaction, name).map(Some))
-            .collect();
-        types.sort_unstable();
-        types.dedup();
-        if choice.types.is_empty() {
-            types.push(None);
-        }
         let weight = choice.weight.as_ref().map(|(name, default)| Weight {
             procedure,
             name,
@@ -239,8 +315,13 @@ impl Edges {
             default: *default,
         });
         let mut edges = Self::default();
-        for type_id in types {
-            edges.scan(type_id, weight.as_ref(), numbers, call)?;
+        match types {
+            Some(types) => {
+                for type_id in types {
+                    edges.scan(Some(*type_id), weight.as_ref(), numbers, call)?;
+                }
+            }
+            None => edges.scan(None, weight.as_ref(), numbers, call)?,
         }
         Ok(edges)
     }
