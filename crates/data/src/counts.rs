@@ -14,7 +14,7 @@ use isomer_storage::{Durability, Engine, Read, Version};
 use parking_lot::Mutex;
 
 use crate::{
-    DataError, Store,
+    DataError, Store, WeakStore,
     keyspace::{COUNTS, push_id, take_id},
     stream::{self, Counted, Deltas},
 };
@@ -179,12 +179,6 @@ impl Store {
             counts.advance(&**self.engine(), self.engine().version())?;
             (counts.version, counts.value())
         };
-        let mut tx = self.engine().begin()?;
-        tx.put(COUNTS, &value)?;
-        for (key, value) in self.statistics_to_store() {
-            tx.put(&key, &value)?;
-        }
-        tx.commit(Durability::Buffered)?;
         let oldest = holds.keys().next().copied().unwrap_or(version);
         let options = self.options();
         let too_many = version.saturating_sub(options.stream_retention);
@@ -194,6 +188,13 @@ impl Store {
             .lock()
             .beyond(version, options.stream_retention_bytes);
         let upto = too_many.max(too_much).min(oldest);
+        let mut tx = self.engine().begin()?;
+        tx.put(COUNTS, &value)?;
+        for (key, value) in self.statistics_to_store() {
+            tx.put(&key, &value)?;
+        }
+        self.enter_trimmed(&mut *tx, upto)?;
+        tx.commit(Durability::Buffered)?;
         if upto > 0 {
             self.engine().trim_stream(upto)?;
         }
@@ -202,8 +203,8 @@ impl Store {
 }
 
 impl Store {
-    /// Keeps the change stream above `version` from being trimmed until the answer is dropped.
-    pub(crate) fn hold_stream(&self, version: Version) -> StreamHold {
+    /// Keeps the change stream above `version` from being trimmed until the answer is dropped. Holds the store itself not.
+    pub fn hold_stream(&self, version: Version) -> StreamHold {
         *self
             .shared()
             .stream_holds
@@ -211,21 +212,32 @@ impl Store {
             .entry(version)
             .or_default() += 1;
         StreamHold {
-            store: self.clone(),
+            store: self.downgrade(),
             version,
         }
     }
 }
 
-/// Keeps a part of the change stream.
-pub(crate) struct StreamHold {
-    store: Store,
+/// Keeps a part of the change stream: see [`Store::hold_stream`].
+pub struct StreamHold {
+    store: WeakStore,
     version: Version,
+}
+
+impl std::fmt::Debug for StreamHold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamHold")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Drop for StreamHold {
     fn drop(&mut self) {
-        let mut holds = self.store.shared().stream_holds.lock();
+        let Some(store) = self.store.upgrade() else {
+            return;
+        };
+        let mut holds = store.shared().stream_holds.lock();
         if let Some(count) = holds.get_mut(&self.version) {
             *count -= 1;
             if *count == 0 {

@@ -14,6 +14,7 @@
 //! | `05` | space | first id never reserved, `id` | end of the reserved ids |
 //! | `06` | – | see `counts` | counts at a version |
 //! | `07` | 1 label or 2 type, `u32` number | see `statistics::stored` | statistics |
+//! | `08` | – | see `lineage` | eras, and where the change stream begins |
 //! | `10` | `id` node | labels, properties (see `record`) | nodes |
 //! | `11` | `id` relationship | type, ends, properties (see `record`) | relationships |
 //! | `12` | `id` node, link, `id` other end, `id` relationship | – | adjacency, two entries a relationship |
@@ -50,6 +51,8 @@ pub(crate) const FORMAT_VALUE: &[u8] = b"isomer\x01";
 pub(crate) const SCHEMA_VERSION: &[u8] = &[0x03, 0x00];
 /// The key of the counts.
 pub(crate) const COUNTS: &[u8] = &[0x06];
+/// The key of the eras.
+pub(crate) const LINEAGE: &[u8] = &[0x08];
 
 pub(crate) const TAG_NAME: u8 = 0x02;
 pub(crate) const TAG_SCHEMA: u8 = 0x03;

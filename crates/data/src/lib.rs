@@ -20,6 +20,7 @@ mod graph;
 mod index;
 mod keyspace;
 mod kv;
+mod lineage;
 mod observer;
 mod properties;
 mod read;
@@ -39,6 +40,7 @@ pub use catalog::{
     IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
 };
 pub use clock::{Clock, SystemClock};
+pub use counts::StreamHold;
 pub use dirty::Dirty;
 pub use document::new_key;
 pub use error::{DataError, ErrorKind};
@@ -46,6 +48,7 @@ pub use kv::{
     BucketKind, BucketOptions, Expiry, KvCursor, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,
     MAX_PAIR_PART_BYTES, Sweeper,
 };
+pub use lineage::{EraId, Lineage};
 pub use observer::CommitObserver;
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
 pub use spill::{

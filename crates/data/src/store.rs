@@ -106,6 +106,8 @@ pub(crate) struct Shared {
     pub(crate) counts: SharedCounts,
     /// Versions above which the change stream is still needed, with how many need it.
     pub(crate) stream_holds: Mutex<BTreeMap<Version, usize>>,
+    /// What outside names present states by.
+    pub(crate) era: Mutex<crate::lineage::OwnEra>,
     pub(crate) observers: Arc<Observers>,
     /// Held shared by every commit, alone by a bulk load while it writes.
     pub(crate) gate: RwLock<()>,
@@ -165,6 +167,7 @@ impl Store {
                 relationships,
                 counts: Mutex::new(counts),
                 stream_holds: Mutex::default(),
+                era: Mutex::default(),
                 observers,
                 gate: RwLock::new(()),
                 since_save: Mutex::default(),
@@ -174,6 +177,7 @@ impl Store {
                 statistics,
             }),
         };
+        store.open_era();
         if !store.options().read_only {
             store.drop_unfinished()?;
         }
