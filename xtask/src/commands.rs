@@ -1,4 +1,4 @@
-//! The short commands: tidy, bench, soak.
+//! The short commands: tidy, bench, bench-peers, soak.
 
 use std::{
     process::Command,
@@ -57,6 +57,12 @@ pub fn bench(name: &str, rest: &[String]) -> Result<bool> {
         ])
         .args(rest);
     succeeds(&mut command)
+}
+
+/// `bench-peers/run.py …`: it builds what it needs.
+pub fn bench_peers(rest: &[String]) -> Result<bool> {
+    let script = workspace::root().join("bench-peers").join("run.py");
+    succeeds(Command::new("python3").arg(script).args(rest))
 }
 
 /// Runs a command with our own standard streams.

@@ -1,4 +1,4 @@
-//! The project's own tools: `cargo xtask test | tidy | tck | bench | soak`.
+//! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | soak`.
 //!
 //! Kept light (argument parsing, JSON, errors), because it is built before anything else can run.
 
@@ -58,6 +58,15 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<String>,
     },
+    /// Compares this database with others on the same work, side by side, and prints one JSON object a line
+    #[command(
+        after_help = "Example: cargo xtask bench-peers --scale 0.1 --systems isomer,limit,duckdb,sqlite\n\nInstalls what it compares with into bench-peers/target; needs python3, and java with mvn for the Java systems."
+    )]
+    BenchPeers {
+        /// Passed on to bench-peers/run.py: --scale F, --systems a,b,c, --rounds N, --help for the others
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        rest: Vec<String>,
+    },
     /// Runs the randomised suites again and again with new seeds until one fails or the time is over
     #[command(after_help = "Example: cargo xtask soak --minutes 60 --suite isolation")]
     Soak {
@@ -80,6 +89,7 @@ fn main() -> ExitCode {
             list_failures,
         } => tck::run(dir, report, list_failures),
         Command::Bench { name, rest } => commands::bench(&name, &rest),
+        Command::BenchPeers { rest } => commands::bench_peers(&rest),
         Command::Soak { minutes, suites } => commands::soak(minutes, &suites),
     };
     match ran {

@@ -2,7 +2,7 @@
 //! of JSON goes out for each.
 //!
 //! `{"job":"neighbors2","seconds":0.0075,"n":500,"p50_us":14.1,"p99_us":51.0,"cpu_s":0.0074,"answer":["P17 …",…]}`,
-//! `{"job":"…","skipped":"why"}` where the system has no such thing, or `{"job":"…","error":"…"}`.
+//! `{"job":"…","skipped":"not offered"}` where the system has no such thing, or `{"job":"…","error":"…"}`.
 
 use std::{
     fmt::Write as _,
@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use isomer_db::EngineKind;
 
 use crate::{
@@ -48,18 +48,14 @@ pub fn serve(
     let mut line = String::new();
     while jobs.read_line(&mut line)? > 0 {
         let name = line.trim();
-        let done = Job::named(name)
-            .with_context(|| format!("`{name}` is no job"))
-            .and_then(|job| match system {
-                System::Isomer => graph.run(job, &questions, &mut Silent).map(Some),
-                System::Limit => limit.run(job, &questions),
-            });
+        let done = match (Job::named(name), system) {
+            (None, _) => Ok(None),
+            (Some(job), System::Isomer) => graph.run(job, &questions, &mut Silent).map(Some),
+            (Some(job), System::Limit) => limit.run(job, &questions),
+        };
         let told = match done {
             Ok(Some(measured)) => told(name, &measured),
-            Ok(None) => format!(
-                "{{\"job\":{},\"skipped\":\"not for arrays\"}}",
-                quoted(name)
-            ),
+            Ok(None) => format!("{{\"job\":{},\"skipped\":\"not offered\"}}", quoted(name)),
             Err(error) => format!(
                 "{{\"job\":{},\"error\":{}}}",
                 quoted(name),
