@@ -72,6 +72,13 @@ impl Chunk {
             .is_some_and(|list| list.columns.iter().any(|(listed, _)| *listed == slot))
     }
 
+    /// Where the list group's share of each flat row begins and ends, and the column of `slot` in it.
+    pub(crate) fn listed(&self, slot: SlotId) -> Option<(&[u32], &Column)> {
+        let list = self.list.as_ref()?;
+        let (_, column) = list.columns.iter().find(|(listed, _)| *listed == slot)?;
+        Some((&list.offsets, column))
+    }
+
     /// The flat column of `slot`.
     pub(crate) fn column(&self, slot: SlotId) -> Option<&Column> {
         self.columns.get(slot.index())?.as_ref()

@@ -197,6 +197,15 @@ impl Cx<'_> {
 }
 
 impl Run {
+    /// Tells `PROFILE` that a read view answered an operator.
+    pub(crate) fn note_view(&mut self, operator: OpId) {
+        if let Some(profile) = &mut self.profile
+            && let Some(figures) = profile.get_mut(operator.index())
+        {
+            figures.from_view = true;
+        }
+    }
+
     fn check_node(&self, node: NodeId) -> Result<()> {
         if !self.deleted_nodes.is_empty() && self.deleted_nodes.contains(&node) {
             return Err(ExecError::deleted(format!("node {node}")));

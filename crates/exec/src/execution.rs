@@ -230,8 +230,13 @@ impl Execution {
                 } else {
                     String::new()
                 };
+                let view = if figures.from_view {
+                    ", from a view"
+                } else {
+                    ""
+                };
                 Some(format!(
-                    "rows {}, {:.3} ms{memory}",
+                    "rows {}, {:.3} ms{memory}{view}",
                     figures.rows,
                     figures.time.as_secs_f64() * 1e3
                 ))

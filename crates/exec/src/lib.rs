@@ -14,6 +14,7 @@ mod builtin;
 mod chunk;
 mod column;
 mod context;
+mod dense;
 mod error;
 mod eval;
 mod execution;

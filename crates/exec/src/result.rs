@@ -147,6 +147,8 @@ pub struct OperatorProfile {
     pub time: Duration,
     /// Most bytes the whole query held when it returned.
     pub memory_bytes: u64,
+    /// Whether a read view answered it.
+    pub from_view: bool,
 }
 
 /// Who knows what runs: answers `SHOW QUERIES` and `KILL QUERY`.

@@ -12,6 +12,7 @@ use isomer_exec::{Execution, Options, Rows};
 use isomer_plan::catalog::{Catalog, FunctionSignature, IndexInfo, ProcedureSignature};
 use isomer_storage::MemoryEngine;
 use isomer_value::{LabelId, Map, PropId, TypeId, Value};
+use isomer_views::{Side, ViewKind, ViewOptions, Views};
 
 const NODES: usize = 7;
 const QUERIES: u64 = 400;
@@ -512,6 +513,16 @@ impl Catalog for Guessing {
 }
 
 fn run(transaction: &mut Transaction, query: &str, seed: u64) -> Vec<String> {
+    run_over(transaction, None, query, seed)
+}
+
+/// Runs a query, from read views where there are any.
+fn run_over(
+    transaction: &mut Transaction,
+    views: Option<&Arc<Views>>,
+    query: &str,
+    seed: u64,
+) -> Vec<String> {
     let catalog = Guessing {
         catalog: transaction.catalog(),
         seed,
@@ -523,9 +534,12 @@ fn run(transaction: &mut Transaction, query: &str, seed: u64) -> Vec<String> {
     };
     let plan = isomer_plan::prepare(query, &catalog, &options)
         .unwrap_or_else(|error| panic!("{query}: {error}"));
+    let options = Options {
+        views: views.cloned(),
+        ..Options::default()
+    };
     let mut execution =
-        Execution::start(plan.clone(), &Map::new(), &Options::default(), transaction)
-            .expect("started");
+        Execution::start(plan.clone(), &Map::new(), &options, transaction).expect("started");
     let mut rows = Rows::new();
     let mut found = Vec::new();
     loop {
@@ -566,6 +580,23 @@ fn any_plan_gives_the_rows_of_a_naive_search() {
         let graph = Graph::random(&mut dice);
         let store =
             Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).expect("a store");
+        let views = Views::open(&store, ViewOptions::default()).expect("views");
+        let types = {
+            let tx = store.begin(Access::Write).expect("a transaction");
+            ["R", "S"].map(|name| tx.intern_type(name).expect("a type"))
+        };
+        let make_views = || {
+            for side in [Side::Out, Side::In] {
+                for type_id in types {
+                    let made = views.make(&ViewKind::Adjacency(type_id, side));
+                    made.expect("a view");
+                }
+            }
+        };
+        // Everything in the views' bases, or everything in what changed since.
+        if round % 2 == 0 {
+            make_views();
+        }
         for statement in [
             graph.statement(),
             "CREATE INDEX FOR (n:A) ON (n.x)".to_owned(),
@@ -574,9 +605,10 @@ fn any_plan_gives_the_rows_of_a_naive_search() {
             run(&mut transaction, &statement, 0);
             transaction.commit().expect("committed");
         }
+        make_views();
         let mut transaction = store.begin(Access::Read).expect("a transaction");
         for _ in 0..20 {
-            with_rows += u64::from(check(&mut dice, &graph, &mut transaction, round));
+            with_rows += u64::from(check(&mut dice, &graph, &mut transaction, &views, round));
         }
     }
     assert!(
@@ -586,7 +618,13 @@ fn any_plan_gives_the_rows_of_a_naive_search() {
 }
 
 /// Runs one random query in all ways; whether it has rows.
-fn check(dice: &mut Dice, graph: &Graph, transaction: &mut Transaction, round: u64) -> bool {
+fn check(
+    dice: &mut Dice,
+    graph: &Graph,
+    transaction: &mut Transaction,
+    views: &Arc<Views>,
+    round: u64,
+) -> bool {
     let mut clauses = vec![random_clause(dice, false, &[])];
     if dice.chance(60) {
         let optional = dice.chance(40);
@@ -645,36 +683,36 @@ fn check(dice: &mut Dice, graph: &Graph, transaction: &mut Transaction, round: u
         })
         .collect();
     groups.sort();
-    for seed in 0..4 {
+    for (seed, views) in (0..6).map(|way| (way % 4, (way < 4).then_some(views))) {
         let seed = round * 100 + seed;
         let query = format!("{pattern}RETURN v{last}.x, count(*), sum(v{first}.i)");
         assert_eq!(
-            run(transaction, &query, seed),
+            run_over(transaction, views, &query, seed),
             groups,
             "{query} (statistics {seed})\n{graph:?}"
         );
         let query = format!("{pattern}RETURN {}", columns.join(", "));
         assert_eq!(
-            run(transaction, &query, seed),
+            run_over(transaction, views, &query, seed),
             wanted,
             "{query} (statistics {seed})\n{graph:?}"
         );
         let query = format!("{pattern}RETURN count(*)");
         assert_eq!(
-            run(transaction, &query, seed),
+            run_over(transaction, views, &query, seed),
             [wanted.len().to_string()],
             "{query} (statistics {seed})\n{graph:?}"
         );
         let query = format!("{pattern}RETURN count(DISTINCT v{first}.i)");
         let known = starts.iter().filter(|start| *start != "null").count();
         assert_eq!(
-            run(transaction, &query, seed),
+            run_over(transaction, views, &query, seed),
             [known.to_string()],
             "{query} (statistics {seed})\n{graph:?}"
         );
         let query = format!("{pattern}RETURN DISTINCT v{first}.i");
         assert_eq!(
-            run(transaction, &query, seed),
+            run_over(transaction, views, &query, seed),
             starts,
             "{query} (statistics {seed})\n{graph:?}"
         );

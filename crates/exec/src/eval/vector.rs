@@ -209,6 +209,13 @@ fn call(
         .iter()
         .map(|argument| column(argument, chunk, rows, cx))
         .collect::<Result<Vec<_>>>()?;
+    if function == Builtin::Id
+        && let [Cow::Borrowed(Column::Nodes(nodes)) | Cow::Owned(Column::Nodes(nodes))] =
+            columns.as_slice()
+        && let Ok(ids) = nodes.iter().map(|node| i64::try_from(node.0)).collect()
+    {
+        return Ok(Column::Ints(ids));
+    }
     let same_each_time = function.purity() != Purity::Volatile;
     let function = Function::of(function)?;
     if same_each_time && rows.len() > 0 && all_constant(&columns) {
@@ -408,6 +415,14 @@ fn compare(op: Comparison, left: &Column, right: &Column, len: usize) -> Vec<Opt
                     .iter()
                     .zip(b)
                     .map(|(a, b)| Some((a == b) == same))
+                    .collect();
+            }
+            (Column::Nodes(nodes), Column::Const(Value::Node(one)))
+            | (Column::Const(Value::Node(one)), Column::Nodes(nodes)) => {
+                let one = one.id;
+                return nodes
+                    .iter()
+                    .map(|node| Some((*node == one) == same))
                     .collect();
             }
             (Column::Rels(a), Column::Rels(b)) => {

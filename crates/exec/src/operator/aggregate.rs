@@ -265,7 +265,10 @@ fn int_at(column: &Column, row: usize) -> Option<i64> {
 }
 
 /// How many rows each flat row stands for: its list group's share times its factors.
-fn multiplicities(plan: &isomer_plan::physical::Aggregate, chunk: &Chunk) -> Result<Vec<u64>> {
+pub(super) fn multiplicities(
+    plan: &isomer_plan::physical::Aggregate,
+    chunk: &Chunk,
+) -> Result<Vec<u64>> {
     let overflow = || ExecError::overflow("the number of paths does not fit into 64 bits");
     (0..chunk.len())
         .map(|row| {

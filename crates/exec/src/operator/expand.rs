@@ -3,7 +3,7 @@
 use isomer_data::{GraphRead, Neighbours, RelRow};
 use isomer_plan::{
     expr::SlotId,
-    physical::{Direction, Op, StatementClass},
+    physical::{self, Direction, Op, StatementClass},
 };
 use isomer_value::{NodeId, RelId, TypeId, Value};
 use rustc_hash::FxHashMap;
@@ -11,8 +11,9 @@ use rustc_hash::FxHashMap;
 use super::{Argument, Child, Operate, Spot, input::set_live, scan::misplaced};
 use crate::{
     chunk::{Chunk, repeat_rows},
-    column::Column,
-    context::{Cx, data_direction},
+    column::{Column, rel_row},
+    context::{Cx, TypeFilter, data_direction},
+    dense::{WalkScratch, Walks, small},
     error::{ExecError, Result, shown},
 };
 
@@ -44,6 +45,31 @@ impl<'c> Used<'c> {
             Column::Const(value) => holds(value, id),
             _ => false,
         })
+    }
+
+    /// Fills `rows` with the relationships that row `row` uses, each once.
+    pub(super) fn rows(&self, row: usize, rows: &mut Vec<RelRow>) {
+        rows.clear();
+        for column in &self.0 {
+            match column {
+                Column::Rels(rels) => rows.push(rels[row]),
+                other => match other.get(row) {
+                    Value::Relationship(one) => rows.push(rel_row(&one)),
+                    Value::List(items) => {
+                        rows.extend(
+                            items
+                                .iter()
+                                .filter_map(|item| item.as_relationship().map(rel_row)),
+                        );
+                    }
+                    _ => {}
+                },
+            }
+        }
+        if rows.len() > 1 {
+            rows.sort_unstable_by_key(|rel| rel.id);
+            rows.dedup_by_key(|rel| rel.id);
+        }
     }
 
     /// The relationships that row `row` uses.
@@ -112,11 +138,16 @@ pub(super) struct Expand {
     /// Neighbours read before: walks come back to the same nodes. Only in statements that write nothing.
     remembered: FxHashMap<NodeId, Box<[RelRow]>>,
     held: usize,
+    /// Neighbours from the read views, where they stand and nobody reads the relationships.
+    walks: Option<Walks>,
+    scratch: WalkScratch,
 }
 
 impl Expand {
     pub(super) fn new(spot: Spot, input: Child) -> Self {
         Self {
+            walks: None,
+            scratch: WalkScratch::default(),
             spot,
             input,
             chunk: None,
@@ -178,6 +209,61 @@ impl Expand {
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
 
+    /// Expands the rows of `chunk` by other ends alone.
+    ///
+    /// A relationship that a row uses already must not be found again: as nobody reads which one an end was found over,
+    /// it is enough to find its other end once less.
+    fn over_views(
+        &mut self,
+        walks: &Walks,
+        expand: &physical::Expand,
+        filter: &TypeFilter,
+        mut chunk: Chunk,
+        cx: &mut Cx<'_>,
+    ) -> Result<Chunk> {
+        let wants_ends = self.spot.is_live(expand.to);
+        let used = Used::new(&expand.distinct_from, &chunk);
+        let (rows, nodes) = bound_nodes(&chunk, expand.from)?;
+        let mut groups = rows.iter().zip(&nodes).peekable();
+        let mut offsets = Vec::with_capacity(chunk.len() + 1);
+        offsets.push(0_u32);
+        let (mut ends, mut count) = (Vec::new(), 0_usize);
+        let mut barred = Vec::new();
+        for row in 0..chunk.len() {
+            let at_row = groups.next_if(|(at, _)| **at as usize == row);
+            if let Some(node) = at_row.and_then(|(_, node)| small(*node)) {
+                if !wants_ends && used.is_empty() {
+                    count += walks.degree(node, &mut self.scratch) as usize;
+                } else {
+                    let neighbours = walks.neighbours(node, &mut self.scratch);
+                    let start = ends.len();
+                    ends.extend(neighbours.iter().map(|end| NodeId(u64::from(*end))));
+                    if !used.is_empty() {
+                        used.rows(row, &mut barred);
+                        leave_out(&mut ends, start, &barred, node, expand.direction, filter);
+                    }
+                    count = ends.len();
+                }
+            }
+            offsets.push(u32::try_from(count).map_err(|_| too_many())?);
+        }
+        cx.tick(count + chunk.len())?;
+        cx.run.watch.allow(ends.len() * size_of::<NodeId>())?;
+        self.step =
+            (NEIGHBOURS_PER_CALL / (count / nodes.len().max(1) + 1)).clamp(1, NEIGHBOURS_PER_CALL);
+        self.spot.prune(&mut chunk);
+        let columns = if wants_ends {
+            vec![(expand.to, Column::Nodes(ends))]
+        } else {
+            Vec::new()
+        };
+        chunk.set_list(offsets, columns);
+        if !expand.group {
+            chunk.flatten();
+        }
+        Ok(chunk)
+    }
+
     /// The next rows to expand, as a chunk of their own.
     fn piece(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         loop {
@@ -222,6 +308,16 @@ impl Operate for Expand {
         let Some(mut chunk) = self.piece(cx)? else {
             return Ok(None);
         };
+        let wants_rels = expand.relationship.is_some_and(|slot| spot.is_live(slot));
+        if !wants_rels && self.walks.is_none() {
+            self.walks = cx.walks(&filter, data_direction(expand.direction));
+        }
+        if let Some(walks) = self.walks.take_if(|_| !wants_rels) {
+            cx.run.note_view(spot.id);
+            let made = self.over_views(&walks, expand, &filter, chunk, cx)?;
+            self.walks = Some(walks);
+            return Ok(Some(made));
+        }
         let (rows, nodes) = bound_nodes(&chunk, expand.from)?;
         self.read(&nodes, data_direction(expand.direction), types, cx)?;
         cx.tick(self.found.rows().len())?;
@@ -231,7 +327,6 @@ impl Operate for Expand {
 
         let mut offsets = Vec::with_capacity(chunk.len() + 1);
         offsets.push(0_u32);
-        let wants_rels = expand.relationship.is_some_and(|slot| spot.is_live(slot));
         let wants_ends = spot.is_live(expand.to);
         let (mut rels, mut ends) = (Vec::new(), Vec::new());
         let mut count = 0_u32;
@@ -279,8 +374,47 @@ impl Operate for Expand {
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
         self.chunk = None;
+        self.walks = None;
         self.forget(cx);
     }
+}
+
+fn too_many() -> ExecError {
+    ExecError::limit(
+        "4294967295 neighbours in one step",
+        "narrow the pattern, or expand from fewer nodes at once",
+    )
+}
+
+/// Takes the other end of each barred relationship that `node` would find out of `ends[start..]` once.
+fn leave_out(
+    ends: &mut Vec<NodeId>,
+    start: usize,
+    barred: &[RelRow],
+    node: u32,
+    direction: Direction,
+    filter: &TypeFilter,
+) {
+    let node = NodeId(u64::from(node));
+    for rel in barred
+        .iter()
+        .filter(|rel| is_found(rel, node, direction, filter))
+    {
+        let end = end_of(rel, node, direction);
+        if let Some(at) = ends[start..].iter().position(|one| *one == end) {
+            ends.remove(start + at);
+        }
+    }
+}
+
+/// Whether an expand from `node` finds a relationship.
+fn is_found(rel: &RelRow, node: NodeId, direction: Direction, filter: &TypeFilter) -> bool {
+    filter.allows(rel.type_id)
+        && match direction {
+            Direction::Outgoing => rel.source == node,
+            Direction::Incoming => rel.target == node,
+            Direction::Both => rel.source == node || rel.target == node,
+        }
 }
 
 /// Where a relationship found at `node` leads.
@@ -387,19 +521,27 @@ impl Operate for Degree {
         let filter = cx.type_filter(&degree.types);
         let mut counts = vec![0_i64; chunk.len()];
         if let Some(types) = filter.ids() {
+            let direction = data_direction(degree.direction);
             let mut degrees = Vec::with_capacity(nodes.len());
-            cx.reader().degree(
-                &nodes,
-                data_direction(degree.direction),
-                types,
-                &mut degrees,
-            )?;
+            if let Some(walks) = cx.walks(&filter, direction) {
+                cx.run.note_view(spot.id);
+                let mut scratch = WalkScratch::default();
+                let of = |node: &NodeId| small(*node).map(|node| walks.degree(node, &mut scratch));
+                degrees.extend(nodes.iter().map(of).map(Option::unwrap_or_default));
+            } else {
+                cx.reader().degree(&nodes, direction, types, &mut degrees)?;
+            }
             for (row, found) in rows.iter().zip(degrees) {
                 counts[*row as usize] = i64::try_from(found).unwrap_or(i64::MAX);
             }
-            for row in rows.iter().zip(&nodes) {
-                counts[*row.0 as usize] -=
-                    already_used(degree, &filter, &chunk, *row.0 as usize, *row.1, cx)?;
+            let used = Used::new(&degree.distinct_from, &chunk);
+            let mut barred = Vec::new();
+            for (row, node) in rows.iter().zip(&nodes).filter(|_| !used.is_empty()) {
+                used.rows(*row as usize, &mut barred);
+                let found = barred
+                    .iter()
+                    .filter(|rel| is_found(rel, *node, degree.direction, &filter));
+                counts[*row as usize] -= found.count() as i64;
             }
         }
         let keep: Vec<bool> = counts.iter().map(|count| *count > 0).collect();
@@ -416,43 +558,6 @@ impl Operate for Degree {
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
     }
-}
-
-/// How many of the relationships that the row uses the expand would have found at `node`.
-fn already_used(
-    degree: &isomer_plan::physical::Degree,
-    filter: &crate::context::TypeFilter,
-    chunk: &Chunk,
-    row: usize,
-    node: NodeId,
-    _: &Cx<'_>,
-) -> Result<i64> {
-    let mut used: Vec<RelRow> = Vec::new();
-    for slot in &degree.distinct_from {
-        let Some(column) = chunk.column(*slot) else {
-            continue;
-        };
-        match column.get(row) {
-            Value::Relationship(one) => used.push(crate::column::rel_row(&one)),
-            Value::List(items) => used.extend(
-                items
-                    .iter()
-                    .filter_map(|item| item.as_relationship().map(crate::column::rel_row)),
-            ),
-            _ => {}
-        }
-    }
-    used.sort_unstable_by_key(|rel| rel.id);
-    used.dedup_by_key(|rel| rel.id);
-    let found = used.iter().filter(|rel| {
-        filter.allows(rel.type_id)
-            && match degree.direction {
-                Direction::Outgoing => rel.source == node,
-                Direction::Incoming => rel.target == node,
-                Direction::Both => rel.source == node || rel.target == node,
-            }
-    });
-    Ok(found.count() as i64)
 }
 
 /// Checks a bound relationship against a pattern, and binds its ends.

@@ -10,6 +10,7 @@ mod blocking;
 mod calls;
 mod delete;
 mod expand;
+mod group_nodes;
 mod input;
 mod join;
 mod merge;
@@ -197,6 +198,9 @@ impl Child {
             )),
             Op::Filter { input, .. } => Box::new(row::Filter::new(spot.clone(), child(*input))),
             Op::Project { input, .. } => Box::new(row::Project::new(spot.clone(), child(*input))),
+            Op::Aggregate(aggregate) if group_nodes::fits(aggregate, plan) => Box::new(
+                group_nodes::GroupNodes::new(spot.clone(), child(aggregate.input)),
+            ),
             Op::Aggregate(aggregate) => Box::new(aggregate::Aggregate::new(
                 spot.clone(),
                 child(aggregate.input),

@@ -19,6 +19,7 @@ use crate::{
     chunk::Chunk,
     column::{Column, value_bytes},
     context::Cx,
+    dense::IdSet,
     error::Result,
     eval::{Selection, column, truths},
     function::IntegerRange,
@@ -140,8 +141,8 @@ pub(super) struct Distinct {
 /// The combinations seen. Nodes and integers by themselves are kept as numbers.
 #[derive(Default)]
 struct Seen {
-    nodes: FxHashSet<NodeId>,
-    ints: FxHashSet<i64>,
+    nodes: IdSet<NodeId>,
+    ints: IdSet<i64>,
     keys: FxHashSet<Vec<GroupKey>>,
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use isomer_data::{GraphRead, Neighbours, RelRow};
-use isomer_plan::physical::{self, Direction, Op};
+use isomer_plan::physical::{self, Direction, Op, OpId};
 use isomer_value::{Node, NodeId, Path, RelId, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -18,6 +18,7 @@ use crate::{
     chunk::Chunk,
     column::{Column, relationship, relationship_value},
     context::{Cx, TypeFilter, data_direction},
+    dense::{Found, Meeting, small},
     error::Result,
     eval::{Row, holds},
 };
@@ -66,6 +67,7 @@ impl Operate for ShortestPath {
                 from,
                 to,
                 row,
+                operator: spot.id,
             };
             let walks = match &plan.predicate {
                 None => search.shortest(cx)?,
@@ -125,6 +127,7 @@ struct Search<'a> {
     from: NodeId,
     to: NodeId,
     row: Row<'a>,
+    operator: OpId,
 }
 
 /// What one end has reached: per node its distance and how it was reached, one step back.
@@ -266,6 +269,9 @@ impl Search<'_> {
             };
         }
         let max = self.max(cx);
+        if let Some(walks) = self.over_views(max, cx)? {
+            return Ok(walks);
+        }
         let mut forward = Side::new(self.from, self.plan.direction);
         let mut backward = Side::new(self.to, self.plan.direction.reversed());
         while forward.depth + backward.depth < max {
@@ -285,6 +291,86 @@ impl Search<'_> {
             Some(_) => Ok(Vec::new()),
             None => Err(too_long(max)),
         }
+    }
+
+    /// The shortest walks from the read views, where they stand and no relationship is to be looked at before the path
+    /// is known.
+    fn over_views(&self, max: u64, cx: &mut Cx<'_>) -> Result<Option<Vec<Walk>>> {
+        let (Some(from), Some(to)) = (small(self.from), small(self.to)) else {
+            return Ok(None);
+        };
+        if self.plan.step_predicate.is_some() {
+            return Ok(None);
+        }
+        let direction = data_direction(self.plan.direction);
+        let (Some(forward), Some(backward)) = (
+            cx.walks(&self.filter, direction),
+            cx.walks(&self.filter, direction.reversed()),
+        ) else {
+            return Ok(None);
+        };
+        cx.run.note_view(self.operator);
+        let mut meeting = Meeting::new(&forward, &backward, from, to);
+        let found = meeting.search(max, self.plan.all, &mut |looked_at, bytes| {
+            cx.run.watch.allow(bytes)?;
+            cx.tick(looked_at)
+        })?;
+        match found {
+            Found::Nothing => return Ok(Some(Vec::new())),
+            Found::TooLong if self.plan.max.is_some() => return Ok(Some(Vec::new())),
+            Found::TooLong => return Err(too_long(max)),
+            Found::Walks(_) => {}
+        }
+        let nodes = meeting.walks(self.plan.all, &mut |nodes| {
+            cx.run.watch.allow(nodes * size_of::<u32>())?;
+            cx.tick(1)
+        })?;
+        let mut walks = Vec::with_capacity(nodes.len());
+        for nodes in &nodes {
+            self.relationships_along(nodes, &mut walks, cx)?;
+        }
+        Ok(Some(walks))
+    }
+
+    /// Appends the walks along these nodes: one for each choice among parallel relationships, or any single one.
+    fn relationships_along(
+        &self,
+        nodes: &[u32],
+        walks: &mut Vec<Walk>,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        let node = |at: &u32| NodeId(u64::from(*at));
+        let pairs: Vec<(NodeId, NodeId)> = nodes
+            .windows(2)
+            .map(|pair| (node(&pair[0]), node(&pair[1])))
+            .collect();
+        let mut found = Neighbours::new();
+        cx.reader().expand_into(
+            &pairs,
+            data_direction(self.plan.direction),
+            self.filter.ids().unwrap_or_default(),
+            &mut found,
+        )?;
+        let mut along: Vec<Walk> = vec![Vec::with_capacity(pairs.len())];
+        for (step, (_, to)) in pairs.iter().enumerate() {
+            let choices = found.of(step);
+            let choices = &choices[..choices
+                .len()
+                .min(if self.plan.all { usize::MAX } else { 1 })];
+            let longer = along.iter().flat_map(|walk| {
+                choices.iter().map(|rel| {
+                    let mut longer = walk.clone();
+                    longer.push((*rel, *to));
+                    longer
+                })
+            });
+            along = longer.collect();
+            cx.run
+                .watch
+                .allow((walks.len() + along.len()) * (step + 1) * size_of::<(RelRow, NodeId)>())?;
+        }
+        walks.extend(along);
+        Ok(())
     }
 
     /// The walks through the nodes where the two sides met. All of them are shortest: the sides meet on the level at

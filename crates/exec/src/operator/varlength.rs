@@ -9,13 +9,13 @@ use std::sync::Arc;
 use isomer_data::{GraphRead, Neighbours, RelRow};
 use isomer_plan::{
     expr::{Expr, LocalId},
-    physical::{self, Direction, Op},
+    physical::{self, Direction, Op, OpId},
 };
 use isomer_value::{NodeId, RelId, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
-    Argument, Batch, Child, Operate, Spot,
+    Argument, Batch, Child, FULL_BATCH, Operate, Spot,
     expand::{Used, end_of},
     input::{RowInput, set_live},
     scan::misplaced,
@@ -24,6 +24,7 @@ use crate::{
     chunk::Chunk,
     column::{Column, relationship_value},
     context::{Cx, TypeFilter, data_direction},
+    dense::{Marks, WalkScratch, small},
     error::{ExecError, Result},
     eval::{Row, holds},
 };
@@ -38,6 +39,7 @@ pub(super) struct VarExpand {
 
 /// The walks of one row.
 struct Walker {
+    operator: OpId,
     filter: TypeFilter,
     /// Relationships of other patterns of the clause.
     barred: FxHashSet<RelId>,
@@ -91,6 +93,7 @@ impl VarExpand {
         };
         let limit = cx.run.watch.limits().path_steps;
         let mut walker = Walker {
+            operator: self.spot.id,
             filter: cx.type_filter(&plan.types),
             barred: Used::new(&plan.distinct_from, row.chunk)
                 .ids(row.row)
@@ -135,19 +138,22 @@ impl Operate for VarExpand {
                 self.walker = self.start(plan, cx)?;
                 continue;
             };
-            let end = if let Some(found) = &mut walker.ends {
-                found.next()
-            } else if walker.step(plan, self.input.row()?, cx)? {
-                Some(walker.end())
-            } else {
-                None
-            };
-            let Some(end) = end else {
+            if let Some(found) = &mut walker.ends {
+                // Found already: given in as large pieces as chunks may be.
+                let room = limit.max(FULL_BATCH) - ends.len();
+                ends.extend(found.by_ref().take(room));
+                rows.resize(ends.len(), self.input.position());
+                if found.as_slice().is_empty() {
+                    self.walker = None;
+                }
+                continue;
+            }
+            if !walker.step(plan, self.input.row()?, cx)? {
                 self.walker = None;
                 continue;
-            };
+            }
             rows.push(self.input.position());
-            ends.push(end);
+            ends.push(walker.end());
             if wants_rels.is_some() {
                 bytes += walker.walk.len() * 80;
                 cx.run.watch.allow(bytes)?;
@@ -260,6 +266,9 @@ impl Walker {
         row: Row<'_>,
         cx: &mut Cx<'_>,
     ) -> Result<Vec<NodeId>> {
+        if let Some(ends) = self.search_views(plan, cx)? {
+            return Ok(ends);
+        }
         let mut ends = Vec::new();
         let mut cycle = plan.min == 0;
         if plan.min == 0 {
@@ -335,6 +344,69 @@ impl Walker {
             ends.retain(|end| *end == into);
         }
         Ok(ends)
+    }
+}
+
+impl Walker {
+    /// As [`Walker::search`], over the read views: where they stand, no relationship is barred or tested, and the walk has
+    /// a direction, so that the start is found again wherever a relationship leads back to it.
+    fn search_views(
+        &mut self,
+        plan: &physical::VarExpand,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<Vec<NodeId>>> {
+        let Some(start) = small(self.start) else {
+            return Ok(None);
+        };
+        // With both directions only a walk of length 0 is sure to come back without using a relationship twice.
+        let decided = plan.direction != Direction::Both || plan.min == 0;
+        if !decided || plan.step_predicate.is_some() || !self.barred.is_empty() {
+            return Ok(None);
+        }
+        let Some(walks) = cx.walks(&self.filter, data_direction(plan.direction)) else {
+            return Ok(None);
+        };
+        cx.run.note_view(self.operator);
+        let mut marks = Marks::take();
+        let mut scratch = WalkScratch::default();
+        let mut ends: Vec<NodeId> = Vec::new();
+        if plan.min == 0 {
+            marks.insert(start);
+            ends.push(self.start);
+        }
+        let mut frontier = vec![start];
+        let mut depth = 0;
+        while !frontier.is_empty() && depth < self.max {
+            depth += 1;
+            let first = ends.len();
+            for piece in frontier.chunks(256) {
+                let mut looked_at = piece.len();
+                for &node in piece {
+                    let neighbours = walks.neighbours(node, &mut scratch);
+                    looked_at += neighbours.len();
+                    for &to in neighbours {
+                        if marks.insert(to) {
+                            ends.push(NodeId(u64::from(to)));
+                        }
+                    }
+                }
+                cx.tick(looked_at)?;
+                cx.run.watch.allow(ends.len() * 12 + marks.bytes())?;
+            }
+            frontier.clear();
+            if depth < self.max {
+                // The start was walked from already.
+                let found = ends[first..].iter().map(|end| end.0 as u32);
+                frontier.extend(found.filter(|end| *end != start));
+            }
+        }
+        if self.limited && !frontier.is_empty() {
+            return Err(too_long(self.max));
+        }
+        if let Some(into) = self.into {
+            ends.retain(|end| *end == into);
+        }
+        Ok(Some(ends))
     }
 }
 

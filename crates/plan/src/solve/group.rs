@@ -224,6 +224,7 @@ fn rebuild(
         if let Some(point) = point {
             let count = arena.slot("", Kind::Integer);
             let rows = arena.rows(below) * point.share;
+            keep_grouped(arena, below);
             let call = AggregateCall {
                 function: Aggregation::CountRows,
                 distinct: false,
@@ -252,4 +253,11 @@ fn rebuild(
     }
     aggregate.input = below;
     aggregate.factors = factors;
+}
+
+/// Lets the rows of an expand right below an aggregation stay a list group: whatever reads the list multiplies it out.
+pub(super) fn keep_grouped(arena: &mut Arena, below: OpId) {
+    if let Op::Expand(expand) = &mut arena.operators[below.index()].op {
+        expand.group = true;
+    }
 }

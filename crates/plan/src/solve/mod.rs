@@ -495,6 +495,7 @@ impl<'p> Planner<'p> {
         if !self.arena.plain {
             factor::count_instead_of_expanding(self.arena, &mut aggregate);
             group::group_early(self.arena, &self.costs, &mut aggregate);
+            group::keep_grouped(self.arena, aggregate.input);
         }
         flow.op = self.arena.push(Op::Aggregate(aggregate), groups);
     }

@@ -1,0 +1,188 @@
+//! Sets of node ids, and a number per node id, kept by the thread from one query to the next.
+//!
+//! A search over a million nodes marks a thousand of them: clearing must cost as much as marking, and the memory must be
+//! there already. Both kinds grow with the largest id that they meet.
+
+use std::cell::RefCell;
+
+/// Arrays larger than this are given back to the system after use.
+const MOST_KEPT_BYTES: usize = 64 << 20;
+/// Arrays of one kind that a thread keeps.
+const MOST_KEPT: usize = 4;
+
+#[derive(Default)]
+struct Kept {
+    bits: Vec<Bits>,
+    numbers: Vec<Vec<u32>>,
+}
+
+thread_local! {
+    static KEPT: RefCell<Kept> = RefCell::default();
+}
+
+/// One bit per id, and which words are not zero.
+#[derive(Default)]
+struct Bits {
+    words: Vec<u64>,
+    /// The words that were zero before something was put into them.
+    used: Vec<u32>,
+}
+
+/// A set of node ids. Memory: one bit per id up to the largest, and 4 bytes per 64 ids that hold one.
+#[derive(Default)]
+pub(crate) struct Marks(Bits);
+
+impl Marks {
+    /// An empty set.
+    pub(crate) fn take() -> Self {
+        let kept = KEPT.with(|kept| kept.borrow_mut().bits.pop());
+        Self(kept.unwrap_or_default())
+    }
+
+    /// Puts `id` in; whether it is new.
+    #[inline]
+    pub(crate) fn insert(&mut self, id: u32) -> bool {
+        let at = (id / 64) as usize;
+        if at >= self.0.words.len() {
+            self.grow(at);
+        }
+        let word = &mut self.0.words[at];
+        let bit = 1 << (id % 64);
+        if *word & bit != 0 {
+            return false;
+        }
+        if *word == 0 {
+            self.0.used.push(at as u32);
+        }
+        *word |= bit;
+        true
+    }
+
+    /// Whether `id` is in.
+    #[inline]
+    pub(crate) fn contains(&self, id: u32) -> bool {
+        let word = self.0.words.get((id / 64) as usize);
+        word.is_some_and(|word| word & (1 << (id % 64)) != 0)
+    }
+
+    /// Takes everything out.
+    pub(crate) fn clear(&mut self) {
+        let Bits { words, used } = &mut self.0;
+        if used.len() > words.len() / 8 {
+            words.fill(0);
+        } else {
+            used.iter().for_each(|at| words[*at as usize] = 0);
+        }
+        used.clear();
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.words.len() * 8 + self.0.used.len() * 4
+    }
+
+    #[cold]
+    fn grow(&mut self, at: usize) {
+        self.0.words.resize((at + 1).next_power_of_two(), 0);
+    }
+}
+
+impl Drop for Marks {
+    fn drop(&mut self) {
+        if self.0.words.is_empty() || self.bytes() > MOST_KEPT_BYTES {
+            return;
+        }
+        self.clear();
+        let bits = std::mem::take(&mut self.0);
+        // A thread that ends keeps nothing.
+        let _ = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if kept.bits.len() < MOST_KEPT {
+                kept.bits.push(bits);
+            }
+        });
+    }
+}
+
+/// A number per node id; what was never put reads as anything. Memory: 4 bytes per id up to the largest.
+#[derive(Default)]
+pub(crate) struct Numbers(Vec<u32>);
+
+impl Numbers {
+    /// Numbers of which none is known.
+    pub(crate) fn take() -> Self {
+        let kept = KEPT.with(|kept| kept.borrow_mut().numbers.pop());
+        Self(kept.unwrap_or_default())
+    }
+
+    /// Puts the number of `id`.
+    #[inline]
+    pub(crate) fn put(&mut self, id: u32, number: u32) {
+        let at = id as usize;
+        if at >= self.0.len() {
+            self.grow(at);
+        }
+        self.0[at] = number;
+    }
+
+    /// The number of `id` that was put last.
+    #[inline]
+    pub(crate) fn get(&self, id: u32) -> u32 {
+        self.0.get(id as usize).copied().unwrap_or(0)
+    }
+
+    #[cold]
+    fn grow(&mut self, at: usize) {
+        self.0.resize((at + 1).next_power_of_two(), 0);
+    }
+}
+
+impl Drop for Numbers {
+    fn drop(&mut self) {
+        if self.0.is_empty() || self.0.len() * 4 > MOST_KEPT_BYTES {
+            return;
+        }
+        let numbers = std::mem::take(&mut self.0);
+        let _ = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if kept.numbers.len() < MOST_KEPT {
+                kept.numbers.push(numbers);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_is_empty_again_when_it_is_taken_again() {
+        for round in 0..20_u32 {
+            let mut marks = Marks::take();
+            let ids: Vec<u32> = (0..200).map(|n| n * (round * 37 + 1) % 100_000).collect();
+            let mut seen = std::collections::BTreeSet::new();
+            for &id in &ids {
+                assert_eq!(marks.contains(id), seen.contains(&id), "{round} {id}");
+                assert_eq!(marks.insert(id), seen.insert(id), "{round} {id}");
+                assert!(marks.contains(id));
+            }
+            if round % 3 == 0 {
+                marks.clear();
+                assert!(ids.iter().all(|id| !marks.contains(*id)));
+                assert!(marks.insert(ids[0]));
+            }
+        }
+    }
+
+    #[test]
+    fn numbers_read_what_was_put_last() {
+        for _ in 0..3 {
+            let mut numbers = Numbers::take();
+            for id in [5, 70_000, 5, 12] {
+                numbers.put(id, id + 1);
+                assert_eq!(numbers.get(id), id + 1);
+            }
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! Searching over dense node ids: neighbours from the read views, and scratch memory that is used again and again.
+
+mod id_set;
+mod marks;
+mod shortest;
+mod walks;
+
+pub(crate) use id_set::IdSet;
+pub(crate) use marks::{Marks, Numbers};
+pub(crate) use shortest::{Found, Meeting};
+pub(crate) use walks::{WalkScratch, Walks, small};

@@ -1,0 +1,239 @@
+//! Breadth-first search from both ends of a shortest path, over the read views.
+
+use super::{Marks, Numbers, WalkScratch, Walks};
+use crate::error::Result;
+
+/// Neighbours that are looked at between two looks at the clock.
+const TICK_NODES: usize = 256;
+/// So many nodes tell how much work a frontier is.
+const SAMPLE: usize = 32;
+
+/// What a search has found.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// No walk at all.
+    Nothing,
+    /// None within the steps that were allowed, but perhaps a longer one.
+    TooLong,
+    /// Walks of this many steps.
+    Walks(u64),
+}
+
+/// What one end has reached: each node with its distance.
+struct Reach {
+    marks: Marks,
+    depths: Numbers,
+    frontier: Vec<u32>,
+    depth: u32,
+}
+
+impl Reach {
+    fn new(start: u32) -> Self {
+        let (mut marks, mut depths) = (Marks::take(), Numbers::take());
+        marks.insert(start);
+        depths.put(start, 0);
+        Self {
+            marks,
+            depths,
+            frontier: vec![start],
+            depth: 0,
+        }
+    }
+
+    fn is_at(&self, node: u32, depth: u32) -> bool {
+        self.marks.contains(node) && self.depths.get(node) == depth
+    }
+
+    /// About how many relationships the next level looks at.
+    fn work(&self, walks: &Walks, scratch: &mut WalkScratch) -> u64 {
+        let step = self.frontier.len().div_ceil(SAMPLE).max(1);
+        let sample = self.frontier.iter().step_by(step);
+        let (nodes, degrees) = sample.fold((0, 0), |(nodes, degrees), node| {
+            (nodes + 1, degrees + walks.degree(*node, scratch))
+        });
+        degrees * self.frontier.len() as u64 / u64::max(nodes, 1)
+    }
+}
+
+/// A search between two different nodes, breadth first from both ends, the end with less work first.
+///
+/// Exact: until the sides meet, every node within `depth` steps of its end is marked. When one side goes a level further
+/// and meets the other, no shorter walk exists, as its middle would have been met before.
+/// Memory: a bit and 4 bytes per node id for each side, kept by the thread.
+pub(crate) struct Meeting<'w> {
+    forward: &'w Walks,
+    backward: &'w Walks,
+    front: Reach,
+    back: Reach,
+    /// Nodes where the sides meet, each on every shortest walk through it.
+    met: Vec<u32>,
+    scratch: WalkScratch,
+}
+
+impl<'w> Meeting<'w> {
+    /// A search along `forward`, which `backward` shows from the other end.
+    pub(crate) fn new(forward: &'w Walks, backward: &'w Walks, from: u32, to: u32) -> Self {
+        Self {
+            forward,
+            backward,
+            front: Reach::new(from),
+            back: Reach::new(to),
+            met: Vec::new(),
+            scratch: WalkScratch::default(),
+        }
+    }
+
+    /// Searches; finds all nodes in the middle of shortest walks if `all`, otherwise one. `tick` is told of nodes and
+    /// relationships that were looked at, and stops the search by an error.
+    pub(crate) fn search(
+        &mut self,
+        max: u64,
+        all: bool,
+        tick: &mut dyn FnMut(usize, usize) -> Result<()>,
+    ) -> Result<Found> {
+        loop {
+            if self.front.frontier.is_empty() || self.back.frontier.is_empty() {
+                return Ok(Found::Nothing);
+            }
+            let steps = u64::from(self.front.depth) + u64::from(self.back.depth);
+            if steps >= max {
+                return Ok(Found::TooLong);
+            }
+            let front_work = self.front.work(self.forward, &mut self.scratch);
+            let back_work = self.back.work(self.backward, &mut self.scratch);
+            let (walks, side, other) = if front_work <= back_work {
+                (self.forward, &mut self.front, &self.back)
+            } else {
+                (self.backward, &mut self.back, &self.front)
+            };
+            advance(
+                walks,
+                side,
+                other,
+                all,
+                &mut self.met,
+                &mut self.scratch,
+                tick,
+            )?;
+            if !self.met.is_empty() {
+                return Ok(Found::Walks(steps + 1));
+            }
+        }
+    }
+
+    /// The shortest walks that were found, as their nodes from end to end; at most one unless `all`. `room` refuses by an
+    /// error so many nodes in all walks together.
+    pub(crate) fn walks(
+        &mut self,
+        all: bool,
+        room: &mut dyn FnMut(usize) -> Result<()>,
+    ) -> Result<Vec<Vec<u32>>> {
+        let mut found: Vec<Vec<u32>> = Vec::new();
+        for middle in std::mem::take(&mut self.met) {
+            let heads = ways_back(
+                self.backward,
+                &self.front,
+                middle,
+                all,
+                &mut self.scratch,
+                room,
+            )?;
+            let tails = ways_back(
+                self.forward,
+                &self.back,
+                middle,
+                all,
+                &mut self.scratch,
+                room,
+            )?;
+            for head in &heads {
+                for tail in &tails {
+                    // Both begin in the middle.
+                    let walk = head.iter().rev().chain(&tail[1..]).copied();
+                    found.push(walk.collect());
+                    room(found.len() * (head.len() + tail.len()))?;
+                }
+            }
+        }
+        Ok(found)
+    }
+}
+
+/// One level further along `walks`; notes the nodes of the new level that the other side has reached, one unless `all`.
+fn advance(
+    walks: &Walks,
+    side: &mut Reach,
+    other: &Reach,
+    all: bool,
+    met: &mut Vec<u32>,
+    scratch: &mut WalkScratch,
+    tick: &mut dyn FnMut(usize, usize) -> Result<()>,
+) -> Result<()> {
+    side.depth += 1;
+    let mut next = Vec::new();
+    for piece in std::mem::take(&mut side.frontier).chunks(TICK_NODES) {
+        let mut looked_at = piece.len();
+        for &node in piece {
+            let neighbours = walks.neighbours(node, scratch);
+            looked_at += neighbours.len();
+            for &to in neighbours {
+                if !side.marks.insert(to) {
+                    continue;
+                }
+                side.depths.put(to, side.depth);
+                next.push(to);
+                if other.marks.contains(to) {
+                    met.push(to);
+                    if !all {
+                        return Ok(());
+                    }
+                }
+            }
+        }
+        tick(looked_at, next.len() * 16)?;
+    }
+    side.frontier = next;
+    Ok(())
+}
+
+/// The walks from `middle` back to where `side` began, against its direction: along `walks`. One unless `all`.
+fn ways_back(
+    walks: &Walks,
+    side: &Reach,
+    middle: u32,
+    all: bool,
+    scratch: &mut WalkScratch,
+    room: &mut dyn FnMut(usize) -> Result<()>,
+) -> Result<Vec<Vec<u32>>> {
+    let depth = side.depths.get(middle);
+    let mut done = Vec::new();
+    let mut open = vec![vec![middle]];
+    while let Some(walk) = open.pop() {
+        let Some(left) = (depth as usize + 1)
+            .checked_sub(walk.len())
+            .filter(|left| *left > 0)
+        else {
+            done.push(walk);
+            if !all {
+                break;
+            }
+            continue;
+        };
+        let here = walk[walk.len() - 1];
+        let nearer = walks
+            .neighbours(here, scratch)
+            .iter()
+            .copied()
+            .filter(|node| side.is_at(*node, left as u32 - 1));
+        let mut nearer: Vec<u32> = nearer.take(if all { usize::MAX } else { 1 }).collect();
+        nearer.sort_unstable();
+        nearer.dedup(); // parallel relationships
+        for node in nearer {
+            let mut longer = walk.clone();
+            longer.push(node);
+            open.push(longer);
+        }
+        room((open.len() + done.len()) * (depth as usize + 1))?;
+    }
+    Ok(done)
+}
