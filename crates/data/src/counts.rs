@@ -11,6 +11,7 @@
 use std::collections::VecDeque;
 
 use isomer_storage::{Durability, Engine, Read, Version};
+use isomer_value::LabelId;
 use parking_lot::Mutex;
 
 use crate::{
@@ -146,6 +147,12 @@ impl Store {
         let version = self.engine().version();
         counts.advance(&**self.engine(), version)?;
         Ok(u64::try_from(counts.numbers.get(counted)).unwrap_or_default())
+    }
+
+    /// About how many nodes carry `label`, or exist, now.
+    pub fn node_count_now(&self, label: Option<LabelId>) -> u64 {
+        let counted = label.map_or(Counted::Nodes, Counted::Label);
+        self.count_now(counted).unwrap_or(0)
     }
 
     /// Called after each commit with the size of its entry: stores the numbers now and then.

@@ -1,28 +1,36 @@
 //! The views at one version.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, atomic::Ordering};
 
 use isomer_data::{Catalog, Transaction, Version};
-use isomer_value::TypeId;
+use isomer_value::{LabelId, NodeId, PropId, TypeId};
 use parking_lot::Mutex;
+use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 
-use crate::{AdjacencyAt, Side, Views};
+use crate::{AdjacencyAt, ColumnAt, Side, ViewKind, Views, members::MemberBase, slot::Pinned};
 
 /// With more types than this, "any type" is one range of rows instead of as many views.
 const MANY_TYPES: usize = 16;
+/// With more labels than this, "which labels" is read from the row.
+const MANY_LABELS: usize = 16;
 
 /// The views at the version of one transaction. What is asked for is pinned at the first question and stays the same.
 pub struct ViewsAt {
     views: Option<Arc<Views>>,
     catalog: Option<Arc<Catalog>>,
     version: Version,
+    types: OnceLock<Option<Vec<TypeId>>>,
+    labels: OnceLock<Option<Vec<LabelId>>>,
     pins: Mutex<Pins>,
 }
 
 #[derive(Default)]
 struct Pins {
     adjacency: FxHashMap<(TypeId, Side), AdjacencyAt>,
+    members: FxHashMap<Option<LabelId>, Pinned<MemberBase>>,
+    columns: Vec<ColumnAt>,
+    by_prop: FxHashMap<PropId, Arc<[ColumnAt]>>,
 }
 
 impl ViewsAt {
@@ -31,6 +39,8 @@ impl ViewsAt {
             views: Some(views),
             catalog: Some(tx.names().clone()),
             version: tx.version(),
+            types: OnceLock::new(),
+            labels: OnceLock::new(),
             pins: Mutex::default(),
         }
     }
@@ -41,6 +51,8 @@ impl ViewsAt {
             views: None,
             catalog: None,
             version: 0,
+            types: OnceLock::new(),
+            labels: OnceLock::new(),
             pins: Mutex::default(),
         }
     }
@@ -60,7 +72,7 @@ impl ViewsAt {
     pub fn adjacency(&self, type_id: Option<TypeId>, side: Side) -> Option<AdjacencyAt> {
         match type_id {
             Some(type_id) => self.adjacency_of(type_id, side, false, self.enough()),
-            None => self.adjacency_of_types(&self.all_types()?, side),
+            None => self.adjacency_of_types(self.all_types()?, side),
         }
     }
 
@@ -70,9 +82,25 @@ impl ViewsAt {
     }
 
     /// All types that there are, unless there are too many to look at one by one.
-    pub(crate) fn all_types(&self) -> Option<Vec<TypeId>> {
-        let types = self.catalog.as_ref()?.types();
-        (types.len() <= MANY_TYPES).then(|| types.into_iter().map(|(id, _)| id).collect())
+    pub(crate) fn all_types(&self) -> Option<&[TypeId]> {
+        let catalog = self.catalog.as_ref()?;
+        let types = self.types.get_or_init(|| {
+            let types = catalog.types();
+            (types.len() <= MANY_TYPES).then(|| types.into_iter().map(|(id, _)| id).collect())
+        });
+        types.as_deref()
+    }
+
+    /// All labels that there are, ascending, unless there are too many to look at one by one.
+    pub(crate) fn all_labels(&self) -> Option<&[LabelId]> {
+        let catalog = self.catalog.as_ref()?;
+        let labels = self.labels.get_or_init(|| {
+            let labels = catalog.labels();
+            let mut ids: Vec<LabelId> = labels.into_iter().map(|(id, _)| id).collect();
+            ids.sort_unstable();
+            (ids.len() <= MANY_LABELS).then_some(ids)
+        });
+        labels.as_deref()
     }
 
     /// As [`ViewsAt::adjacency`], of several types together.
@@ -84,6 +112,33 @@ impl ViewsAt {
             .collect();
         let parts: Option<Vec<_>> = parts.into_iter().collect();
         parts.map(AdjacencyAt::many)
+    }
+
+    /// The nodes of a label, or all, if a view of them stands; otherwise it is being made.
+    pub fn label_set(&self, label: Option<LabelId>) -> Option<Arc<RoaringBitmap>> {
+        Some(self.members_of(label, u64::MAX)?.set())
+    }
+
+    /// The values at `path` of a label's nodes, if a view of them stands; otherwise it is being made. The path is a
+    /// property, or names through nested maps.
+    pub fn column(&self, label: LabelId, path: &[PropId]) -> Option<ColumnAt> {
+        self.column_asked(label, path, u64::MAX)
+    }
+
+    /// As [`ViewsAt::column`], but where there is none it is made at once, on this thread: for those who would read all
+    /// of the label's rows otherwise, which costs about as much. None where another thread makes it just now, or it
+    /// cannot be made, or for an older version.
+    pub fn column_now(&self, label: LabelId, path: &[PropId]) -> Option<ColumnAt> {
+        if let Some(known) = self.column_asked(label, path, 0) {
+            return Some(known);
+        }
+        let views = self.views.as_ref()?;
+        let slot = views.column_slot(label, path);
+        if slot.stands() || slot.busy.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        views.make(&ViewKind::Column(label, path.into())).ok()?;
+        self.column_asked(label, path, 0)
     }
 
     fn enough(&self) -> u64 {
@@ -109,6 +164,80 @@ impl ViewsAt {
         let at = AdjacencyAt::one(type_id, side, pinned);
         pins.adjacency.insert((type_id, side), at.clone());
         Some(at)
+    }
+
+    /// Nodes by which a member set or column is wanted so much that it is made: a share of what it would read.
+    fn worth(&self, demand: u64, count: impl FnOnce() -> u64) -> (u64, u64) {
+        match demand {
+            // Asked for by name.
+            u64::MAX => (1, 1),
+            demand => (demand, self.enough() + count() / 64),
+        }
+    }
+
+    /// As [`ViewsAt::label_set`], to be asked about single nodes.
+    pub(crate) fn members_of(
+        &self,
+        label: Option<LabelId>,
+        demand: u64,
+    ) -> Option<Pinned<MemberBase>> {
+        let views = self.views.as_ref()?;
+        let mut pins = self.pins.lock();
+        if let Some(known) = pins.members.get(&label) {
+            return Some(known.clone());
+        }
+        let (demand, enough) = self.worth(demand, || self.node_count(label));
+        let pinned = views.members_at(label, self.version, demand, enough)?;
+        pins.members.insert(label, pinned.clone());
+        Some(pinned)
+    }
+
+    /// As [`ViewsAt::column`]; where there is none, `demand` nodes count towards making it.
+    pub(crate) fn column_asked(
+        &self,
+        label: LabelId,
+        path: &[PropId],
+        demand: u64,
+    ) -> Option<ColumnAt> {
+        let views = self.views.as_ref()?;
+        let mut pins = self.pins.lock();
+        let known = |column: &&ColumnAt| column.label() == label && column.path() == path;
+        if let Some(known) = pins.columns.iter().find(known) {
+            return Some(known.clone());
+        }
+        let (demand, enough) = self.worth(demand, || self.node_count(Some(label)));
+        let pinned = views.column_at(label, path, self.version, demand, enough)?;
+        let column = ColumnAt::new(label, path.into(), pinned);
+        pins.columns.push(column.clone());
+        Some(column)
+    }
+
+    /// The columns of one property, of whatever labels, that stand.
+    pub(crate) fn columns_of(&self, prop: PropId) -> Option<Arc<[ColumnAt]>> {
+        let views = self.views.as_ref()?;
+        let mut pins = self.pins.lock();
+        if let Some(known) = pins.by_prop.get(&prop) {
+            return Some(known.clone());
+        }
+        let found: Arc<[ColumnAt]> = views.columns_of(prop, self.version).into();
+        if found.is_empty() {
+            return None; // there may be one for the next batch
+        }
+        pins.by_prop.insert(prop, found.clone());
+        Some(found)
+    }
+
+    /// Counts nodes of which a property was read from the rows; `some` is one of them, which tells the label.
+    pub(crate) fn count_property(&self, tx: &Transaction, some: NodeId, prop: PropId, nodes: u64) {
+        if let Some(label) = tx.store().home_label(some) {
+            self.column_asked(label, &[prop], nodes);
+        }
+    }
+
+    fn node_count(&self, label: Option<LabelId>) -> u64 {
+        let views = self.views.as_ref();
+        let store = views.and_then(|views| views.store.upgrade());
+        store.map_or(0, |store| store.node_count_now(label))
     }
 }
 

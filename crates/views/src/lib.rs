@@ -14,9 +14,14 @@
 mod adjacency;
 mod at;
 mod build;
+mod column;
 mod delta;
 mod error;
+mod feed;
+mod making;
+mod members;
 mod reader;
+mod registry;
 mod slot;
 mod status;
 mod views;
@@ -24,6 +29,7 @@ mod worker;
 
 pub use adjacency::{AdjacencyAt, LinkScratch, Links, Side};
 pub use at::ViewsAt;
+pub use column::{Cell, ColumnAt, PAGE_ROWS, Page, PageBits, PageValues};
 pub use error::ViewError;
 pub use reader::Reader;
 pub use status::{ViewKind, ViewState, ViewStatus};

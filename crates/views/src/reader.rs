@@ -1,6 +1,6 @@
 //! The graph as a transaction sees it, from views where they stand and from rows where not.
 
-use std::sync::Arc;
+use std::{ops::Bound, sync::Arc};
 
 use isomer_data::{
     Catalog, DataError, Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels,
@@ -10,7 +10,15 @@ use isomer_value::{
     LabelId, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
 };
 
-use crate::{AdjacencyAt, LinkScratch, Links, Side, ViewsAt, adjacency::small};
+use crate::{
+    AdjacencyAt, Cell, ColumnAt, LinkScratch, Links, Side, ViewsAt, adjacency::small,
+    members::MemberBase, slot::Pinned,
+};
+
+/// Fewer nodes than this are read from the rows: finding the views would cost as much.
+const FEW_NODES: u64 = 4;
+/// Where a label has changed, at least so many of its nodes must be asked for at once to make a set as of this version.
+const WORTH_A_COPY: usize = 1024;
 
 /// Reads a transaction through the views of its version.
 ///
@@ -60,7 +68,7 @@ impl<'a> Reader<'a> {
             return None;
         }
         let mut all: Vec<TypeId> = if types.is_empty() {
-            self.views.all_types()?
+            self.views.all_types()?.to_vec()
         } else {
             types.to_vec()
         };
@@ -89,6 +97,78 @@ impl<'a> Reader<'a> {
     fn own_links(&self, node: NodeId) -> bool {
         let linked = self.tx.dirty().linked();
         !linked.is_empty() && linked.contains(&node)
+    }
+
+    /// Whether the rows must be asked about this node's labels and properties.
+    fn own_record(&self, node: NodeId) -> bool {
+        let nodes = self.tx.dirty().nodes();
+        !nodes.is_empty() && nodes.contains(&node)
+    }
+
+    fn members(&self, label: Option<LabelId>, demand: u64) -> Option<Pinned<MemberBase>> {
+        if !self.enabled {
+            return None;
+        }
+        self.views.members_of(label, demand)
+    }
+
+    /// The members of every label, ascending, if all of them stand.
+    fn all_members(&self, demand: u64) -> Option<Vec<(LabelId, Pinned<MemberBase>)>> {
+        if !self.enabled || demand < FEW_NODES {
+            return None;
+        }
+        let labels = self.views.all_labels()?;
+        let mut found = Vec::with_capacity(labels.len());
+        for &label in labels {
+            found.extend(Some(label).zip(self.members(Some(label), demand)));
+        }
+        (found.len() == labels.len()).then_some(found)
+    }
+
+    /// The columns that answer these properties, per property, if there are some for each.
+    fn columns(&self, ids: &[NodeId], props: &[PropId]) -> Option<Vec<Arc<[ColumnAt]>>> {
+        if !self.enabled || (ids.len() as u64) < FEW_NODES {
+            return None;
+        }
+        let mut found = Vec::with_capacity(props.len());
+        for &prop in props {
+            match self.views.columns_of(prop) {
+                Some(columns) => found.push(columns),
+                None => {
+                    let count = ids.len() as u64;
+                    self.views.count_property(self.tx, ids[0], prop, count);
+                }
+            }
+        }
+        (found.len() == props.len()).then_some(found)
+    }
+
+    /// Reads the nodes that no column knows from the rows, into their places.
+    fn fill_missing(
+        &self,
+        start: usize,
+        missing: &[(usize, NodeId)],
+        props: &[PropId],
+        out: &mut [Vec<Value>],
+    ) -> Result<(), DataError> {
+        let Some((_, first)) = missing.first() else {
+            return Ok(());
+        };
+        let ids: Vec<NodeId> = missing.iter().map(|(_, id)| *id).collect();
+        let mut read: Vec<Vec<Value>> = vec![Vec::with_capacity(ids.len()); props.len()];
+        self.tx.node_properties(&ids, props, &mut read)?;
+        for (column, values) in out.iter_mut().zip(read) {
+            for (value, (at, _)) in values.into_iter().zip(missing) {
+                column[start + at] = value;
+            }
+        }
+        if ids.len() as u64 >= FEW_NODES {
+            for &prop in props {
+                let count = ids.len() as u64;
+                self.views.count_property(self.tx, *first, prop, count);
+            }
+        }
+        Ok(())
     }
 
     /// Appends the rows of one node.
@@ -132,6 +212,26 @@ fn row(type_id: TypeId, side: Side, node: NodeId, other: u32, id: u32) -> RelRow
     }
 }
 
+/// Appends a node's values, if some column knows each; answers a label that it carries.
+fn push_cells(columns: &[Arc<[ColumnAt]>], node: u32, out: &mut [Vec<Value>]) -> Option<LabelId> {
+    let mut label = None;
+    for (done, own) in columns.iter().enumerate() {
+        let known = own.iter().find_map(|column| match column.cell(node) {
+            Cell::Value(value) => Some((column.label(), value)),
+            Cell::Absent | Cell::Rows => None,
+        });
+        let Some((found, value)) = known else {
+            out[..done].iter_mut().for_each(|column| {
+                column.pop();
+            });
+            return None;
+        };
+        label.get_or_insert(found);
+        out[done].push(value);
+    }
+    label
+}
+
 impl GraphRead for Reader<'_> {
     fn catalog(&self) -> Arc<Catalog> {
         self.tx.catalog()
@@ -160,7 +260,32 @@ impl GraphRead for Reader<'_> {
         limit: usize,
         out: &mut Vec<NodeId>,
     ) -> Result<(), DataError> {
-        self.tx.scan_nodes(label, after, limit, out)
+        let dirty = self.tx.dirty();
+        let own = match label {
+            Some(label) => dirty.labels().contains(&label),
+            None => !dirty.nodes().is_empty(),
+        };
+        let Some(members) = self.members(label, 0).filter(|_| !own) else {
+            let before = out.len();
+            self.tx.scan_nodes(label, after, limit, out)?;
+            self.members(label, (out.len() - before) as u64);
+            return Ok(());
+        };
+        if members.overlaid && limit < WORTH_A_COPY {
+            return self.tx.scan_nodes(label, after, limit, out);
+        }
+        self.tx.note_members(label);
+        let from = match after {
+            None => Bound::Unbounded,
+            Some(after) => match small(after.0) {
+                Some(after) => Bound::Excluded(after),
+                None => return Ok(()),
+            },
+        };
+        let set = members.set();
+        let found = set.range((from, Bound::Unbounded)).take(limit);
+        out.extend(found.map(|id| NodeId(id.into())));
+        Ok(())
     }
 
     fn scan_relationships(
@@ -279,11 +404,42 @@ impl GraphRead for Reader<'_> {
     }
 
     fn nodes_exist(&self, ids: &[NodeId], out: &mut Vec<bool>) -> Result<(), DataError> {
-        self.tx.nodes_exist(ids, out)
+        // What is noted of a node names a label of it, which this set does not know.
+        let members = self.members(None, 0).filter(|_| !self.tx.notes());
+        let Some(members) = members else {
+            self.members(None, ids.len() as u64);
+            return self.tx.nodes_exist(ids, out);
+        };
+        for &id in ids {
+            match small(id.0) {
+                Some(_) if self.own_record(id) => self.tx.nodes_exist(&[id], out)?,
+                Some(node) => out.push(members.contains(node)),
+                None => out.push(false),
+            }
+        }
+        Ok(())
     }
 
     fn node_labels(&self, ids: &[NodeId], out: &mut NodeLabels) -> Result<(), DataError> {
-        self.tx.node_labels(ids, out)
+        let Some(sets) = self.all_members(ids.len() as u64) else {
+            return self.tx.node_labels(ids, out);
+        };
+        let mut labels = Vec::new();
+        for &id in ids {
+            labels.clear();
+            if let Some(node) = small(id.0).filter(|_| !self.own_record(id)) {
+                let carried = sets.iter().filter(|(_, members)| members.contains(node));
+                labels.extend(carried.map(|(label, _)| *label));
+            }
+            // Without labels it may not exist, which is noted otherwise.
+            if labels.is_empty() {
+                self.tx.node_labels(&[id], out)?;
+            } else {
+                self.tx.note_node(id, labels.first().copied());
+                out.push(&labels);
+            }
+        }
+        Ok(())
     }
 
     fn node_properties(
@@ -292,7 +448,24 @@ impl GraphRead for Reader<'_> {
         props: &[PropId],
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        self.tx.node_properties(ids, props, out)
+        let Some(columns) = self.columns(ids, props) else {
+            return self.tx.node_properties(ids, props, out);
+        };
+        out.iter_mut().for_each(|column| column.reserve(ids.len()));
+        let start = out.first().map_or(0, Vec::len);
+        let mut missing = Vec::new();
+        for (at, &id) in ids.iter().enumerate() {
+            let known = small(id.0).filter(|_| !self.own_record(id));
+            let label = known.and_then(|node| push_cells(&columns, node, out));
+            match label {
+                Some(label) => self.tx.note_node(id, Some(label)),
+                None => {
+                    missing.push((at, id));
+                    out.iter_mut().for_each(|column| column.push(Value::Null));
+                }
+            }
+        }
+        self.fill_missing(start, &missing, props, out)
     }
 
     fn node_contents(

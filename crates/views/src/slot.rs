@@ -2,12 +2,12 @@
 
 use std::sync::{
     Arc, Weak,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
 };
 
 use isomer_data::Version;
 use isomer_storage::Reservation;
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::delta::Delta;
 
@@ -33,7 +33,7 @@ pub(crate) struct Generation<B: Base> {
     pub(crate) base: B,
     pub(crate) delta: Arc<Delta<B::Change>>,
     /// Its part of the memory budget.
-    pub(crate) reservation: parking_lot::Mutex<Reservation>,
+    pub(crate) reservation: Mutex<Reservation>,
 }
 
 impl<B: Base> Generation<B> {
@@ -87,7 +87,6 @@ impl<B: Base> Pinned<B> {
             .newest_first(node, self.generation.from, self.version, visit);
     }
 
-    #[allow(dead_code)] // for columns, which come next
     /// All nodes that changed since the base, ascending.
     pub(crate) fn changed_nodes(&self) -> Vec<u32> {
         if !self.overlaid {
@@ -111,6 +110,10 @@ pub(crate) struct Slot<B: Base> {
     pub(crate) demand: AtomicU64,
     /// Whether a job for it waits or runs.
     pub(crate) busy: AtomicBool,
+    /// How often it could not be made since it last could.
+    pub(crate) failures: AtomicU32,
+    /// Held by whoever makes or merges it.
+    pub(crate) making: Mutex<()>,
 }
 
 struct Shelf<B: Base> {
@@ -144,6 +147,8 @@ impl<B: Base> Default for Slot<B> {
             used: AtomicU64::new(0),
             demand: AtomicU64::new(0),
             busy: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
+            making: Mutex::new(()),
         }
     }
 }
@@ -181,28 +186,8 @@ impl<B: Base> Slot<B> {
         held.is_some_and(|held| held.until == Version::MAX)
     }
 
-    #[allow(dead_code)] // for columns, which come next
-    /// Whether commits must be told to it.
-    pub(crate) fn is_fed(&self) -> bool {
-        let shelf = self.shelf.read();
-        shelf.current.is_some() || shelf.building.is_some()
-    }
-
-    /// Tells a change of a commit.
-    pub(crate) fn tell(&self, version: Version, node: u32, change: &B::Change) {
-        let shelf = self.shelf.read();
-        if let Some(held) = &shelf.current {
-            held.generation.base.told(node, change);
-            held.generation.delta.push(version, node, change.clone());
-        }
-        if let Some(building) = &shelf.building {
-            building.delta.push(version, node, change.clone());
-        }
-    }
-
-    #[allow(dead_code)] // for columns, which come next
-    /// Calls `choose` for the base that is kept, and tells the change it gives: for changes that depend on the base.
-    pub(crate) fn tell_if(
+    /// Tells a change of a commit; a standing base may say that it is none of its own.
+    pub(crate) fn tell(
         &self,
         version: Version,
         node: u32,
@@ -213,6 +198,7 @@ impl<B: Base> Slot<B> {
         if let Some(held) = &shelf.current
             && matters(&held.generation)
         {
+            held.generation.base.told(node, change);
             held.generation.delta.push(version, node, change.clone());
         }
         if let Some(building) = &shelf.building {
@@ -284,7 +270,7 @@ impl<B: Base> Slot<B> {
             from,
             base,
             delta: building.delta,
-            reservation: parking_lot::Mutex::new(reservation),
+            reservation: Mutex::new(reservation),
         };
         shelf.install(Arc::new(generation), until, told);
     }
@@ -310,7 +296,7 @@ impl<B: Base> Slot<B> {
             from,
             base,
             delta: Arc::new(delta),
-            reservation: parking_lot::Mutex::new(reservation),
+            reservation: Mutex::new(reservation),
         };
         shelf.install(Arc::new(generation), Version::MAX, told);
     }

@@ -1,5 +1,7 @@
 //! What views there are, for people.
 
+use std::sync::Arc;
+
 use isomer_data::Version;
 use isomer_value::{LabelId, PropId, TypeId};
 
@@ -13,7 +15,7 @@ pub enum ViewKind {
     /// The nodes of a label, or all.
     Members(Option<LabelId>),
     /// The values at a path of a label's nodes.
-    Column(LabelId, Box<[PropId]>),
+    Column(LabelId, Arc<[PropId]>),
 }
 
 /// Where a view is in its life.

@@ -1,32 +1,24 @@
 //! All views of a database: told of every commit, asked by every reader.
 
-use std::{
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::{Duration, Instant},
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-use isomer_data::{
-    Access, Change, ChangeSet, CommitObserver, DataError, GraphRead, Store, Transaction, Version,
-    WeakStore,
-};
+use isomer_data::{DataError, Store, Transaction, Version, WeakStore};
 use isomer_storage::{Memory, MemoryKind, Reclaim};
-use isomer_value::{TypeId, record::RecordRef};
+use isomer_value::{LabelId, PropId, TypeId};
 use parking_lot::{Mutex, RwLock};
-use rustc_hash::FxHashMap;
 
 use crate::{
-    Side, ViewError, ViewKind, ViewState, ViewStatus, ViewsAt,
-    adjacency::{self, AdjacencyBase, Link, small},
-    build::Effort,
+    ColumnAt, Side, ViewError, ViewKind, ViewStatus, ViewsAt,
+    adjacency::AdjacencyBase,
+    column::ColumnBase,
+    members::MemberBase,
+    registry::Registry,
     slot::{Base, Pinned, Slot},
     worker::{Job, Worker},
 };
-
-/// How long a job waits for commits that are under way.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How views are kept.
 #[derive(Clone, Debug)]
@@ -52,30 +44,25 @@ impl Default for ViewOptions {
 
 /// The read views of a database. Holds no part of the database open.
 pub struct Views {
-    options: ViewOptions,
+    pub(crate) options: ViewOptions,
     /// The budget that memory is taken from.
-    memory: Memory,
-    store: WeakStore,
-    this: Weak<Self>,
+    pub(crate) memory: Memory,
+    pub(crate) store: WeakStore,
+    pub(crate) this: Weak<Self>,
     /// Held for the whole of a commit's telling, and by whoever begins or ends making a base.
-    feed: Mutex<Feed>,
-    registry: RwLock<Registry>,
+    pub(crate) feed: Mutex<Feed>,
+    pub(crate) registry: RwLock<Registry>,
     /// Whether any slot is fed: commits cost nothing before.
-    any_fed: AtomicBool,
+    pub(crate) any_fed: AtomicBool,
     uses: AtomicU64,
-    worker: Worker,
-    closed: AtomicBool,
+    pub(crate) worker: Worker,
+    pub(crate) closed: AtomicBool,
 }
 
-struct Feed {
+/// What is known of the commits told so far.
+pub(crate) struct Feed {
     /// The newest version told that changed anything and was not abandoned.
-    told: Version,
-}
-
-/// Every view that was ever asked for.
-#[derive(Default)]
-struct Registry {
-    adjacency: FxHashMap<(TypeId, Side), Arc<Slot<AdjacencyBase>>>,
+    pub(crate) told: Version,
 }
 
 impl Views {
@@ -122,7 +109,7 @@ impl Views {
     pub fn clear(&self) {
         let _feed = self.feed.lock();
         let registry = self.registry.read();
-        registry.adjacency.values().for_each(|slot| slot.clear());
+        registry.each(|_, slot| slot.clear());
         self.any_fed.store(false, Ordering::Release);
     }
 
@@ -136,12 +123,10 @@ impl Views {
 
     /// Every view that was ever asked for.
     pub fn status(&self) -> Vec<ViewStatus> {
-        let registry = self.registry.read();
-        let mut all: Vec<ViewStatus> = registry
-            .adjacency
-            .iter()
-            .map(|((type_id, side), slot)| status(ViewKind::Adjacency(*type_id, *side), slot))
-            .collect();
+        let mut all = Vec::new();
+        self.registry
+            .read()
+            .each(|kind, slot| all.push(slot.status(kind)));
         all.sort_by(|a, b| a.kind.cmp(&b.kind));
         all
     }
@@ -152,6 +137,23 @@ impl Views {
     /// Why it could not be made; rows answer then.
     pub fn make(&self, kind: &ViewKind) -> Result<(), ViewError> {
         self.build(kind, true)
+    }
+
+    /// As [`Views::make`], adjacency without the ids of relationships, which takes half the memory.
+    ///
+    /// # Errors
+    /// As [`Views::make`].
+    pub fn make_plain(&self, kind: &ViewKind) -> Result<(), ViewError> {
+        self.build(kind, false)
+    }
+
+    /// Puts all that a view has gathered since its base was made into a new base, now, on this thread. Happens by itself
+    /// where much has changed.
+    ///
+    /// # Errors
+    /// As [`Views::make`]; the view is dropped then.
+    pub fn merge_now(&self, kind: &ViewKind) -> Result<(), ViewError> {
+        self.merge(kind)
     }
 
     // ---- for readers
@@ -166,22 +168,67 @@ impl Views {
         demand: u64,
     ) -> Option<Pinned<AdjacencyBase>> {
         let slot = self.adjacency_slot(type_id, side);
-        slot.used
-            .store(self.uses.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
-        let pinned = slot.pin(version);
+        let pinned = self.pin(&slot, version);
         let fits = |pinned: &Pinned<AdjacencyBase>| pinned.base().with_ids || !with_ids;
         if pinned.as_ref().is_some_and(fits) {
             return pinned;
         }
-        let stands = slot.stands() && pinned.is_none();
-        let asked = slot.demand.fetch_add(demand, Ordering::Relaxed) + demand;
-        if !stands && asked >= self.options.demand && !slot.busy.swap(true, Ordering::AcqRel) {
-            let kind = ViewKind::Adjacency(type_id, side);
-            if !self.worker.push(&self.this, Job::Build { kind, with_ids }) {
-                slot.busy.store(false, Ordering::Release);
-            }
+        // One that stands and is only too young for this reader need not be made again.
+        if pinned.is_some() || !slot.stands() {
+            let kind = || ViewKind::Adjacency(type_id, side);
+            self.ask(&slot, kind, with_ids, demand, self.options.demand);
         }
         None
+    }
+
+    /// The nodes of a label, or all, at `version`. Where there are none, `demand` counts towards making them.
+    pub(crate) fn members_at(
+        &self,
+        label: Option<LabelId>,
+        version: Version,
+        demand: u64,
+        enough: u64,
+    ) -> Option<Pinned<MemberBase>> {
+        let slot = self.member_slot(label);
+        let pinned = self.pin(&slot, version);
+        if pinned.is_none() && !slot.stands() {
+            self.ask(&slot, || ViewKind::Members(label), false, demand, enough);
+        }
+        pinned
+    }
+
+    /// A column at `version`. Where there is none, `demand` counts towards making it.
+    pub(crate) fn column_at(
+        &self,
+        label: LabelId,
+        path: &[PropId],
+        version: Version,
+        demand: u64,
+        enough: u64,
+    ) -> Option<Pinned<ColumnBase>> {
+        let slot = self.column_slot(label, path);
+        let pinned = self.pin(&slot, version);
+        if pinned.is_none() && !slot.stands() {
+            let kind = || ViewKind::Column(label, path.into());
+            self.ask(&slot, kind, false, demand, enough);
+        }
+        pinned
+    }
+
+    /// The columns of one property, of whatever labels, that answer `version`.
+    pub(crate) fn columns_of(&self, prop: PropId, version: Version) -> Vec<ColumnAt> {
+        let registry = self.registry.read();
+        let mut found = Vec::new();
+        for (label, columns) in &registry.columns {
+            for (path, slot) in columns {
+                if **path == [prop]
+                    && let Some(pinned) = self.pin(slot, version)
+                {
+                    found.push(ColumnAt::new(*label, path.clone(), pinned));
+                }
+            }
+        }
+        found
     }
 
     /// The demand at which a view is made.
@@ -189,191 +236,68 @@ impl Views {
         self.options.demand
     }
 
-    fn adjacency_slot(&self, type_id: TypeId, side: Side) -> Arc<Slot<AdjacencyBase>> {
+    fn pin<B: Base>(&self, slot: &Slot<B>, version: Version) -> Option<Pinned<B>> {
+        let now = self.uses.fetch_add(1, Ordering::Relaxed);
+        slot.used.store(now, Ordering::Relaxed);
+        slot.pin(version)
+    }
+
+    /// Counts what a view would have saved, and has it made once that is enough.
+    fn ask<B: Base>(
+        &self,
+        slot: &Slot<B>,
+        kind: impl FnOnce() -> ViewKind,
+        with_ids: bool,
+        demand: u64,
+        enough: u64,
+    ) {
+        let asked = slot.demand.fetch_add(demand, Ordering::Relaxed) + demand;
+        // What failed before is tried ever more rarely.
+        let enough = enough << slot.failures.load(Ordering::Relaxed).min(16);
+        if asked < enough || slot.busy.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let kind = kind();
+        if !self.worker.push(&self.this, Job::Build { kind, with_ids }) {
+            slot.busy.store(false, Ordering::Release);
+        }
+    }
+
+    pub(crate) fn adjacency_slot(&self, type_id: TypeId, side: Side) -> Arc<Slot<AdjacencyBase>> {
         if let Some(slot) = self.registry.read().adjacency.get(&(type_id, side)) {
             return slot.clone();
         }
         let mut registry = self.registry.write();
-        registry
-            .adjacency
-            .entry((type_id, side))
-            .or_default()
-            .clone()
+        let entry = registry.adjacency.entry((type_id, side));
+        entry.or_default().clone()
     }
 
-    // ---- making
-
-    /// Does a job, on the worker's thread. What fails is left to the rows.
-    pub(crate) fn run(&self, job: &Job) {
-        // What cannot be made now is asked for again by those who need it.
-        match job {
-            Job::Build { kind, with_ids } => drop(self.build(kind, *with_ids)),
-            Job::Merge(kind) => drop(self.merge(kind)),
+    pub(crate) fn member_slot(&self, label: Option<LabelId>) -> Arc<Slot<MemberBase>> {
+        if let Some(slot) = self.registry.read().members.get(&label) {
+            return slot.clone();
         }
+        let mut registry = self.registry.write();
+        registry.members.entry(label).or_default().clone()
     }
 
-    fn build(&self, kind: &ViewKind, with_ids: bool) -> Result<(), ViewError> {
-        match kind {
-            ViewKind::Adjacency(type_id, side) => {
-                let slot = self.adjacency_slot(*type_id, *side);
-                self.build_slot(&slot, kind, |tx, effort| {
-                    let reversed = self.adjacency_slot(*type_id, side.reversed());
-                    match reversed.pin(tx.version()) {
-                        Some(pinned) if pinned.base().with_ids || !with_ids => {
-                            adjacency::transpose(&pinned.generation, tx.version(), effort)
-                        }
-                        _ => adjacency::build(tx, *type_id, *side, with_ids, effort),
-                    }
-                })
-            }
-            _ => Ok(()),
+    pub(crate) fn column_slot(&self, label: LabelId, path: &[PropId]) -> Arc<Slot<ColumnBase>> {
+        if let Some(slot) = self.registry.read().column(label, path) {
+            return slot.clone();
         }
+        let mut registry = self.registry.write();
+        if let Some(slot) = registry.column(label, path) {
+            return slot.clone();
+        }
+        let slot = Arc::<Slot<ColumnBase>>::default();
+        let columns = registry.columns.entry(label).or_default();
+        columns.push((path.into(), slot.clone()));
+        slot
     }
 
-    /// Reads a base while commits are collected, and puts it in place.
-    fn build_slot<B: Base>(
-        &self,
-        slot: &Slot<B>,
-        kind: &ViewKind,
-        make: impl FnOnce(&Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
-    ) -> Result<(), ViewError> {
-        slot.busy.store(true, Ordering::Release);
-        let outcome = self.build_base(slot, kind, make);
-        if outcome.is_err() {
-            let _feed = self.feed.lock();
-            slot.stop_building();
-        }
-        slot.demand.store(0, Ordering::Relaxed);
-        slot.busy.store(false, Ordering::Release);
-        outcome
-    }
-
-    fn build_base<B: Base>(
-        &self,
-        slot: &Slot<B>,
-        kind: &ViewKind,
-        make: impl FnOnce(&Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
-    ) -> Result<(), ViewError> {
-        let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
-        let nodes = store.begin(Access::Read)?.node_count(None)?;
-        {
-            let _feed = self.feed.lock();
-            if self.closed.load(Ordering::Relaxed) {
-                return Err(ViewError::Stopped);
-            }
-            slot.begin_building(nodes);
-            self.any_fed.store(true, Ordering::Release);
-        }
-        let tx = self.settled(&store)?;
-        let make_room = |bytes| self.give_way(bytes, Some(kind));
-        let memory = &self.memory;
-        let mut effort = Effort::new(
-            self.worker.stop(),
-            &make_room,
-            memory.reservation(MemoryKind::Views),
-            memory.reservation(MemoryKind::Views),
-        );
-        let base = make(&tx, &mut effort)?;
-        let kept = effort.into_kept();
-        let feed = self.feed.lock();
-        slot.finish_building(tx.version(), base, kept, feed.told);
-        Ok(())
-    }
-
-    /// A snapshot that sees every commit that was told already.
-    fn settled(&self, store: &Store) -> Result<Transaction, ViewError> {
-        let begun = Instant::now();
-        loop {
-            let tx = store.begin(Access::Read)?;
-            if tx.version() >= self.feed.lock().told {
-                return Ok(tx);
-            }
-            if self.worker.stop().load(Ordering::Relaxed) {
-                return Err(ViewError::Stopped);
-            }
-            if begun.elapsed() > PATIENCE {
-                return Err(ViewError::Unsettled {
-                    seconds: PATIENCE.as_secs(),
-                });
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    }
-
-    fn merge(&self, kind: &ViewKind) -> Result<(), ViewError> {
-        match kind {
-            ViewKind::Adjacency(type_id, side) => {
-                let slot = self.adjacency_slot(*type_id, *side);
-                self.merge_slot(&slot, kind, |generation, tx, effort| {
-                    adjacency::merge(generation, tx.version(), effort)
-                })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn merge_slot<B: Base>(
-        &self,
-        slot: &Slot<B>,
-        kind: &ViewKind,
-        make: impl FnOnce(
-            &crate::slot::Generation<B>,
-            &Transaction,
-            &mut Effort<'_>,
-        ) -> Result<B, ViewError>,
-    ) -> Result<(), ViewError> {
-        slot.busy.store(true, Ordering::Release);
-        let outcome = self.merge_base(slot, kind, make);
-        if outcome.is_err() {
-            // A delta that cannot be merged must not grow without end.
-            let _feed = self.feed.lock();
-            slot.clear();
-        }
-        slot.busy.store(false, Ordering::Release);
-        outcome
-    }
-
-    fn merge_base<B: Base>(
-        &self,
-        slot: &Slot<B>,
-        kind: &ViewKind,
-        make: impl FnOnce(
-            &crate::slot::Generation<B>,
-            &Transaction,
-            &mut Effort<'_>,
-        ) -> Result<B, ViewError>,
-    ) -> Result<(), ViewError> {
-        let Some((generation, true)) = slot.current() else {
-            return Ok(());
-        };
-        let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
-        let tx = store.begin(Access::Read)?;
-        if tx.version() <= generation.from {
-            return Ok(());
-        }
-        let make_room = |bytes| self.give_way(bytes, Some(kind));
-        let memory = &self.memory;
-        let mut effort = Effort::new(
-            self.worker.stop(),
-            &make_room,
-            memory.reservation(MemoryKind::Views),
-            memory.reservation(MemoryKind::Views),
-        );
-        let base = make(&generation, &tx, &mut effort)?;
-        // Chunks that did not change are counted once: the old base gives its part back when its last reader ends.
-        let mut kept = effort.into_kept();
-        let missing = base.bytes().saturating_sub(kept.bytes());
-        if kept.try_grow(missing).is_err() {
-            generation.reservation.lock().shrink(missing);
-            kept.try_grow(missing)?;
-        }
-        let feed = self.feed.lock();
-        slot.finish_merge(&generation, tx.version(), base, kept, feed.told);
-        Ok(())
-    }
+    // ---- giving memory back
 
     /// Drops views, the least recently used first, until about `bytes` bytes are free. Says whether it dropped any.
-    fn give_way(&self, bytes: usize, except: Option<&ViewKind>) -> bool {
+    pub(crate) fn give_way(&self, bytes: usize, except: Option<&ViewKind>) -> bool {
         let _feed = self.feed.lock();
         self.drop_oldest(bytes, except) > 0
     }
@@ -381,189 +305,31 @@ impl Views {
     /// The feed's lock is held.
     fn drop_oldest(&self, bytes: usize, except: Option<&ViewKind>) -> usize {
         let registry = self.registry.read();
-        let mut standing: Vec<(u64, usize, Box<dyn Fn() + '_>)> = Vec::new();
-        for (&(type_id, side), slot) in &registry.adjacency {
-            let kind = ViewKind::Adjacency(type_id, side);
+        let mut standing = Vec::new();
+        registry.each(|kind, slot| {
             if except != Some(&kind)
-                && let Some((generation, _)) = slot.current()
+                && let Some((held, shared)) = slot.held()
             {
-                let used = slot.used.load(Ordering::Relaxed);
-                standing.push((used, generation.bytes(), Box::new(|| slot.clear())));
+                // What readers hold is freed when they end: last choice.
+                standing.push((shared, slot.used(), held, kind));
             }
-        }
-        standing.sort_by_key(|(used, _, _)| *used);
+        });
+        standing.sort_unstable();
         let mut freed = 0;
-        for (_, held, clear) in standing {
+        let mut dropped = Vec::new();
+        for (shared, _, held, kind) in standing {
             if freed >= bytes {
                 break;
             }
-            clear();
-            freed += held;
+            freed += if shared { 0 } else { held };
+            dropped.push(kind);
         }
-        freed
-    }
-
-    // ---- following commits
-
-    /// Where the registry's lock is held: whether a view's delta has grown so far that it is merged.
-    fn merge_if_due<B: Base>(&self, slot: &Slot<B>, kind: impl FnOnce() -> ViewKind) {
-        let Some((generation, newest)) = slot.current() else {
-            return;
-        };
-        let due = self
-            .options
-            .merge_after
-            .max(usize::try_from(generation.base.len() / 16).unwrap_or(usize::MAX));
-        if generation.delta.len() < due {
-            return;
-        }
-        if !newest {
-            slot.clear(); // it would collect for nobody
-        } else if !slot.busy.swap(true, Ordering::AcqRel)
-            && !self.worker.push(&self.this, Job::Merge(kind()))
-        {
-            slot.clear();
-            slot.busy.store(false, Ordering::Release);
-        }
-    }
-}
-
-fn status<B: Base>(kind: ViewKind, slot: &Slot<B>) -> ViewStatus {
-    let current = slot.current();
-    let state = match &current {
-        Some((_, true)) => ViewState::Standing,
-        _ if slot.busy.load(Ordering::Relaxed) => ViewState::Building,
-        _ => ViewState::Absent,
-    };
-    let generation = current.as_ref().map(|(generation, _)| generation);
-    ViewStatus {
-        kind,
-        state,
-        version: generation.map_or(0, |generation| generation.from),
-        count: generation.map_or(0, |generation| generation.base.len()),
-        delta_count: generation.map_or(0, |generation| generation.delta.len() as u64),
-        bytes: generation.map_or(0, |generation| generation.bytes() as u64),
-    }
-}
-
-/// A relationship that came or went.
-struct LinkChange {
-    type_id: TypeId,
-    source: u64,
-    target: u64,
-    rel: u64,
-    added: bool,
-}
-
-impl Registry {
-    fn tell_link(&self, version: Version, change: &LinkChange) {
-        let ids = (
-            small(change.source),
-            small(change.target),
-            small(change.rel),
-        );
-        for side in Side::BOTH {
-            let Some(slot) = self.adjacency.get(&(change.type_id, side)) else {
-                continue;
-            };
-            let (Some(source), Some(target), Some(rel)) = ids else {
-                slot.lose(version);
-                continue;
-            };
-            let (node, other) = match side {
-                Side::Out => (source, target),
-                Side::In => (target, source),
-            };
-            let added = change.added;
-            slot.tell(version, node, &Link { other, rel, added });
-        }
-    }
-
-    fn lose_type(&self, version: Version, type_id: TypeId) {
-        for side in Side::BOTH {
-            if let Some(slot) = self.adjacency.get(&(type_id, side)) {
-                slot.lose(version);
+        registry.each(|kind, slot| {
+            if dropped.contains(&kind) {
+                slot.clear();
             }
-        }
-    }
-
-    fn lose_all(&self, version: Version) {
-        self.adjacency.values().for_each(|slot| slot.lose(version));
-    }
-
-    fn tell(&self, version: Version, change: &Change<'_>) -> Result<(), DataError> {
-        match change {
-            Change::RelationshipCreated { id, record } => {
-                let ends = RecordRef::new(record)?.endpoints();
-                let (type_id, source, target) = ends.ok_or_else(|| DataError::Corrupt {
-                    what: "the change stream tells of a relationship whose record is a node's"
-                        .into(),
-                })?;
-                self.tell_link(
-                    version,
-                    &LinkChange {
-                        type_id,
-                        source: source.0,
-                        target: target.0,
-                        rel: id.0,
-                        added: true,
-                    },
-                );
-            }
-            Change::RelationshipDeleted {
-                id,
-                type_id,
-                source,
-                target,
-            } => self.tell_link(
-                version,
-                &LinkChange {
-                    type_id: *type_id,
-                    source: source.0,
-                    target: target.0,
-                    rel: id.0,
-                    added: false,
-                },
-            ),
-            Change::RelationshipsLoaded { type_id, .. } => self.lose_type(version, *type_id),
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-impl CommitObserver for Views {
-    fn committing(&self, version: Version, changes: &[u8]) {
-        if changes.is_empty() {
-            return;
-        }
-        let mut feed = self.feed.lock();
-        feed.told = version;
-        if !self.any_fed.load(Ordering::Acquire) {
-            return;
-        }
-        let registry = self.registry.read();
-        let told = ChangeSet::decode(changes).and_then(|set| {
-            set.changes
-                .iter()
-                .try_for_each(|one| registry.tell(version, one))
         });
-        if told.is_err() {
-            registry.lose_all(version); // rows will say what is wrong
-        }
-        for ((type_id, side), slot) in &registry.adjacency {
-            self.merge_if_due(slot, || ViewKind::Adjacency(*type_id, *side));
-        }
-    }
-
-    fn abandoned(&self, from: Version) {
-        let mut feed = self.feed.lock();
-        feed.told = feed.told.min(from.saturating_sub(1));
-        let registry = self.registry.read();
-        registry
-            .adjacency
-            .values()
-            .for_each(|slot| slot.abandon(from));
+        freed
     }
 }
 

@@ -28,6 +28,12 @@ pub struct Catalog {
     pub(crate) schema: Arc<Schema>,
 }
 
+impl isomer_value::Names for Catalog {
+    fn name(&self, prop: PropId) -> Option<Arc<str>> {
+        self.prop_name(prop)
+    }
+}
+
 impl Catalog {
     /// The label's number, where the name was ever used.
     pub fn label_id(&self, name: &str) -> Option<LabelId> {

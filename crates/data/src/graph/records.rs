@@ -64,6 +64,16 @@ impl Transaction {
         })
     }
 
+    /// For read views: calls `visit` for each id with the node's record, none where it does not exist. Observes nothing,
+    /// so only in a transaction that reads.
+    pub fn visit_node_records(
+        &self,
+        ids: &[NodeId],
+        visit: impl FnMut(NodeId, Option<&RecordRef<'_>>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        self.each_node(ids, visit)
+    }
+
     pub(super) fn contents_of_nodes(
         &self,
         ids: &[NodeId],

@@ -15,7 +15,7 @@ mod builder;
 mod payload;
 
 pub use builder::RecordBuilder;
-pub use payload::{decode_value, encode_value};
+pub use payload::{AtPath, decode_at_path, decode_value, encode_value};
 
 use crate::{LabelId, Map, Names, NodeId, PropId, TypeId, Value, ValueError, bytes::Reader};
 

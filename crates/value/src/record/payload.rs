@@ -403,6 +403,42 @@ fn take_point(reader: &mut Reader<'_>) -> Result<Value, ValueError> {
     Ok(Value::from(Point { crs, x, y, z }))
 }
 
+/// What stands at a path of names through nested maps.
+#[derive(Clone, Debug)]
+pub enum AtPath {
+    /// This value.
+    Value(Value),
+    /// Nothing: a step is missing or null.
+    Missing,
+    /// A step leads into something that is no map.
+    NoMap,
+}
+
+/// What stands at `path` inside an encoded value; the value itself at the empty path.
+///
+/// # Errors
+/// `Corrupt` if the bytes on the way are damaged.
+pub fn decode_at_path(
+    mut raw: &[u8],
+    path: &[PropId],
+    names: &dyn Names,
+) -> Result<AtPath, ValueError> {
+    for step in path {
+        match raw.first() {
+            Some(&MAP) => match map_entry(raw, *step)? {
+                Some(entry) => raw = entry,
+                None => return Ok(AtPath::Missing),
+            },
+            Some(&NULL) => return Ok(AtPath::Missing),
+            _ => return Ok(AtPath::NoMap),
+        }
+    }
+    match decode_value(raw, names)? {
+        Value::Null => Ok(AtPath::Missing),
+        value => Ok(AtPath::Value(value)),
+    }
+}
+
 /// The encoded value under `wanted` in an encoded map; nothing if it is not there or `raw` is not a map.
 pub(super) fn map_entry(raw: &[u8], wanted: PropId) -> Result<Option<&[u8]>, ValueError> {
     let mut reader = Reader::new(raw, WHAT);

@@ -1,0 +1,103 @@
+//! A column at one version, for operators.
+
+use std::sync::{Arc, OnceLock};
+
+use isomer_value::{LabelId, PropId, Value};
+
+use super::{
+    Cell, Page,
+    base::{ColumnBase, Folding},
+};
+use crate::slot::Pinned;
+
+/// The values at a path of a label's nodes at one version. Clones share it; it may be used from any thread.
+///
+/// For loops over many values: take [`ColumnAt::pages`], leave out the nodes that [`ColumnAt::changed`] names, and ask
+/// [`ColumnAt::cell`] about those.
+#[derive(Clone)]
+pub struct ColumnAt {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    label: LabelId,
+    path: Arc<[PropId]>,
+    pinned: Pinned<ColumnBase>,
+    changed: OnceLock<Vec<u32>>,
+}
+
+impl ColumnAt {
+    pub(crate) fn new(label: LabelId, path: Arc<[PropId]>, pinned: Pinned<ColumnBase>) -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                label,
+                path,
+                pinned,
+                changed: OnceLock::new(),
+            }),
+        }
+    }
+
+    /// The label whose nodes it holds.
+    pub fn label(&self) -> LabelId {
+        self.inner.label
+    }
+
+    /// The path of their values: a property, or names through nested maps.
+    pub fn path(&self) -> &[PropId] {
+        &self.inner.path
+    }
+
+    /// The pages of the base, by number; page `p` holds the nodes from `4096 p` on. None where no node carries the label.
+    pub fn pages(&self) -> &[Option<Arc<Page>>] {
+        &self.inner.pinned.base().pages
+    }
+
+    /// Whether nodes have changed since the base was made.
+    pub fn has_delta(&self) -> bool {
+        self.inner.pinned.overlaid
+    }
+
+    /// The nodes about which the base may be wrong, ascending: those that changed since it was made.
+    pub fn changed(&self) -> &[u32] {
+        self.inner
+            .changed
+            .get_or_init(|| self.inner.pinned.changed_nodes())
+    }
+
+    /// What a node has.
+    #[inline]
+    pub fn cell(&self, node: u32) -> Cell {
+        let pinned = &self.inner.pinned;
+        if !pinned.touched(node) {
+            return pinned.base().cell(node);
+        }
+        let mut folding = Folding::new();
+        pinned.newest_first(node, |change| folding.change(change));
+        folding.finish(|| pinned.base().cell(node))
+    }
+
+    /// The value of a node of the label; nothing for others, and where the rows must be asked.
+    #[inline]
+    pub fn value(&self, node: u32) -> Option<Value> {
+        match self.cell(node) {
+            Cell::Value(value) => Some(value),
+            Cell::Absent | Cell::Rows => None,
+        }
+    }
+
+    /// Number of values in the base.
+    pub fn value_count(&self) -> u64 {
+        crate::slot::Base::len(self.inner.pinned.base())
+    }
+}
+
+impl std::fmt::Debug for ColumnAt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ColumnAt")
+            .field("label", &self.inner.label)
+            .field("path", &self.inner.path)
+            .field("values", &self.value_count())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,235 @@
+//! Columns in pages: made from the rows, and from an older base and its changes.
+
+use std::sync::Arc;
+
+use isomer_data::{GraphRead, Transaction};
+use isomer_value::{LabelId, NodeId, PropId};
+
+use super::{Cell, CellChange, PAGE_ROWS, Page, cell_of, page::PageCells};
+use crate::{
+    adjacency::small,
+    build::Effort,
+    delta::Delta,
+    error::ViewError,
+    slot::{Base, Generation},
+};
+
+/// The values at one path of a label's nodes at one version.
+///
+/// Shape: page `n / 4096` holds node `n`, or is absent where none of its nodes carries the label.
+pub(crate) struct ColumnBase {
+    pub(crate) pages: Vec<Option<Arc<Page>>>,
+    bytes: usize,
+    count: u64,
+}
+
+impl ColumnBase {
+    pub(crate) fn new(pages: Vec<Option<Arc<Page>>>) -> Self {
+        let standing = || pages.iter().flatten();
+        Self {
+            bytes: pages.capacity() * 8 + standing().map(|page| page.bytes()).sum::<usize>(),
+            count: standing().map(|page| page.value_count()).sum(),
+            pages,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn page(&self, node: u32) -> Option<&Page> {
+        self.pages.get(node as usize / PAGE_ROWS)?.as_deref()
+    }
+
+    /// What a node has in the base.
+    #[inline]
+    pub(crate) fn cell(&self, node: u32) -> Cell {
+        match self.page(node) {
+            Some(page) => page.cell(node as usize % PAGE_ROWS),
+            None => Cell::Absent,
+        }
+    }
+
+    pub(crate) fn is_member(&self, node: u32) -> bool {
+        self.page(node)
+            .is_some_and(|page| page.is_member(node as usize % PAGE_ROWS))
+    }
+}
+
+impl Base for ColumnBase {
+    type Change = CellChange;
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn len(&self) -> u64 {
+        self.count
+    }
+
+    fn id_bound(&self) -> u64 {
+        (self.pages.len() * PAGE_ROWS) as u64
+    }
+}
+
+/// What a node has after its changes, given newest first; `base` says what it had before them.
+pub(crate) struct Folding {
+    /// What was set last, where that is known.
+    set: Option<Cell>,
+    /// The answer, once a change decides it.
+    decided: Option<Cell>,
+}
+
+impl Folding {
+    pub(crate) fn new() -> Self {
+        Self {
+            set: None,
+            decided: None,
+        }
+    }
+
+    pub(crate) fn change(&mut self, change: &CellChange) {
+        if self.decided.is_some() {
+            return;
+        }
+        match change {
+            CellChange::Is(cell) => {
+                self.decided = Some(self.set.take().unwrap_or_else(|| cell.clone()));
+            }
+            CellChange::Gone => self.decided = Some(Cell::Absent),
+            CellChange::Joined => self.decided = Some(self.set.take().unwrap_or(Cell::Rows)),
+            CellChange::Set(cell) => {
+                self.set.get_or_insert_with(|| cell.clone());
+            }
+        }
+    }
+
+    pub(crate) fn finish(self, base: impl FnOnce() -> Cell) -> Cell {
+        match (self.decided, self.set) {
+            (Some(cell), _) => cell,
+            (None, None) => base(),
+            (None, Some(set)) => match base() {
+                Cell::Absent => Cell::Absent,
+                _ => set,
+            },
+        }
+    }
+}
+
+/// What a node has at `version`.
+pub(crate) fn folded(
+    base: &ColumnBase,
+    delta: &Delta<CellChange>,
+    from: isomer_data::Version,
+    version: isomer_data::Version,
+    node: u32,
+) -> Cell {
+    let mut folding = Folding::new();
+    delta.newest_first(node, from, version, |change| folding.change(change));
+    folding.finish(|| base.cell(node))
+}
+
+/// Reads a column from the rows.
+pub(crate) fn build(
+    tx: &Transaction,
+    label: LabelId,
+    path: &[PropId],
+    effort: &mut Effort<'_>,
+) -> Result<ColumnBase, ViewError> {
+    let catalog = tx.catalog();
+    let mut pages: Vec<Option<Arc<Page>>> = Vec::new();
+    let mut cells = PageCells::default();
+    let mut page_number = 0;
+    let mut ids = Vec::with_capacity(PAGE_ROWS);
+    let mut after: Option<NodeId> = None;
+    loop {
+        effort.check()?;
+        ids.clear();
+        tx.scan_nodes(Some(label), after, PAGE_ROWS, &mut ids)?;
+        let mut finished = Vec::new();
+        tx.visit_node_records(&ids, |id, record| {
+            let number = id.0 as usize / PAGE_ROWS;
+            if number != page_number {
+                let done = std::mem::take(&mut cells);
+                finished.push((page_number, done));
+                page_number = number;
+            }
+            if let Some(record) = record {
+                let cell = cell_of(record, path, &catalog)?;
+                cells.push(id.0 as usize % PAGE_ROWS, cell);
+            }
+            Ok(())
+        })?;
+        if ids.last().is_some_and(|id| small(id.0).is_none()) {
+            return Err(ViewError::IdTooLarge);
+        }
+        for (number, cells) in finished {
+            place(&mut pages, number, cells, effort)?;
+        }
+        if ids.len() < PAGE_ROWS {
+            break;
+        }
+        after = ids.last().copied();
+    }
+    place(&mut pages, page_number, cells, effort)?;
+    pages.shrink_to_fit();
+    Ok(ColumnBase::new(pages))
+}
+
+/// Puts a page where it belongs.
+fn place(
+    pages: &mut Vec<Option<Arc<Page>>>,
+    number: usize,
+    cells: PageCells,
+    effort: &mut Effort<'_>,
+) -> Result<(), ViewError> {
+    let page = cells.finish();
+    if let Some(page) = &page {
+        effort.reserve(page.bytes())?;
+    }
+    if page.is_some() && number >= pages.len() {
+        pages.resize(number + 1, None);
+    }
+    if let Some(at) = pages.get_mut(number) {
+        *at = page.map(Arc::new);
+    }
+    Ok(())
+}
+
+/// The column as of the transaction's version: pages without changes are shared.
+pub(crate) fn merge(
+    generation: &Generation<ColumnBase>,
+    tx: &Transaction,
+    label: LabelId,
+    path: &[PropId],
+    effort: &mut Effort<'_>,
+) -> Result<ColumnBase, ViewError> {
+    let catalog = tx.catalog();
+    let version = tx.version();
+    let mut pages = generation.base.pages.clone();
+    let changed = generation.delta.nodes(generation.from, version);
+    for nodes in changed.chunk_by(|a, b| *a as usize / PAGE_ROWS == *b as usize / PAGE_ROWS) {
+        effort.check()?;
+        let number = nodes[0] as usize / PAGE_ROWS;
+        let old = pages.get(number).and_then(Option::as_ref);
+        let mut cells = old.map_or_else(PageCells::default, |page| PageCells::of(page));
+        for &node in nodes {
+            let mut cell = folded(
+                &generation.base,
+                &generation.delta,
+                generation.from,
+                version,
+                node,
+            );
+            if matches!(cell, Cell::Rows) {
+                tx.visit_node_records(&[NodeId(node.into())], |_, record| {
+                    cell = match record {
+                        Some(record) if record.has_label(label) => cell_of(record, path, &catalog)?,
+                        _ => Cell::Absent,
+                    };
+                    Ok(())
+                })?;
+            }
+            cells.put(node as usize % PAGE_ROWS, cell);
+        }
+        place(&mut pages, number, cells, effort)?;
+    }
+    Ok(ColumnBase::new(pages))
+}

@@ -1,0 +1,279 @@
+//! Following commits: each is told to the views before anybody can see it.
+
+use std::sync::atomic::Ordering;
+
+use isomer_data::{Catalog, Change, ChangeSet, CommitObserver, DataError, Version};
+use isomer_value::{LabelId, NodeId, PropId, TypeId, record::RecordRef};
+
+use crate::{
+    Side, Views,
+    adjacency::{Link, small},
+    column::{CellChange, cell_at, cell_of},
+    registry::Registry,
+    slot::Slot,
+    views::Feed,
+    worker::Job,
+};
+
+/// A relationship that came or went.
+struct LinkChange {
+    type_id: TypeId,
+    source: NodeId,
+    target: NodeId,
+    rel: u64,
+    added: bool,
+}
+
+/// One commit being told.
+struct Telling<'a> {
+    registry: &'a Registry,
+    catalog: &'a Catalog,
+    version: Version,
+}
+
+impl Telling<'_> {
+    fn change(&self, change: &Change<'_>) -> Result<(), DataError> {
+        match change {
+            Change::RelationshipCreated { id, record } => {
+                if self.registry.adjacency.is_empty() {
+                    return Ok(());
+                }
+                let ends = RecordRef::new(record)?.endpoints();
+                let (type_id, source, target) = ends.ok_or_else(|| DataError::Corrupt {
+                    what: format!("the change stream tells of relationship {id} as of a node"),
+                })?;
+                self.link(&LinkChange {
+                    type_id,
+                    source,
+                    target,
+                    rel: id.0,
+                    added: true,
+                });
+            }
+            Change::RelationshipDeleted {
+                id,
+                type_id,
+                source,
+                target,
+            } => self.link(&LinkChange {
+                type_id: *type_id,
+                source: *source,
+                target: *target,
+                rel: id.0,
+                added: false,
+            }),
+            Change::RelationshipsLoaded { type_id, .. } => {
+                for side in Side::BOTH {
+                    if let Some(slot) = self.registry.adjacency.get(&(*type_id, side)) {
+                        slot.lose(self.version);
+                    }
+                }
+            }
+            Change::NodeCreated { id, record } => {
+                let record = RecordRef::new(record)?;
+                self.member(None, *id, true);
+                for label in record.labels() {
+                    self.member(Some(label), *id, true);
+                    self.columns(label, *id, |path| {
+                        Ok(Some(CellChange::Is(cell_of(&record, path, self.catalog)?)))
+                    })?;
+                }
+            }
+            Change::NodeChanged {
+                id,
+                labels_added,
+                labels_removed,
+                set,
+                removed,
+            } => self.node(*id, labels_added, labels_removed, set, removed)?,
+            Change::NodeDeleted { id, labels, .. } => {
+                self.member(None, *id, false);
+                for &label in labels {
+                    self.member(Some(label), *id, false);
+                    self.columns(label, *id, |_| Ok(Some(CellChange::Gone)))?;
+                }
+            }
+            Change::NodesLoaded { label, .. } => {
+                for label in [None, Some(*label)] {
+                    if let Some(slot) = self.registry.members.get(&label) {
+                        slot.lose(self.version);
+                    }
+                }
+                let columns = self.registry.columns.get(label);
+                for (_, slot) in columns.into_iter().flatten() {
+                    slot.lose(self.version);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn link(&self, change: &LinkChange) {
+        let ids = (
+            small(change.source.0),
+            small(change.target.0),
+            small(change.rel),
+        );
+        for side in Side::BOTH {
+            let Some(slot) = self.registry.adjacency.get(&(change.type_id, side)) else {
+                continue;
+            };
+            let (Some(source), Some(target), Some(rel)) = ids else {
+                slot.lose(self.version);
+                continue;
+            };
+            let (node, other) = match side {
+                Side::Out => (source, target),
+                Side::In => (target, source),
+            };
+            let added = change.added;
+            slot.tell(self.version, node, &Link { other, rel, added }, |_| true);
+        }
+    }
+
+    fn member(&self, label: Option<LabelId>, id: NodeId, member: bool) {
+        if let Some(slot) = self.registry.members.get(&label) {
+            match small(id.0) {
+                Some(node) => slot.tell(self.version, node, &member, |_| true),
+                None => slot.lose(self.version),
+            }
+        }
+    }
+
+    fn columns(
+        &self,
+        label: LabelId,
+        id: NodeId,
+        change: impl Fn(&[PropId]) -> Result<Option<CellChange>, DataError>,
+    ) -> Result<(), DataError> {
+        let columns = self.registry.columns.get(&label);
+        for (path, slot) in columns.into_iter().flatten() {
+            if let Some(change) = change(path)? {
+                self.cell(slot, id, &change);
+            }
+        }
+        Ok(())
+    }
+
+    fn cell(&self, slot: &Slot<crate::column::ColumnBase>, id: NodeId, change: &CellChange) {
+        match small(id.0) {
+            Some(node) => slot.tell(self.version, node, change, |generation| {
+                // What is set on nodes of other labels is nothing of this column's.
+                !matches!(change, CellChange::Set(_))
+                    || generation.base.is_member(node)
+                    || generation.delta.touched(node)
+            }),
+            None => slot.lose(self.version),
+        }
+    }
+
+    fn node(
+        &self,
+        id: NodeId,
+        labels_added: &[LabelId],
+        labels_removed: &[LabelId],
+        set: &[(PropId, &[u8])],
+        removed: &[PropId],
+    ) -> Result<(), DataError> {
+        for &label in labels_removed {
+            self.member(Some(label), id, false);
+            self.columns(label, id, |_| Ok(Some(CellChange::Gone)))?;
+        }
+        for &label in labels_added {
+            self.member(Some(label), id, true);
+            self.columns(label, id, |_| Ok(Some(CellChange::Joined)))?;
+        }
+        if set.is_empty() && removed.is_empty() {
+            return Ok(());
+        }
+        // Which labels the node carries is not told: a column knows its own nodes.
+        for (label, columns) in &self.registry.columns {
+            if labels_removed.contains(label) {
+                continue;
+            }
+            for (path, slot) in columns {
+                let Some((first, rest)) = path.split_first() else {
+                    continue;
+                };
+                if let Some((_, raw)) = set.iter().find(|(prop, _)| prop == first) {
+                    let cell = cell_at(raw, rest, self.catalog)?;
+                    self.cell(slot, id, &CellChange::Set(cell));
+                } else if removed.contains(first) {
+                    let null = crate::Cell::Value(isomer_value::Value::Null);
+                    self.cell(slot, id, &CellChange::Set(null));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Views {
+    fn tell(&self, registry: &Registry, version: Version, changes: &[u8]) -> Result<(), DataError> {
+        let Some(store) = self.store.upgrade() else {
+            return Ok(());
+        };
+        let catalog = store.catalog();
+        let telling = Telling {
+            registry,
+            catalog: &catalog,
+            version,
+        };
+        let set = ChangeSet::decode(changes)?;
+        set.changes
+            .iter()
+            .try_for_each(|change| telling.change(change))
+    }
+
+    /// Merges deltas that have grown far, and drops those that nobody can be answered from or that the budget has no
+    /// room for.
+    fn tend(&self, registry: &Registry) {
+        registry.each(|kind, slot| {
+            let Some((base, delta, newest)) = slot.lengths() else {
+                return;
+            };
+            if delta < self.options.merge_after {
+                return;
+            }
+            if !newest || !slot.settle_budget() {
+                slot.clear();
+                return;
+            }
+            let share = usize::try_from(base / 16).unwrap_or(usize::MAX);
+            if delta >= share
+                && !slot.busy().swap(true, Ordering::AcqRel)
+                && !self.worker.push(&self.this, Job::Merge(kind))
+            {
+                slot.clear();
+                slot.busy().store(false, Ordering::Release);
+            }
+        });
+    }
+}
+
+impl CommitObserver for Views {
+    fn committing(&self, version: Version, changes: &[u8]) {
+        if changes.is_empty() {
+            return;
+        }
+        let mut feed = self.feed.lock();
+        feed.told = version;
+        if !self.any_fed.load(Ordering::Acquire) {
+            return;
+        }
+        let registry = self.registry.read();
+        if self.tell(&registry, version, changes).is_err() {
+            // The rows will say what is wrong.
+            registry.each(|_, slot| slot.lose(version));
+        }
+        self.tend(&registry);
+    }
+
+    fn abandoned(&self, from: Version) {
+        let mut feed = self.feed.lock();
+        let Feed { told } = &mut *feed;
+        *told = (*told).min(from.saturating_sub(1));
+        self.registry.read().each(|_, slot| slot.abandon(from));
+    }
+}

@@ -1,0 +1,216 @@
+//! Making views: from the rows while commits are collected, and from an older base and its delta.
+
+use std::{
+    sync::atomic::Ordering,
+    time::{Duration, Instant},
+};
+
+use isomer_data::{Access, GraphRead, Store, Transaction};
+use isomer_storage::MemoryKind;
+
+use crate::{
+    ViewError, ViewKind, Views, adjacency,
+    build::Effort,
+    column, members,
+    slot::{Base, Generation, Slot},
+    worker::Job,
+};
+
+/// How long a job waits for commits that are under way.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+impl Views {
+    /// Does a job, on the worker's thread. What cannot be made now is asked for again by those who need it.
+    pub(crate) fn run(&self, job: &Job) {
+        match job {
+            Job::Build { kind, with_ids } => drop(self.build(kind, *with_ids)),
+            Job::Merge(kind) => drop(self.merge(kind)),
+        }
+    }
+
+    /// Makes a view unless it stands; adjacency with the ids of relationships where asked.
+    pub(crate) fn build(&self, kind: &ViewKind, with_ids: bool) -> Result<(), ViewError> {
+        match kind {
+            ViewKind::Adjacency(type_id, side) => {
+                let slot = self.adjacency_slot(*type_id, *side);
+                let fits = |base: &adjacency::AdjacencyBase| base.with_ids || !with_ids;
+                self.build_slot(&slot, kind, fits, |tx, effort| {
+                    let reversed = self.adjacency_slot(*type_id, side.reversed());
+                    match reversed.pin(tx.version()) {
+                        Some(pinned) if pinned.base().with_ids || !with_ids => {
+                            adjacency::transpose(&pinned.generation, tx.version(), effort)
+                        }
+                        _ => adjacency::build(tx, *type_id, *side, with_ids, effort),
+                    }
+                })
+            }
+            ViewKind::Members(label) => {
+                let slot = self.member_slot(*label);
+                self.build_slot(
+                    &slot,
+                    kind,
+                    |_| true,
+                    |tx, effort| members::build(tx, *label, effort),
+                )
+            }
+            ViewKind::Column(label, path) => {
+                let slot = self.column_slot(*label, path);
+                self.build_slot(
+                    &slot,
+                    kind,
+                    |_| true,
+                    |tx, effort| column::build(tx, *label, path, effort),
+                )
+            }
+        }
+    }
+
+    /// Reads a base while commits are collected, and puts it in place.
+    fn build_slot<B: Base>(
+        &self,
+        slot: &Slot<B>,
+        kind: &ViewKind,
+        fits: impl Fn(&B) -> bool,
+        make: impl FnOnce(&Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
+    ) -> Result<(), ViewError> {
+        let _making = slot.making.lock();
+        let outcome = match slot.current() {
+            Some((generation, true)) if fits(&generation.base) => Ok(()),
+            _ => self.build_base(slot, kind, make),
+        };
+        if outcome.is_err() {
+            let _feed = self.feed.lock();
+            slot.stop_building();
+            slot.failures.fetch_add(1, Ordering::Relaxed);
+        } else {
+            slot.failures.store(0, Ordering::Relaxed);
+        }
+        slot.demand.store(0, Ordering::Relaxed);
+        slot.busy.store(false, Ordering::Release);
+        outcome
+    }
+
+    fn build_base<B: Base>(
+        &self,
+        slot: &Slot<B>,
+        kind: &ViewKind,
+        make: impl FnOnce(&Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
+    ) -> Result<(), ViewError> {
+        let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
+        let nodes = store.begin(Access::Read)?.node_count(None)?;
+        {
+            let _feed = self.feed.lock();
+            if self.closed.load(Ordering::Relaxed) {
+                return Err(ViewError::Stopped);
+            }
+            slot.begin_building(nodes);
+            self.any_fed.store(true, Ordering::Release);
+        }
+        let tx = self.settled(&store)?;
+        let (base, kept) = self.with_effort(kind, |effort| make(&tx, effort))?;
+        let feed = self.feed.lock();
+        slot.finish_building(tx.version(), base, kept, feed.told);
+        Ok(())
+    }
+
+    /// A snapshot that sees every commit that was told already.
+    fn settled(&self, store: &Store) -> Result<Transaction, ViewError> {
+        let begun = Instant::now();
+        loop {
+            let tx = store.begin(Access::Read)?;
+            if tx.version() >= self.feed.lock().told {
+                return Ok(tx);
+            }
+            if self.worker.stop().load(Ordering::Relaxed) {
+                return Err(ViewError::Stopped);
+            }
+            if begun.elapsed() > PATIENCE {
+                return Err(ViewError::Unsettled {
+                    seconds: PATIENCE.as_secs(),
+                });
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Merges what a view has gathered since its base was made, now, on this thread.
+    pub(crate) fn merge(&self, kind: &ViewKind) -> Result<(), ViewError> {
+        match kind {
+            ViewKind::Adjacency(type_id, side) => {
+                let slot = self.adjacency_slot(*type_id, *side);
+                self.merge_slot(&slot, kind, |generation, tx, effort| {
+                    adjacency::merge(generation, tx.version(), effort)
+                })
+            }
+            ViewKind::Members(label) => {
+                let slot = self.member_slot(*label);
+                self.merge_slot(&slot, kind, |generation, tx, effort| {
+                    members::merge(generation, tx.version(), effort)
+                })
+            }
+            ViewKind::Column(label, path) => {
+                let slot = self.column_slot(*label, path);
+                self.merge_slot(&slot, kind, |generation, tx, effort| {
+                    column::merge(generation, tx, *label, path, effort)
+                })
+            }
+        }
+    }
+
+    fn merge_slot<B: Base>(
+        &self,
+        slot: &Slot<B>,
+        kind: &ViewKind,
+        make: impl FnOnce(&Generation<B>, &Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
+    ) -> Result<(), ViewError> {
+        let _making = slot.making.lock();
+        let outcome = self.merge_base(slot, kind, make);
+        if outcome.is_err() {
+            // A delta that cannot be merged must not grow without end.
+            let _feed = self.feed.lock();
+            slot.clear();
+        }
+        slot.busy.store(false, Ordering::Release);
+        outcome
+    }
+
+    fn merge_base<B: Base>(
+        &self,
+        slot: &Slot<B>,
+        kind: &ViewKind,
+        make: impl FnOnce(&Generation<B>, &Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
+    ) -> Result<(), ViewError> {
+        let Some((generation, true)) = slot.current() else {
+            return Ok(());
+        };
+        let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
+        let tx = store.begin(Access::Read)?;
+        if tx.version() <= generation.from {
+            return Ok(());
+        }
+        let (base, mut kept) = self.with_effort(kind, |effort| make(&generation, &tx, effort))?;
+        // What is shared with the old base is counted once: the old one gives its part over.
+        let shared = base.bytes().saturating_sub(kept.bytes());
+        generation.reservation.lock().shrink(shared);
+        kept.try_grow(shared)?;
+        let feed = self.feed.lock();
+        slot.finish_merge(&generation, tx.version(), base, kept, feed.told);
+        Ok(())
+    }
+
+    fn with_effort<T>(
+        &self,
+        kind: &ViewKind,
+        make: impl FnOnce(&mut Effort<'_>) -> Result<T, ViewError>,
+    ) -> Result<(T, isomer_storage::Reservation), ViewError> {
+        let make_room = |bytes| self.give_way(bytes, Some(kind));
+        let mut effort = Effort::new(
+            self.worker.stop(),
+            &make_room,
+            self.memory.reservation(MemoryKind::Views),
+            self.memory.reservation(MemoryKind::Views),
+        );
+        let made = make(&mut effort)?;
+        Ok((made, effort.into_kept()))
+    }
+}

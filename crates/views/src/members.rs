@@ -1,0 +1,158 @@
+//! Which nodes carry a label, or exist.
+
+use std::sync::Arc;
+
+use isomer_data::{GraphRead, Transaction, Version};
+use isomer_value::{LabelId, NodeId};
+use parking_lot::Mutex;
+use roaring::RoaringBitmap;
+
+use crate::{
+    adjacency::small,
+    build::Effort,
+    error::ViewError,
+    slot::{Base, Generation, Pinned},
+};
+
+/// Nodes read at once.
+const BATCH: usize = 16_384;
+
+/// The nodes of a label, or all, at one version. Memory: at most 2 bytes a node, a bit where they are dense.
+pub(crate) struct MemberBase {
+    set: Arc<RoaringBitmap>,
+    bytes: usize,
+    /// The set at the version that somebody asked for last.
+    last: Mutex<Option<(Version, Arc<RoaringBitmap>)>>,
+}
+
+impl MemberBase {
+    pub(crate) fn new(set: RoaringBitmap) -> Self {
+        Self {
+            bytes: set.serialized_size() + size_of::<Self>(),
+            set: Arc::new(set),
+            last: Mutex::default(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn contains(&self, node: u32) -> bool {
+        self.set.contains(node)
+    }
+
+    /// The nodes as of the base's version.
+    #[allow(dead_code)] // for segments, which come next
+    pub(crate) fn set(&self) -> &RoaringBitmap {
+        &self.set
+    }
+}
+
+impl Base for MemberBase {
+    /// Whether the node is a member now.
+    type Change = bool;
+
+    fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    fn len(&self) -> u64 {
+        self.set.len()
+    }
+
+    fn id_bound(&self) -> u64 {
+        self.set.max().map_or(0, |last| u64::from(last) + 1)
+    }
+}
+
+/// Reads the members from the rows.
+pub(crate) fn build(
+    tx: &Transaction,
+    label: Option<LabelId>,
+    effort: &mut Effort<'_>,
+) -> Result<MemberBase, ViewError> {
+    let mut set = RoaringBitmap::new();
+    let mut ids = Vec::with_capacity(BATCH);
+    let mut after: Option<NodeId> = None;
+    loop {
+        effort.check()?;
+        ids.clear();
+        tx.scan_nodes(label, after, BATCH, &mut ids)?;
+        for id in &ids {
+            let id = small(id.0).ok_or(ViewError::IdTooLarge)?;
+            // They ascend, so that it cannot refuse.
+            let _ = set.try_push(id);
+        }
+        if ids.len() < BATCH {
+            break;
+        }
+        after = ids.last().copied();
+    }
+    set.optimize();
+    let base = MemberBase::new(set);
+    effort.reserve(base.bytes())?;
+    Ok(base)
+}
+
+/// The members as of `version`.
+pub(crate) fn merge(
+    generation: &Generation<MemberBase>,
+    version: Version,
+    effort: &mut Effort<'_>,
+) -> Result<MemberBase, ViewError> {
+    let mut set = changed(generation, version);
+    set.optimize();
+    let base = MemberBase::new(set);
+    effort.reserve(base.bytes())?;
+    Ok(base)
+}
+
+fn changed(generation: &Generation<MemberBase>, version: Version) -> RoaringBitmap {
+    let mut set = (*generation.base.set).clone();
+    for node in generation.delta.nodes(generation.from, version) {
+        let mut newest = None;
+        generation
+            .delta
+            .newest_first(node, generation.from, version, |member| {
+                newest.get_or_insert(*member);
+            });
+        match newest {
+            Some(true) => set.insert(node),
+            Some(false) => set.remove(node),
+            None => false,
+        };
+    }
+    set
+}
+
+impl Pinned<MemberBase> {
+    /// Whether a node is a member.
+    #[inline]
+    pub(crate) fn contains(&self, node: u32) -> bool {
+        if self.touched(node) {
+            let mut newest = None;
+            self.newest_first(node, |member| {
+                newest.get_or_insert(*member);
+            });
+            if let Some(member) = newest {
+                return member;
+            }
+        }
+        self.base().contains(node)
+    }
+
+    /// All members: the base's own set where nothing changed, else a copy that is kept for the next one who asks at the
+    /// same version.
+    pub(crate) fn set(&self) -> Arc<RoaringBitmap> {
+        if !self.overlaid {
+            return self.base().set.clone();
+        }
+        let mut last = self.base().last.lock();
+        match &*last {
+            Some((version, set)) if *version == self.version => set.clone(),
+            _ => {
+                let set = Arc::new(changed(&self.generation, self.version));
+                *last = Some((self.version, set.clone()));
+                set
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Random commits and readers of random versions: what views answer is what rows answer, in the same order.
+//!
+//! One thread first, where every step can be told by its seed: commits, bulk loads, commits that are abandoned, views
+//! made, merged and dropped in between, readers that stay, transactions with writes of their own. Then many threads.
+
+mod common;
+
+use std::{
+    collections::BTreeSet,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use common::{Random, World, compare};
+use isomer_data::{Access, CommitObserver, Store, StoreOptions, Transaction};
+use isomer_storage::{Engine, MemoryEngine};
+use isomer_storage_redb::{RedbEngine, RedbOptions};
+use isomer_views::{ViewOptions, Views};
+
+fn options(demand: u64, merge_after: usize) -> ViewOptions {
+    let mut options = ViewOptions::default();
+    options.demand = demand;
+    options.merge_after = merge_after;
+    options
+}
+
+fn open(engine: Arc<dyn Engine>) -> Store {
+    Store::open(engine, StoreOptions::default()).unwrap()
+}
+
+/// One random history.
+fn history(engine: Arc<dyn Engine>, seed: u64, steps: usize) {
+    let mut random = Random::new(seed);
+    let store = open(engine);
+    let merge_after = [1, 4, 1 << 20][random.below(3)];
+    // Made by hand, so that a seed always tells the same story.
+    let views = Views::open(&store, options(u64::MAX >> 20, merge_after)).unwrap();
+    let world = World::new(&store);
+    let kinds = world.kinds();
+    let mut readers: Vec<Transaction> = Vec::new();
+    let mut used = BTreeSet::new();
+    for _ in 0..steps {
+        match random.below(20) {
+            0..8 => {
+                let mut tx = store.begin(Access::Write).unwrap();
+                for _ in 0..1 + random.below(6) {
+                    world.write(&mut tx, &mut random);
+                }
+                if random.below(4) == 0 {
+                    compare(&world, &tx, &views, &mut random, &mut used);
+                }
+                if random.below(8) > 0 {
+                    tx.commit().unwrap();
+                }
+            }
+            8..12 => drop(views.make(&kinds[random.below(kinds.len())])),
+            12 => drop(views.make_plain(&kinds[random.below(kinds.len())])),
+            13 => views.merge_now(&kinds[random.below(kinds.len())]).unwrap(),
+            14 => world.load(&store, &mut random),
+            15 => {
+                // A commit that the engine takes back: told, and then not.
+                let version = store.engine().version();
+                let told = store.engine().stream(0, usize::MAX, usize::MAX, false);
+                for (at, entry) in told.unwrap().iter().rev().take(2).enumerate() {
+                    views.committing(version + 1 + at as u64, &entry.bytes);
+                }
+                views.abandoned(version + 1);
+            }
+            16 if random.below(8) == 0 => views.clear(),
+            16..18 => {
+                if readers.len() > 4 {
+                    readers.swap_remove(random.below(5));
+                }
+                readers.push(store.begin(Access::Read).unwrap());
+            }
+            _ => {
+                for tx in &readers {
+                    compare(&world, tx, &views, &mut random, &mut used);
+                }
+                let now = store.begin(Access::Read).unwrap();
+                compare(&world, &now, &views, &mut random, &mut used);
+            }
+        }
+    }
+    views.close();
+    assert!(used.len() >= 3, "seed {seed}: views answered only {used:?}");
+}
+
+#[test]
+fn views_answer_what_rows_answer_in_memory() {
+    for seed in 0..24 {
+        history(Arc::new(MemoryEngine::new()), seed, 120);
+    }
+}
+
+#[test]
+fn views_answer_what_rows_answer_on_disk() {
+    for seed in 1000..1004 {
+        let folder = tempfile::tempdir().unwrap();
+        let redb = RedbEngine::open(folder.path().join("db"), RedbOptions::default()).unwrap();
+        history(Arc::new(redb), seed, 80);
+    }
+}
+
+/// Writers, readers, the thread that merges, and somebody who drops views, all at once.
+#[test]
+fn views_answer_what_rows_answer_to_many_threads() {
+    let folder = tempfile::tempdir().unwrap();
+    let redb = RedbEngine::open(folder.path().join("db"), RedbOptions::default()).unwrap();
+    let engines: [(Arc<dyn Engine>, usize); 2] =
+        [(Arc::new(MemoryEngine::new()), 400), (Arc::new(redb), 60)];
+    for (engine, commits) in engines {
+        let store = open(engine);
+        let views = Views::open(&store, options(1, 16)).unwrap();
+        let world = World::new(&store);
+        {
+            let mut random = Random::new(7);
+            let mut tx = store.begin(Access::Write).unwrap();
+            for _ in 0..60 {
+                world.write(&mut tx, &mut random);
+            }
+            tx.commit().unwrap();
+        }
+        let done = AtomicBool::new(false);
+        let used = std::thread::scope(|scope| {
+            let writers: Vec<_> = (0..2)
+                .map(|writer| {
+                    let (store, world) = (&store, &world);
+                    scope.spawn(move || {
+                        let mut random = Random::new(100 + writer);
+                        for _ in 0..commits {
+                            let mut tx = store.begin(Access::Write).unwrap();
+                            for _ in 0..1 + random.below(4) {
+                                world.write(&mut tx, &mut random);
+                            }
+                            // A lost race is as good.
+                            let _ = tx.commit_with(isomer_data::Durability::Buffered);
+                        }
+                    })
+                })
+                .collect();
+            let readers: Vec<_> = (0..2)
+                .map(|reader| {
+                    let (store, world, views, done) = (&store, &world, &views, &done);
+                    scope.spawn(move || {
+                        let mut random = Random::new(200 + reader);
+                        let mut used = BTreeSet::new();
+                        while !done.load(Ordering::Relaxed) || used.len() < 3 {
+                            let tx = store.begin(Access::Read).unwrap();
+                            for _ in 0..1 + random.below(3) {
+                                compare(world, &tx, views, &mut random, &mut used);
+                            }
+                            if random.below(200) == 0 {
+                                views.clear();
+                            }
+                        }
+                        used
+                    })
+                })
+                .collect();
+            for writer in writers {
+                writer.join().unwrap();
+            }
+            done.store(true, Ordering::Relaxed);
+            let used = readers.into_iter().map(|reader| reader.join().unwrap());
+            used.flatten().collect::<BTreeSet<_>>()
+        });
+        assert!(used.len() >= 3, "views answered only {used:?}");
+        views.wait_ready();
+        views.close();
+    }
+}
