@@ -95,10 +95,10 @@ fn of_a_few_thousand_records_everything_is_known() {
     assert_eq!((found.nodes, found.sampled), (1_000, 1_000));
     assert_eq!(found.with_label(made.admin), 100);
     assert_eq!(found.with_label(made.city), 0);
-    let number = found.property(&["number".into()]).expect("a property");
+    let number = found.property(&["number"]).expect("a property");
     assert_eq!((number.present, number.distinct), (1_000, 1_000));
     assert!(number.common.is_empty());
-    let state = found.property(&["state".into()]).expect("a property");
+    let state = found.property(&["state"]).expect("a property");
     assert_eq!(state.distinct, 2);
     assert_eq!((share(state, "open"), share(state, "frozen")), (900, 100));
     let ends = store
@@ -127,11 +127,11 @@ fn of_many_records_a_sample_tells_about_as_much() {
         .expect("enough of them");
     assert!(found.sampled < 4_000, "{} of 20,000", found.sampled);
     assert!(near(found.with_label(made.admin), 2_000));
-    let number = found.property(&["number".into()]).expect("a property");
+    let number = found.property(&["number"]).expect("a property");
     assert!(near(number.distinct, 20_000), "{}", number.distinct);
-    let age = found.property(&["age".into()]).expect("a property");
+    let age = found.property(&["age"]).expect("a property");
     assert_eq!(age.distinct, 50);
-    let state = found.property(&["state".into()]).expect("a property");
+    let state = found.property(&["state"]).expect("a property");
     assert!(near(share(state, "open"), 18_000) && near(share(state, "frozen"), 2_000));
     // An admin is a person first: what is second has no ids of its own to look among.
     let admins = store
@@ -156,7 +156,7 @@ fn what_has_changed_a_lot_is_sampled_again() {
             .label_statistics(made.person)
             .expect("read")
             .expect("known");
-        let state = found.property(&["state".into()]).expect("a property");
+        let state = found.property(&["state"]).expect("a property");
         (share(state, "open"), share(state, "closed"))
     };
     assert_eq!(state(&store), (900, 0));

@@ -1,26 +1,67 @@
 //! The planner's catalog, filled from a transaction's.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use isomer_data::{GraphRead, Transaction};
+use isomer_data::{GraphRead, LabelStatistics, Transaction, TypeStatistics};
 use isomer_exec::Registry;
-use isomer_plan::catalog::{Catalog, FunctionSignature, IndexInfo, ProcedureSignature};
-use isomer_value::{LabelId, PropId, TypeId};
+use isomer_plan::catalog::{
+    Catalog, FunctionSignature, IndexFacts, IndexInfo, ProcedureSignature, ValueFacts,
+};
+use isomer_value::{IndexId, LabelId, PropId, TypeId};
+use rustc_hash::FxHashMap;
 
 /// What one transaction knows, in the planner's words.
 pub(crate) struct PlanCatalog<'t> {
     transaction: &'t Transaction,
     catalog: Arc<isomer_data::Catalog>,
     registry: &'t Registry,
+    /// Whether the planner is told how values and labels are spread, or numbers alone.
+    statistics: bool,
+    /// What was looked up: one plan is made by one state of the statistics.
+    labels: RefCell<FxHashMap<LabelId, Option<Arc<LabelStatistics>>>>,
+    types: RefCell<FxHashMap<TypeId, Option<Arc<TypeStatistics>>>>,
 }
 
 impl<'t> PlanCatalog<'t> {
-    pub(crate) fn new(transaction: &'t Transaction, registry: &'t Registry) -> Self {
+    pub(crate) fn new(
+        transaction: &'t Transaction,
+        registry: &'t Registry,
+        statistics: bool,
+    ) -> Self {
         Self {
             transaction,
             catalog: transaction.catalog(),
             registry,
+            statistics,
+            labels: RefCell::default(),
+            types: RefCell::default(),
         }
+    }
+
+    /// What is known of a label; nothing where it cannot be read: a plan made without it is still right.
+    fn label_statistics(&self, label: LabelId) -> Option<Arc<LabelStatistics>> {
+        if !self.statistics {
+            return None;
+        }
+        let mut known = self.labels.borrow_mut();
+        let read = || {
+            let store = self.transaction.store();
+            store.label_statistics(label).ok().flatten()
+        };
+        known.entry(label).or_insert_with(read).clone()
+    }
+
+    fn type_statistics(&self, type_id: TypeId) -> Option<Arc<TypeStatistics>> {
+        if !self.statistics {
+            return None;
+        }
+        let mut known = self.types.borrow_mut();
+        let read = || {
+            let store = self.transaction.store();
+            store.type_statistics(type_id).ok().flatten()
+        };
+        known.entry(type_id).or_insert_with(read).clone()
     }
 }
 
@@ -48,6 +89,62 @@ impl Catalog for PlanCatalog<'_> {
 
     fn relationship_count(&self, rel_type: Option<TypeId>) -> u64 {
         self.transaction.relationship_count(rel_type).unwrap_or(0)
+    }
+
+    fn nodes_with_both(&self, a: LabelId, b: LabelId) -> Option<u64> {
+        Some(self.label_statistics(a)?.with_label(b))
+    }
+
+    fn relationships_between(
+        &self,
+        rel_type: TypeId,
+        from: Option<LabelId>,
+        to: Option<LabelId>,
+    ) -> Option<u64> {
+        Some(self.type_statistics(rel_type)?.between(from, to))
+    }
+
+    fn values(&self, label: LabelId, path: &[&str]) -> Option<Arc<ValueFacts>> {
+        let statistics = self.label_statistics(label)?;
+        let indexed = || {
+            let of_index = |index: &isomer_data::IndexStatistics| {
+                let field = self.catalog.index(index.index)?.fields.first()?;
+                let here = !field.each
+                    && field
+                        .path
+                        .0
+                        .iter()
+                        .map(|name| &**name)
+                        .eq(path.iter().copied());
+                here.then_some(())
+            };
+            let found = statistics
+                .indexes
+                .iter()
+                .find(|index| of_index(index).is_some());
+            found.map(|index| &index.first)
+        };
+        let values = statistics.property(path).or_else(indexed)?;
+        Some(Arc::new(ValueFacts {
+            nodes: statistics.nodes as f64,
+            present: values.present as f64,
+            distinct: values.distinct as f64,
+            common: values
+                .common
+                .iter()
+                .map(|(value, count)| (value.clone(), *count as f64))
+                .collect(),
+            bounds: values.bounds.clone(),
+        }))
+    }
+
+    fn index_facts(&self, index: IndexId) -> Option<Arc<IndexFacts>> {
+        let statistics = self.label_statistics(self.catalog.index(index)?.label)?;
+        let facts = statistics.index(index)?;
+        Some(Arc::new(IndexFacts {
+            entries: facts.entries as f64,
+            distinct: facts.distinct.iter().map(|one| *one as f64).collect(),
+        }))
     }
 
     fn indexes(&self, label: LabelId) -> Vec<IndexInfo> {

@@ -35,6 +35,7 @@ pub struct Builder {
     pub(crate) durability: Durability,
     pub(crate) max_retries: u32,
     pub(crate) cached_plans: usize,
+    pub(crate) plan_statistics: bool,
     pub(crate) sweep_interval: Option<Duration>,
     pub(crate) registry: Registry,
     pub(crate) planning: isomer_plan::Options,
@@ -55,6 +56,7 @@ impl Default for Builder {
             durability: Durability::Synced,
             max_retries: 100,
             cached_plans: 1024,
+            plan_statistics: true,
             sweep_interval: Some(Duration::from_secs(30)),
             registry: Registry::with_builtins(),
             planning: isomer_plan::Options::default(),
@@ -146,6 +148,13 @@ impl Builder {
     /// How many plans of queries are kept; 1,024 unless said otherwise.
     pub fn cached_plans(mut self, plans: usize) -> Self {
         self.cached_plans = plans;
+        self
+    }
+
+    /// Whether queries are planned by statistics (how labels, relationships and values are spread) or by the numbers of
+    /// nodes and relationships alone; true unless said otherwise. For comparisons: answers are the same.
+    pub fn plan_statistics(mut self, used: bool) -> Self {
+        self.plan_statistics = used;
         self
     }
 

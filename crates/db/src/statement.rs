@@ -160,7 +160,8 @@ fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Resul
 }
 
 fn plan(transaction: &Transaction, text: &str) -> Result<Arc<Plan>, PlanError> {
-    let catalog = PlanCatalog::new(&transaction.inner, &transaction.db.inner.registry);
+    let db = &transaction.db.inner;
+    let catalog = PlanCatalog::new(&transaction.inner, &db.registry, db.options.plan_statistics);
     isomer_plan::prepare(text, &catalog, &transaction.db.inner.options.planning)
 }
 

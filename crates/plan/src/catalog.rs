@@ -26,6 +26,29 @@ pub trait Catalog {
     /// Roughly how many relationships there are of a type, or at all.
     fn relationship_count(&self, rel_type: Option<TypeId>) -> u64;
 
+    /// About how many nodes carry both labels, where that is known.
+    fn nodes_with_both(&self, _a: LabelId, _b: LabelId) -> Option<u64> {
+        None
+    }
+    /// About how many relationships of a type start at a node of one label (any where absent) and end at one of another,
+    /// where that is known.
+    fn relationships_between(
+        &self,
+        _rel_type: TypeId,
+        _from: Option<LabelId>,
+        _to: Option<LabelId>,
+    ) -> Option<u64> {
+        None
+    }
+    /// How the values of a property are spread over a label's nodes, where that is known.
+    fn values(&self, _label: LabelId, _path: &[&str]) -> Option<Arc<ValueFacts>> {
+        None
+    }
+    /// How the entries of an index are spread, where that is known.
+    fn index_facts(&self, _index: IndexId) -> Option<Arc<IndexFacts>> {
+        None
+    }
+
     /// The usable indexes of a label, without the one on `_key`, which every label has.
     fn indexes(&self, label: LabelId) -> Vec<IndexInfo>;
 
@@ -63,6 +86,30 @@ pub struct IndexInfo {
     pub each_element: bool,
     /// Roughly how many distinct keys it holds, where known.
     pub distinct_keys: Option<u64>,
+}
+
+/// How values are spread over the nodes of a label. All numbers are of nodes, and none is exact.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ValueFacts {
+    /// How many nodes the label has.
+    pub nodes: f64,
+    /// How many of them have a value.
+    pub present: f64,
+    /// How many distinct values there are.
+    pub distinct: f64,
+    /// The most common values with how many nodes have each.
+    pub common: Vec<(Value, f64)>,
+    /// Values that cut all of them, in their order, into parts of equal size; the smallest first, the largest last.
+    pub bounds: Vec<Value>,
+}
+
+/// How the entries of an index are spread.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct IndexFacts {
+    /// How many entries it has.
+    pub entries: f64,
+    /// How many distinct values its first field has, its first two together, and so on.
+    pub distinct: Vec<f64>,
 }
 
 /// Whether a procedure writes.
@@ -127,6 +174,10 @@ pub struct MockCatalog {
     index_count: u32,
     procedures: Vec<Arc<ProcedureSignature>>,
     functions: Vec<Arc<FunctionSignature>>,
+    both: FxHashMap<(LabelId, LabelId), u64>,
+    ends: FxHashMap<TypeId, Vec<(LabelId, LabelId, u64)>>,
+    values: FxHashMap<(LabelId, String), Arc<ValueFacts>>,
+    index_facts: FxHashMap<IndexId, Arc<IndexFacts>>,
 }
 
 impl MockCatalog {
@@ -173,6 +224,49 @@ impl MockCatalog {
         if let Some(index) = self.indexes.get_mut(&id.0).and_then(|all| all.last_mut()) {
             index.each_element = true;
         }
+        self
+    }
+
+    /// With so many nodes that carry both of two labels declared before, each of which counts them already.
+    pub fn with_both(mut self, a: &str, b: &str, count: u64) -> Self {
+        let (a, b) = (
+            self.label(a).expect("the label was declared"),
+            self.label(b).expect("the label was declared"),
+        );
+        self.both.insert((a, b), count);
+        self.both.insert((b, a), count);
+        self
+    }
+
+    /// With so many relationships of a type declared before from nodes of one label to nodes of another; those of other
+    /// pairs of labels are none from now on.
+    pub fn with_ends(mut self, rel_type: &str, from: &str, to: &str, count: u64) -> Self {
+        let rel_type = self
+            .relationship_type(rel_type)
+            .expect("the type was declared");
+        let (from, to) = (
+            self.label(from).expect("the label was declared"),
+            self.label(to).expect("the label was declared"),
+        );
+        self.ends
+            .entry(rel_type)
+            .or_default()
+            .push((from, to, count));
+        self
+    }
+
+    /// With values of a property (a path written with dots) of a label declared before.
+    pub fn with_values(mut self, label: &str, path: &str, facts: ValueFacts) -> Self {
+        let label = self.label(label).expect("the label was declared");
+        self.values
+            .insert((label, path.to_owned()), Arc::new(facts));
+        self
+    }
+
+    /// With entries of the index declared last.
+    pub fn with_entries(mut self, facts: IndexFacts) -> Self {
+        self.index_facts
+            .insert(IndexId(self.index_count), Arc::new(facts));
         self
     }
 
@@ -230,6 +324,31 @@ impl Catalog for MockCatalog {
                 .get(rel_type.0 as usize)
                 .map_or(0, |(_, count)| *count),
         }
+    }
+
+    fn nodes_with_both(&self, a: LabelId, b: LabelId) -> Option<u64> {
+        self.both.get(&(a, b)).copied()
+    }
+
+    fn relationships_between(
+        &self,
+        rel_type: TypeId,
+        from: Option<LabelId>,
+        to: Option<LabelId>,
+    ) -> Option<u64> {
+        let ends = self.ends.get(&rel_type)?;
+        let fits = |(source, target, _): &&(LabelId, LabelId, u64)| {
+            from.is_none_or(|from| from == *source) && to.is_none_or(|to| to == *target)
+        };
+        Some(ends.iter().filter(fits).map(|(_, _, count)| count).sum())
+    }
+
+    fn values(&self, label: LabelId, path: &[&str]) -> Option<Arc<ValueFacts>> {
+        self.values.get(&(label, path.join("."))).cloned()
+    }
+
+    fn index_facts(&self, index: IndexId) -> Option<Arc<IndexFacts>> {
+        self.index_facts.get(&index).cloned()
     }
 
     fn indexes(&self, label: LabelId) -> Vec<IndexInfo> {

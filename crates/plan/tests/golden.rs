@@ -17,9 +17,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use isomer_plan::catalog::{MockCatalog, ProcedureField, ProcedureMode, ProcedureSignature};
+use isomer_plan::catalog::{
+    Catalog, IndexFacts, MockCatalog, ProcedureField, ProcedureMode, ProcedureSignature, ValueFacts,
+};
 use isomer_plan::expr::Kind;
 use isomer_plan::{Options, explain, prepare};
+use isomer_value::Value;
 
 fn catalog(header: &str) -> MockCatalog {
     let mut catalog = MockCatalog::new();
@@ -33,6 +36,18 @@ fn catalog(header: &str) -> MockCatalog {
             ["type", name, count] => catalog.with_type(name, count.parse().expect("a count")),
             ["index", label, paths @ ..] => catalog.with_index(label, paths, false),
             ["unique", label, paths @ ..] => catalog.with_index(label, paths, true),
+            ["both", a, b, count] => catalog.with_both(a, b, number(count) as u64),
+            ["ends", name, from, to, count] => {
+                catalog.with_ends(name, from, to, number(count) as u64)
+            }
+            ["values", label, path, present, distinct, rest @ ..] => {
+                let facts = values(&catalog, label, number(present), number(distinct), rest);
+                catalog.with_values(label, path, facts)
+            }
+            ["entries", entries, distinct @ ..] => catalog.with_entries(IndexFacts {
+                entries: number(entries),
+                distinct: distinct.iter().map(|one| number(one)).collect(),
+            }),
             ["elements", label, path] => catalog.with_element_index(label, path),
             ["procedure", name, results @ ..] => catalog.with_procedure(ProcedureSignature {
                 name: (*name).into(),
@@ -44,6 +59,45 @@ fn catalog(header: &str) -> MockCatalog {
         };
     }
     catalog
+}
+
+fn number(text: &str) -> f64 {
+    text.parse().expect("a number")
+}
+
+/// `open=900` is a common value, `0..100` are bounds with ten equal parts between them.
+fn values(
+    catalog: &MockCatalog,
+    label: &str,
+    present: f64,
+    distinct: f64,
+    rest: &[&str],
+) -> ValueFacts {
+    let value = |text: &str| match text.parse() {
+        Ok(number) => Value::Int(number),
+        Err(_) => Value::from(text),
+    };
+    let label = catalog.label(label).expect("the label was declared");
+    let mut facts = ValueFacts {
+        nodes: catalog.node_count(Some(label)) as f64,
+        present,
+        distinct,
+        ..ValueFacts::default()
+    };
+    for word in rest {
+        if let Some((common, count)) = word.split_once('=') {
+            facts.common.push((value(common), number(count)));
+        } else if let Some((from, to)) = word.split_once("..") {
+            let (from, to): (i64, i64) =
+                (from.parse().expect("a bound"), to.parse().expect("a bound"));
+            facts.bounds = (0..=10)
+                .map(|part| Value::Int(from + (to - from) * part / 10))
+                .collect();
+        } else {
+            panic!("unknown word about values: {word}");
+        }
+    }
+    facts
 }
 
 fn field(name: &str, kind: Kind) -> ProcedureField {

@@ -64,10 +64,11 @@ impl LabelStatistics {
     }
 
     /// The values at a path: of a property, or of the first field of an index.
-    pub fn property(&self, path: &[Arc<str>]) -> Option<&ValueStatistics> {
+    pub fn property(&self, path: &[&str]) -> Option<&ValueStatistics> {
+        let same = |known: &FieldPath| known.0.iter().map(|name| &**name).eq(path.iter().copied());
         self.properties
             .iter()
-            .find(|(known, _)| known.0 == path)
+            .find(|(known, _)| same(known))
             .map(|(_, values)| values)
     }
 

@@ -1,33 +1,91 @@
-//! Estimates: how many rows, how much work. All are guesses from counts; none may change an answer.
+//! Estimates: how many rows, how much work. All are guesses, from counts and statistics where the catalog has them; none
+//! may change an answer.
 
-use isomer_value::Value;
+use std::cell::RefCell;
+use std::sync::Arc;
 
+use isomer_value::{LabelId, Value};
+use rustc_hash::FxHashMap;
+
+use super::spread::Side;
 use crate::arena::Arena;
-use crate::catalog::Catalog;
-use crate::expr::{Comparison, Expr, LabelRef, TypeRef};
+use crate::catalog::{Catalog, ValueFacts};
+use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest, TypeRef};
 use crate::logical::{Length, PatternRelationship};
 use crate::physical::Direction;
+
+/// In a database with more types than this a relationship of any type is taken to be between any labels.
+const MOST_TYPES: usize = 32;
 
 /// Estimates by a catalog.
 pub(crate) struct Costs<'c> {
     pub catalog: &'c dyn Catalog,
+    /// The labels that nodes are known to have.
+    labels: RefCell<FxHashMap<SlotId, Vec<LabelRef>>>,
 }
 
 impl<'c> Costs<'c> {
     pub fn new(catalog: &'c dyn Catalog) -> Self {
-        Self { catalog }
+        Self {
+            catalog,
+            labels: RefCell::default(),
+        }
+    }
+
+    /// Remembers that a node has these labels, for estimates about its properties.
+    pub fn note_labels(&self, node: SlotId, labels: &[LabelRef]) {
+        let mut known = self.labels.borrow_mut();
+        let of_node = known.entry(node).or_default();
+        for label in labels {
+            if !of_node.contains(label) {
+                of_node.push(*label);
+            }
+        }
+    }
+
+    fn id(&self, label: LabelRef, arena: &Arena) -> Option<LabelId> {
+        self.catalog.label(arena.label_name(label))
     }
 
     /// Nodes with a label, or all. At least 1, so that products order even an empty database.
     pub fn nodes(&self, label: Option<LabelRef>, arena: &Arena) -> f64 {
         let count = match label {
             None => self.catalog.node_count(None),
-            Some(label) => match self.catalog.label(arena.label_name(label)) {
+            Some(label) => match self.id(label, arena) {
                 Some(label) => self.catalog.node_count(Some(label)),
                 None => 0,
             },
         };
         (count as f64).max(1.0)
+    }
+
+    /// Nodes with all of the labels: of the rarest those that have each other one too. At least a part of one.
+    pub fn labelled(&self, labels: &[LabelRef], arena: &Arena) -> f64 {
+        let Some((rarest, nodes)) = self.rarest(labels, arena) else {
+            return self.nodes(None, arena);
+        };
+        let all = self.nodes(None, arena);
+        let id = self.id(rarest, arena);
+        let mut share = 1.0;
+        for other in labels.iter().filter(|other| **other != rarest) {
+            let both = id
+                .zip(self.id(*other, arena))
+                .and_then(|(a, b)| self.catalog.nodes_with_both(a, b));
+            share *= match both {
+                Some(both) => (both as f64).max(0.5) / nodes,
+                None => self.nodes(Some(*other), arena) / all,
+            }
+            .clamp(0.0, 1.0);
+        }
+        (nodes * share).max(0.1)
+    }
+
+    /// The label that the fewest nodes have, and how many.
+    fn rarest(&self, labels: &[LabelRef], arena: &Arena) -> Option<(LabelRef, f64)> {
+        labels
+            .iter()
+            .map(|label| (*label, self.nodes(Some(*label), arena)))
+            .min_by(|(_, a), (_, b)| a.total_cmp(b))
     }
 
     /// Relationships of any of the types.
@@ -43,7 +101,70 @@ impl<'c> Costs<'c> {
         count as f64
     }
 
-    /// Relationships at a node that has one of these labels (none known: any node).
+    /// Relationships of any of the types from nodes that have the first labels to nodes that have the second ones. Where
+    /// no more is known than how many relationships there are, all are taken to be between such nodes: who names labels
+    /// mostly names those that the type goes with.
+    pub fn between(
+        &self,
+        types: &[TypeRef],
+        from: &[LabelRef],
+        to: &[LabelRef],
+        direction: Direction,
+        arena: &Arena,
+    ) -> f64 {
+        match direction {
+            Direction::Outgoing => self.directed(types, from, to, arena),
+            Direction::Incoming => self.directed(types, to, from, arena),
+            Direction::Both => {
+                self.directed(types, from, to, arena) + self.directed(types, to, from, arena)
+            }
+        }
+    }
+
+    fn directed(
+        &self,
+        types: &[TypeRef],
+        from: &[LabelRef],
+        to: &[LabelRef],
+        arena: &Arena,
+    ) -> f64 {
+        let rarest = |labels: &[LabelRef]| {
+            let (label, _) = self.rarest(labels, arena)?;
+            Some(self.id(label, arena))
+        };
+        let (from, to) = match (rarest(from), rarest(to)) {
+            // A label that no node ever had.
+            (Some(None), _) | (_, Some(None)) => return 0.0,
+            (from, to) => (from.flatten(), to.flatten()),
+        };
+        let of_type = |known| {
+            let all = self.catalog.relationship_count(Some(known)) as f64;
+            if from.is_none() && to.is_none() {
+                return all;
+            }
+            let between = self.catalog.relationships_between(known, from, to);
+            between.map_or(all, |count| (count as f64).min(all))
+        };
+        if types.is_empty() {
+            let known: Vec<_> = self
+                .catalog
+                .type_names()
+                .iter()
+                .filter_map(|name| self.catalog.relationship_type(name))
+                .collect();
+            if (from.is_none() && to.is_none()) || known.is_empty() || known.len() > MOST_TYPES {
+                return self.catalog.relationship_count(None) as f64;
+            }
+            return known.into_iter().map(of_type).sum();
+        }
+        types
+            .iter()
+            .filter_map(|one| self.catalog.relationship_type(arena.type_name(*one)))
+            .map(of_type)
+            .sum()
+    }
+
+    /// Relationships at a node that has these labels (none known: any node).
     pub fn degree(
         &self,
         labels: &[LabelRef],
@@ -51,31 +172,29 @@ impl<'c> Costs<'c> {
         direction: Direction,
         arena: &Arena,
     ) -> f64 {
-        let nodes = labels
-            .iter()
-            .map(|label| self.nodes(Some(*label), arena))
-            .fold(self.nodes(None, arena), f64::min);
-        let each_way = self.relationships(types, arena) / nodes;
-        if direction == Direction::Both {
-            2.0 * each_way
-        } else {
-            each_way
-        }
+        let nodes = match self.rarest(labels, arena) {
+            Some((_, nodes)) => nodes,
+            None => self.nodes(None, arena),
+        };
+        self.between(types, labels, &[], direction, arena) / nodes
     }
 
-    /// Rows out per row in of following a relationship pattern.
+    /// Rows out per row in of following a relationship pattern from a node that has these labels.
     pub fn fan_out(
         &self,
         relationship: &PatternRelationship,
         labels: &[LabelRef],
+        direction: Direction,
         arena: &Arena,
     ) -> f64 {
-        let degree = self.degree(labels, &relationship.types, relationship.direction, arena);
+        let degree = self.degree(labels, &relationship.types, direction, arena);
         match &relationship.length {
             Length::One => degree,
             Length::Shortest { .. } | Length::Selected(_) => 1.0,
             Length::Repeat(walk) => repeated(walk, degree),
             Length::Walk { min, max } => {
+                // Beyond the first step it is not known where the walk is.
+                let onward = self.degree(&[], &relationship.types, direction, arena);
                 let steps = max
                     .unwrap_or(min.saturating_add(4))
                     .min(min.saturating_add(4))
@@ -83,7 +202,12 @@ impl<'c> Costs<'c> {
                 let mut total = if *min == 0 { 1.0 } else { 0.0 };
                 let mut walks = 1.0;
                 for step in 1..=steps {
-                    walks = f64::min(walks * degree, 1e12);
+                    let each = if step == 1 {
+                        degree
+                    } else {
+                        onward.max(degree.min(1.0))
+                    };
+                    walks = f64::min(walks * each, 1e12);
                     if step >= *min {
                         total += walks;
                     }
@@ -100,36 +224,132 @@ impl<'c> Costs<'c> {
             Expr::Const(_) => 0.0,
             Expr::HasLabels { labels, .. } => {
                 let all = self.nodes(None, arena);
-                labels
-                    .iter()
-                    .map(|label| (self.nodes(Some(*label), arena) / all).clamp(0.01, 1.0))
-                    .product()
+                (self.labelled(labels, arena) / all).clamp(0.001, 1.0)
             }
-            Expr::Compare {
-                op: Comparison::Equal,
-                ..
-            } => 0.1,
-            Expr::Compare {
-                op: Comparison::NotEqual,
-                ..
-            } => 0.9,
-            Expr::Compare { .. } | Expr::StringTest { .. } => 0.3,
-            Expr::In { .. } => 0.2,
+            Expr::Compare { op, left, right } => self.comparison(*op, left, right, arena),
+            Expr::StringTest {
+                op: StringTest::StartsWith,
+                left,
+                right,
+            } => {
+                let prefix = match self.value(right) {
+                    Some(Value::String(prefix)) => Some(&**prefix),
+                    _ => None,
+                };
+                self.about(left, arena, |facts| facts.prefix_share(prefix))
+                    .unwrap_or(0.3)
+            }
+            Expr::StringTest { .. } => 0.3,
+            Expr::In { item, list } => self.membership(item, list, arena),
             Expr::Not(inner) => (1.0 - self.selectivity(inner, arena)).max(0.05),
             Expr::And(terms) => terms
                 .iter()
                 .map(|term| self.selectivity(term, arena))
                 .product::<f64>()
                 .max(1e-6),
-            Expr::Or(terms) => terms
-                .iter()
-                .map(|term| self.selectivity(term, arena))
-                .sum::<f64>()
-                .min(1.0),
-            Expr::IsNull(_) => 0.1,
-            Expr::IsNotNull(_) => 0.9,
+            Expr::Or(terms) => {
+                let none: f64 = terms
+                    .iter()
+                    .map(|term| 1.0 - self.selectivity(term, arena))
+                    .product();
+                1.0 - none
+            }
+            Expr::IsNull(value) => self
+                .about(value, arena, |facts| 1.0 - facts.present_share())
+                .unwrap_or(0.1),
+            Expr::IsNotNull(value) => self
+                .about(value, arena, |facts| facts.present_share())
+                .unwrap_or(0.9),
             _ => 0.5,
         }
+    }
+
+    fn comparison(&self, op: Comparison, left: &Expr, right: &Expr, arena: &Arena) -> f64 {
+        let mirrored = match op {
+            Comparison::Less => Comparison::Greater,
+            Comparison::LessOrEqual => Comparison::GreaterOrEqual,
+            Comparison::Greater => Comparison::Less,
+            Comparison::GreaterOrEqual => Comparison::LessOrEqual,
+            same => same,
+        };
+        let known = self
+            .about(left, arena, |facts| self.compared(op, right, facts))
+            .or_else(|| self.about(right, arena, |facts| self.compared(mirrored, left, facts)));
+        known.unwrap_or(match op {
+            Comparison::Equal => 0.1,
+            Comparison::NotEqual => 0.9,
+            _ => 0.3,
+        })
+    }
+
+    fn compared(&self, op: Comparison, with: &Expr, facts: &ValueFacts) -> f64 {
+        let value = self.value(with);
+        let side = value.map_or(Side::Unknown, Side::At);
+        match op {
+            Comparison::Equal => facts.equal_share(value),
+            Comparison::NotEqual => (facts.present_share() - facts.equal_share(value)).max(0.01),
+            Comparison::Less | Comparison::LessOrEqual => facts.range_share(Side::Open, side),
+            Comparison::Greater | Comparison::GreaterOrEqual => facts.range_share(side, Side::Open),
+        }
+    }
+
+    fn membership(&self, item: &Expr, list: &Expr, arena: &Arena) -> f64 {
+        let count = list_length(list);
+        let each = |facts: &ValueFacts| match list {
+            Expr::Const(Value::List(values)) => values
+                .iter()
+                .map(|value| facts.equal_share(Some(value)))
+                .sum(),
+            _ => facts.equal_share(None) * count,
+        };
+        let found = self.about(item, arena, each);
+        found.unwrap_or(0.2).min(1.0)
+    }
+
+    /// What a value is going to be, where that is known.
+    pub fn value<'e>(&self, expr: &'e Expr) -> Option<&'e Value> {
+        match expr {
+            Expr::Const(value) => Some(value),
+            _ => None,
+        }
+    }
+
+    /// What is known of the property of a node that an expression reads: the least of what its labels say.
+    fn about(&self, expr: &Expr, arena: &Arena, share: impl Fn(&ValueFacts) -> f64) -> Option<f64> {
+        let (node, path) = property_of(expr)?;
+        let labels = self.labels.borrow();
+        labels
+            .get(&node)?
+            .iter()
+            .filter_map(|label| self.values(*label, &path, arena))
+            .map(|facts| share(&facts))
+            .min_by(f64::total_cmp)
+    }
+
+    /// How the values of a property are spread over a label's nodes.
+    pub fn values(
+        &self,
+        label: LabelRef,
+        path: &[PropRef],
+        arena: &Arena,
+    ) -> Option<Arc<ValueFacts>> {
+        let names: Vec<&str> = path.iter().map(|name| arena.property_name(*name)).collect();
+        self.catalog.values(self.id(label, arena)?, &names)
+    }
+}
+
+/// The node and the path of a property that an expression is.
+fn property_of(expr: &Expr) -> Option<(SlotId, Vec<PropRef>)> {
+    let mut path = Vec::new();
+    let mut at = expr;
+    while let Expr::Property { base, name } = at {
+        path.push(*name);
+        at = base;
+    }
+    path.reverse();
+    match at {
+        Expr::Slot(slot) if !path.is_empty() => Some((*slot, path)),
+        _ => None,
     }
 }
 

@@ -14,6 +14,7 @@ mod pattern;
 mod rules;
 mod seek;
 mod semi;
+mod spread;
 
 use rustc_hash::FxHashSet;
 

@@ -4,8 +4,9 @@ use isomer_value::{IndexId, Value};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::cost::{Costs, list_length};
+use super::spread::Side;
 use crate::arena::Arena;
-use crate::catalog::IndexInfo;
+use crate::catalog::{IndexInfo, ValueFacts};
 use crate::expr::{Comparison, Expr, LabelRef, PropRef, SlotId, StringTest};
 use crate::function::Function;
 use crate::physical::{IndexRange, IndexSeek, Op, OpId, SeekBound, SeekKeys};
@@ -100,7 +101,12 @@ enum Test<'e> {
     StartsWith(&'e Expr),
     /// A list holds this element.
     Holds(&'e Expr),
+    /// There is a value.
+    Any,
 }
+
+/// Stands for the value of a test that has none.
+static ANYTHING: Expr = Expr::Const(Value::Null);
 
 /// What is said about a node.
 pub(crate) struct Facts<'f> {
@@ -217,90 +223,128 @@ fn index_accesses(
     let Some(known) = costs.catalog.label(arena.label_name(label)) else {
         return Vec::new();
     };
+    if tests.is_empty() {
+        return Vec::new();
+    }
     let mut found = Vec::new();
     for index in costs.catalog.indexes(known) {
-        if index.each_element {
-            let access = element_access(arena, label, count, &index, tests);
-            found.extend(access.map(|access| Access {
-                covers: label_covers.to_vec(),
-                ..access
-            }));
-            continue;
-        }
-        let mut prefix = Vec::new();
-        let mut covers = label_covers.to_vec();
-        let mut range = IndexRange::All;
-        let mut share = 1.0;
-        let each = index
-            .distinct_keys
-            .map_or(0.05, |keys| 1.0 / (keys as f64).max(1.0));
-        for path in &index.paths {
-            let about = |test: &&Sargable<'_>| match &test.subject {
-                Subject::Property(names) => same_path(names, path, arena),
-                Subject::Id => false,
-            };
-            let here: Vec<&Sargable<'_>> = tests.iter().filter(about).collect();
-            if let Some((position, value)) = here.iter().find_map(|test| match test.test {
-                Test::Equal(value) => Some((test.position, value)),
-                _ => None,
-            }) {
-                prefix.push(value.clone());
-                share *= each;
-                if is_exact(value) {
-                    covers.push(position);
-                }
-                continue;
-            }
-            let each = if index.unique && prefix.len() + 1 == index.paths.len() {
-                1.0 / count.max(1.0)
-            } else {
-                each
-            };
-            if let Some((next, part, covered)) = range_of(&here, each) {
-                range = next;
-                share *= part;
-                covers.extend(covered);
-            }
-            break;
-        }
-        let whole = prefix.len() == index.paths.len();
-        if prefix.is_empty() && matches!(range, IndexRange::All) {
-            continue;
-        }
-        // A record that lacks one of the fields is not in the index: each must be asked for, which null never passes.
-        let asked_for = |path: &PropertyPath| {
-            tests.iter().any(|test| match &test.subject {
-                Subject::Property(names) => same_path(names, path, arena),
-                Subject::Id => false,
-            })
-        };
-        if !index.paths.iter().all(asked_for) {
-            continue;
-        }
-        let rows = if whole && index.unique {
-            1.0
+        let access = if index.each_element {
+            element_access(costs, arena, label, count, &index, tests)
         } else {
-            (count * share).max(1.0)
+            index_access(costs, arena, label, count, &index, tests)
         };
-        // A seek by fewer rows than the label has is worth it even where the guess is coarse.
-        let rows = rows.min(count * 0.95);
-        found.push(Access {
-            kind: AccessKind::Index {
-                label,
-                index: index.id,
-                prefix,
-                range,
-            },
-            rows,
-            covers,
-        });
+        found.extend(access.map(|mut access| {
+            access.covers.extend(label_covers);
+            access
+        }));
     }
     found
+}
+
+/// A lookup of equalities on the first components of an index, and of a range on the one after them.
+fn index_access(
+    costs: &Costs<'_>,
+    arena: &Arena,
+    label: LabelRef,
+    count: f64,
+    index: &IndexInfo,
+    tests: &[Sargable<'_>],
+) -> Option<Access> {
+    let mut prefix = Vec::new();
+    let mut covers = Vec::new();
+    let mut range = IndexRange::All;
+    let mut share = 1.0;
+    let facts = costs.catalog.index_facts(index.id);
+    let of = |path: &PropertyPath| -> Vec<&Sargable<'_>> {
+        let about = |test: &&Sargable<'_>| match &test.subject {
+            Subject::Property(names) => same_path(names, path, arena),
+            Subject::Id => false,
+        };
+        tests.iter().filter(about).collect()
+    };
+    for path in &index.paths {
+        let here = of(path);
+        let values = here.first().and_then(|test| match &test.subject {
+            Subject::Property(names) => costs.values(label, names, arena),
+            Subject::Id => None,
+        });
+        if let Some((position, value)) = here.iter().find_map(|test| match test.test {
+            Test::Equal(value) => Some((test.position, value)),
+            _ => None,
+        }) {
+            let alone = match &values {
+                Some(values) => values.equal_share(costs.value(value)),
+                None => 0.05,
+            };
+            prefix.push(value.clone());
+            share *= alone;
+            // Several fields together are rarer than the product says only where they are independent.
+            if let Some(distinct) = facts
+                .as_ref()
+                .and_then(|facts| facts.distinct.get(prefix.len() - 1))
+                && prefix.len() > 1
+            {
+                share = 1.0 / distinct.max(1.0);
+            }
+            if is_exact(value) {
+                covers.push(position);
+            }
+            continue;
+        }
+        let whole = index.unique && prefix.len() + 1 == index.paths.len();
+        if let Some((next, part, covered)) = range_of(
+            &here,
+            costs,
+            values.as_deref(),
+            whole.then_some(1.0 / count.max(1.0)),
+        ) {
+            range = next;
+            share *= part;
+            covers.extend(covered);
+        }
+        break;
+    }
+    let whole = prefix.len() == index.paths.len();
+    if prefix.is_empty() && matches!(range, IndexRange::All) {
+        // All entries: worth it where most nodes have none.
+        let sparse = facts.filter(|facts| facts.entries < count * 0.5)?;
+        let first = of(index.paths.first()?);
+        let any = first.iter().find(|test| matches!(test.test, Test::Any))?;
+        share = sparse.entries / count.max(1.0);
+        covers.push(any.position);
+    }
+    // A node without a value for one of the fields is not in the index: it must not be asked for.
+    let used = prefix.len() + usize::from(!matches!(range, IndexRange::All));
+    let has_value = |path: &PropertyPath| !of(path).is_empty();
+    if !index.paths[used.min(index.paths.len())..]
+        .iter()
+        .all(has_value)
+    {
+        return None;
+    }
+    let rows = if whole && index.unique {
+        1.0
+    } else {
+        (count * share).max(1.0)
+    };
+    // A seek by fewer rows than the label has is worth it even where the guess is coarse.
+    let rows = rows.min(count * 0.95);
+    Some(Access {
+        kind: AccessKind::Index {
+            label,
+            index: index.id,
+            prefix,
+            range,
+        },
+        rows,
+        covers,
+    })
 }
 
 /// A lookup of `value IN node.path` in an index with an entry per element. The predicate is tested again: the index knows
 /// elements, not whether the value is a list.
 fn element_access(
+    costs: &Costs<'_>,
     arena: &Arena,
     label: LabelRef,
     count: f64,
@@ -318,9 +362,11 @@ fn element_access(
             }
             _ => None,
         })?;
-    let share = index
-        .distinct_keys
-        .map_or(0.05, |keys| 1.0 / (keys as f64).max(1.0));
+    let entries = costs.catalog.index_facts(index.id);
+    let rows = match entries.as_deref() {
+        Some(facts) => facts.entries / facts.distinct.first().map_or(1.0, |one| one.max(1.0)),
+        None => count * 0.05,
+    };
     let kind = AccessKind::Index {
         label,
         index: index.id,
@@ -329,7 +375,7 @@ fn element_access(
     };
     Some(Access {
         kind,
-        rows: (count * share).max(1.0).min(count * 0.95),
+        rows: rows.max(1.0).min(count * 0.95),
         covers: Vec::new(),
     })
 }
@@ -350,20 +396,38 @@ fn is_exact(value: &Expr) -> bool {
     )
 }
 
-fn range_of(tests: &[&Sargable<'_>], each: f64) -> Option<(IndexRange, f64, Vec<usize>)> {
+/// What the tests of one component look for, as a range, the share of nodes that have it, and the tests that it covers.
+/// `each` is the share of nodes with one value, where that is known exactly.
+fn range_of(
+    tests: &[&Sargable<'_>],
+    costs: &Costs<'_>,
+    values: Option<&ValueFacts>,
+    each: Option<f64>,
+) -> Option<(IndexRange, f64, Vec<usize>)> {
     for test in tests {
         match test.test {
             Test::In(list) => {
-                return Some((
-                    IndexRange::Keys(SeekKeys::Each(list.clone())),
-                    each * list_length(list),
-                    Vec::new(),
-                ));
+                let share = match (each, list, values) {
+                    (Some(each), ..) => each * list_length(list),
+                    (None, Expr::Const(Value::List(items)), Some(values)) => items
+                        .iter()
+                        .map(|item| values.equal_share(Some(item)))
+                        .sum(),
+                    (None, _, values) => {
+                        values.map_or(0.05, |values| values.equal_share(None)) * list_length(list)
+                    }
+                };
+                let keys = IndexRange::Keys(SeekKeys::Each(list.clone()));
+                return Some((keys, share, Vec::new()));
             }
             Test::StartsWith(prefix) => {
+                let known = match costs.value(prefix) {
+                    Some(Value::String(prefix)) => Some(&**prefix),
+                    _ => None,
+                };
                 return Some((
                     IndexRange::StartsWith(prefix.clone()),
-                    0.05,
+                    values.map_or(0.05, |values| values.prefix_share(known)),
                     vec![test.position],
                 ));
             }
@@ -371,11 +435,12 @@ fn range_of(tests: &[&Sargable<'_>], each: f64) -> Option<(IndexRange, f64, Vec<
         }
     }
     let (mut low, mut high) = (SeekBound::Unbounded, SeekBound::Unbounded);
+    let (mut from, mut to) = (Side::Open, Side::Open);
     let mut covers = Vec::new();
     for test in tests {
-        let (side, value, included) = match test.test {
-            Test::Greater(value, included) => (&mut low, value, included),
-            Test::Less(value, included) => (&mut high, value, included),
+        let (side, known, value, included) = match test.test {
+            Test::Greater(value, included) => (&mut low, &mut from, value, included),
+            Test::Less(value, included) => (&mut high, &mut to, value, included),
             _ => continue,
         };
         if matches!(side, SeekBound::Unbounded) {
@@ -384,14 +449,16 @@ fn range_of(tests: &[&Sargable<'_>], each: f64) -> Option<(IndexRange, f64, Vec<
             } else {
                 SeekBound::Excluded(value.clone())
             };
+            *known = costs.value(value).map_or(Side::Unknown, Side::At);
             covers.push(test.position);
         }
     }
-    let share = match covers.len() {
+    let guess = match covers.len() {
         0 => return None,
         1 => 0.3,
         _ => 0.1,
     };
+    let share = values.map_or(guess, |values| values.range_share(from, to));
     Some((IndexRange::Between(low, high), share, covers))
 }
 
@@ -443,6 +510,7 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
                 left,
                 right,
             } => add(left, Test::StartsWith(right), right),
+            Expr::IsNotNull(operand) => add(operand, Test::Any, &ANYTHING),
             _ => {}
         }
     }

@@ -1,13 +1,16 @@
 //! The order in which a pattern is found.
 //!
-//! A pattern is solved by [`Move`]s: find a node, follow a relationship, close a triangle. From the slots bound so far
-//! the cheapest move is taken until nothing is left; for a part of the pattern that nothing leads to, every node in it is
-//! tried as the start and the cheapest whole is taken. The moves possible in a state and their costs are all that a
-//! better search (dynamic programming over connected subsets) would need.
+//! A pattern is solved by [`Move`]s: find a node, follow a relationship, close a triangle. Its connected parts of up to ten
+//! relationships are ordered as wholes ([`order`]), joins of smaller parts among the ways to find them, and become moves
+//! ([`tree`]). What is larger, or cannot be ordered beforehand (shortest paths, walks whose conditions read what is found
+//! later), is found step by step: from the slots bound so far the cheapest move is taken until nothing is left
+//! ([`search`]); for a part that nothing leads to, every node in it is tried as the start ([`parts`]).
 
 mod emit;
+mod order;
 mod parts;
 mod search;
+mod tree;
 
 use crate::expr::{Expr, LabelRef, SlotId};
 use crate::logical::QueryGraph;
@@ -152,13 +155,19 @@ impl Planner<'_> {
     /// Solves a pattern on top of `flow`.
     pub(in crate::solve) fn pattern(&mut self, flow: &mut Flow, graph: QueryGraph) {
         let problem = Problem::new(graph);
+        for (node, labels) in &problem.labels {
+            self.costs.note_labels(*node, labels);
+        }
         let mut progress = problem.start(&flow.bound, self.rows(flow));
         let mut solved: Vec<usize> = Vec::new();
         self.settle(&problem, &mut progress, flow);
         loop {
-            while let Some(next) = self.next_move(&problem, &progress) {
-                self.advance(&problem, &mut progress, &next);
-                self.emit(&problem, &mut progress, flow, next, &mut solved);
+            if !self.arena.plain && self.attached_part(&problem, &mut progress, flow, &mut solved) {
+                continue;
+            }
+            if let Some(next) = self.next_move(&problem, &progress) {
+                self.take(&problem, &mut progress, flow, &mut solved, next);
+                continue;
             }
             if !progress.node_open.contains(&true) {
                 break;

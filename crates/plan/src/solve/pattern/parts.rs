@@ -15,7 +15,20 @@ const SMALL_PATTERN: usize = 64;
 /// Nodes looked at for a start, in the order written.
 const NODES_LOOKED_AT: usize = 256;
 
-impl Planner<'_> {
+/// What is found apart, to be joined.
+pub(super) struct Side {
+    /// Its nodes and relationships, by position in the graph.
+    pub nodes: Vec<bool>,
+    pub relationships: Vec<bool>,
+    /// Nodes that are found on the other side too.
+    pub shared: Vec<SlotId>,
+}
+
+/// Finds a side.
+pub(super) type Find<'f, 'p> =
+    &'f mut dyn FnMut(&mut Planner<'p>, &mut Progress, &mut Flow, &mut Vec<usize>);
+
+impl<'p> Planner<'p> {
     /// Starts on a part of the pattern that nothing bound leads to.
     pub(super) fn next_part(
         &mut self,
@@ -24,6 +37,9 @@ impl Planner<'_> {
         flow: &mut Flow,
         solved: &mut Vec<usize>,
     ) {
+        if !self.arena.plain && self.next_ordered_part(problem, progress, flow, solved) {
+            return;
+        }
         let Some((start, alone)) = self.cheapest_start(problem, progress) else {
             return;
         };
@@ -32,10 +48,54 @@ impl Planner<'_> {
             matches!(&start, Move::Find(_, access) if access.is_seek() && access.rows <= 2.0);
         // A part that hangs together with something open cannot be found apart and joined.
         if single || seeks || !is_whole(problem, progress, &alone) {
-            self.advance(problem, progress, &start);
-            return self.emit(problem, progress, flow, start, solved);
+            return self.take(problem, progress, flow, solved, start);
         }
-        self.join_part(problem, progress, flow, solved, start, alone);
+        // Only what the trial found belongs to this part.
+        let mine = |before: &[bool], after: &[bool]| -> Vec<bool> {
+            before
+                .iter()
+                .zip(after)
+                .map(|(before, after)| *before && !*after)
+                .collect()
+        };
+        let side = Side {
+            nodes: mine(&progress.node_open, &alone.node_open),
+            relationships: mine(&progress.relationship_open, &alone.relationship_open),
+            shared: Vec::new(),
+        };
+        self.join_side(
+            problem,
+            progress,
+            flow,
+            solved,
+            side,
+            &mut |planner, part, right, found| {
+                let start = match &start {
+                    Move::Find(node, _) => {
+                        let access = planner.access(problem, part, problem.graph.nodes[*node]);
+                        Move::Find(*node, access)
+                    }
+                    other => other.clone(),
+                };
+                planner.take(problem, part, right, found, start);
+                while let Some(next) = planner.next_move(problem, part) {
+                    planner.take(problem, part, right, found, next);
+                }
+            },
+        );
+    }
+
+    /// Takes a move: what it binds, and its operator.
+    pub(super) fn take(
+        &mut self,
+        problem: &Problem,
+        progress: &mut Progress,
+        flow: &mut Flow,
+        solved: &mut Vec<usize>,
+        next: Move,
+    ) {
+        self.advance(problem, progress, &next);
+        self.emit(problem, progress, flow, next, solved);
     }
 
     /// The best first move of any open part, with how the part alone would come out.
@@ -114,15 +174,16 @@ impl Planner<'_> {
         best.map(|(_, start, trial)| (start, trial))
     }
 
-    /// Finds a part by itself and joins it: by equal keys where a predicate says so, otherwise as a product.
-    pub(super) fn join_part(
+    /// Finds a side by itself and joins it: by the nodes that both have, by equal keys where a predicate says so, otherwise
+    /// as a product.
+    pub(super) fn join_side(
         &mut self,
         problem: &Problem,
         progress: &mut Progress,
         flow: &mut Flow,
         solved: &mut Vec<usize>,
-        start: Move,
-        alone: Progress,
+        side: Side,
+        find: Find<'_, 'p>,
     ) {
         let left_rows = self.rows(flow);
         let leaf = self.argument();
@@ -132,46 +193,43 @@ impl Planner<'_> {
             ..flow.clone()
         };
         let mut part = problem.start(&self.context, 1.0);
-        // Only what the trial found belongs to this part.
-        let mine = |before: &[bool], after: &[bool]| -> Vec<bool> {
-            before
-                .iter()
-                .zip(after)
-                .map(|(before, after)| *before && !*after)
-                .collect()
-        };
-        let own_nodes = mine(&progress.node_open, &alone.node_open);
-        let own_relationships = mine(&progress.relationship_open, &alone.relationship_open);
-        part.node_open.clone_from(&own_nodes);
-        part.relationship_open.clone_from(&own_relationships);
+        part.node_open.clone_from(&side.nodes);
+        part.relationship_open.clone_from(&side.relationships);
         part.predicate_open.clone_from(&progress.predicate_open);
         part.path_open.clone_from(&progress.path_open);
-        let mut part_solved = Vec::new();
-        let start = match start {
-            Move::Find(node, _) => {
-                Move::Find(node, self.access(problem, &part, problem.graph.nodes[node]))
+        // What is said about a shared node thins both sides.
+        for node in &side.shared {
+            for at in problem.about(*node) {
+                let alone = problem.predicate_slots[*at]
+                    .iter()
+                    .all(|slot| slot == node || self.context.contains(slot));
+                part.predicate_open[*at] |= alone;
             }
-            other => other,
-        };
-        self.advance(problem, &mut part, &start);
-        self.emit(problem, &mut part, &mut right, start, &mut part_solved);
-        while let Some(next) = self.next_move(problem, &part) {
-            self.advance(problem, &mut part, &next);
-            self.emit(problem, &mut part, &mut right, next, &mut part_solved);
         }
-        progress.node_open = left_open(&progress.node_open, &own_nodes, &part.node_open);
+        let mut part_solved = Vec::new();
+        find(self, &mut part, &mut right, &mut part_solved);
+        progress.node_open = left_open(&progress.node_open, &side.nodes, &part.node_open);
         progress.relationship_open = left_open(
             &progress.relationship_open,
-            &own_relationships,
+            &side.relationships,
             &part.relationship_open,
         );
-        progress.predicate_open.clone_from(&part.predicate_open);
-        progress.path_open.clone_from(&part.path_open);
-        let (input_keys, right_keys, joined) = if self.arena.plain {
+        let both = |before: &mut Vec<bool>, after: &[bool]| {
+            before
+                .iter_mut()
+                .zip(after)
+                .for_each(|(before, after)| *before &= *after);
+        };
+        both(&mut progress.predicate_open, &part.predicate_open);
+        both(&mut progress.path_open, &part.path_open);
+        let (mut input_keys, mut right_keys, joined) = if self.arena.plain {
             Default::default()
         } else {
             join_keys(problem, progress, &flow.bound, &part.bound, &self.context)
         };
+        for keys in [&mut input_keys, &mut right_keys] {
+            keys.splice(0..0, side.shared.iter().map(|node| Expr::Slot(*node)));
+        }
         let right_rows = self.rows(&right);
         let right_op = right.op;
         if input_keys.is_empty() {

@@ -6,10 +6,11 @@ use crate::logical::{Length, PatternRelationship};
 use crate::physical::Direction;
 use crate::solve::Planner;
 use crate::solve::seek::{Access, Facts, best_access};
+use rustc_hash::FxHashSet;
 
 /// What a scan costs besides its rows, in rows: a transaction that scanned collides with every writer of the label or
 /// type, so that a lookup is better even where there is next to nothing to scan.
-const SCAN: f64 = 10.0;
+pub(super) const SCAN: f64 = 10.0;
 
 impl Planner<'_> {
     /// The cheapest move from what is bound; none if nothing open touches it.
@@ -118,13 +119,24 @@ impl Planner<'_> {
     }
 
     pub(super) fn access(&self, problem: &Problem, progress: &Progress, node: SlotId) -> Access {
+        self.access_with(problem, progress, node, &progress.bound)
+    }
+
+    /// The best access when only the slots in `bound` are known.
+    pub(super) fn access_with(
+        &self,
+        problem: &Problem,
+        progress: &Progress,
+        node: SlotId,
+        bound: &FxHashSet<SlotId>,
+    ) -> Access {
         let facts = Facts {
             predicates: &problem.graph.predicates,
             open: &progress.predicate_open,
             about: problem.about(node),
             labels: problem.labels(node),
         };
-        best_access(&self.costs, self.arena, &facts, node, &progress.bound)
+        best_access(&self.costs, self.arena, &facts, node, bound)
     }
 
     pub(super) fn fan_out(
@@ -133,8 +145,13 @@ impl Planner<'_> {
         relationship: &PatternRelationship,
         near: SlotId,
     ) -> f64 {
+        let direction = if near == relationship.from {
+            relationship.direction
+        } else {
+            relationship.direction.reversed()
+        };
         self.costs
-            .fan_out(relationship, problem.labels(near), self.arena)
+            .fan_out(relationship, problem.labels(near), direction, self.arena)
     }
 
     pub(super) fn closing_rows(
