@@ -769,3 +769,136 @@ fn walks_along_unknown_types_end_where_they_start() {
         assert_eq!(run(&mut transaction, query, 1).len(), count, "{query}");
     }
 }
+
+/// What read views answer is what the rows answer, under changes made since the views' bases, committed or not.
+#[test]
+fn views_answer_what_the_rows_answer() {
+    let mut dice = Dice(4_711);
+    let mut queries: Vec<String> = [
+        "MATCH (n:A) RETURN n.x, count(*)",
+        "MATCH (n:B) RETURN n.x AS x, count(n), count(*)",
+        "MATCH (n:A) RETURN n.m.y, count(*)",
+        "MATCH (n:A) RETURN n.none, count(*)",
+        "MATCH (n:A) RETURN n.mixed, count(*)",
+        "MATCH (a)-[:R*1..2]->(n) WHERE n <> a RETURN DISTINCT a.i, n.i",
+        "MATCH (a)-[:R*0..3]-(n) RETURN DISTINCT a.i, n.i",
+        "MATCH (a)<-[*..2]-(n) RETURN DISTINCT id(a), id(n)",
+        "MATCH (a), (b), p = shortestPath((a)-[:R*]->(b)) WHERE a <> b RETURN a.i, b.i, length(p)",
+        "MATCH (a), (b), p = shortestPath((a)-[:R|S*..3]-(b)) WHERE a <> b RETURN a.i, b.i, length(p)",
+        "MATCH (a), (b), p = allShortestPaths((a)-[*]-(b)) WHERE a <> b RETURN [r IN relationships(p) | r.j]",
+        "MATCH (a), (b), p = allShortestPaths((a)<-[:R*]-(b)) WHERE a <> b RETURN [n IN nodes(p) | n.i]",
+        "MATCH (a:A)-[:R]->(b) MATCH (b)<-[:R]-(c) MATCH (c)-[:R]->(d) RETURN d.x, count(*)",
+        "MATCH (a:A)-[:R]-(b)-[:R]-(c) RETURN c.i, count(*)",
+        "MATCH (a:A)-[:R]-(b)-[:R|S]->(c) RETURN count(*), sum(a.i)",
+        "MATCH (a)-[:R]->(b)-[:S]->(c)<-[:R]-(d) RETURN count(*)",
+    ]
+    .map(str::to_owned)
+    .into();
+    for (left, right) in [("-", "->"), ("<-", "-"), ("-", "-")] {
+        for (left_too, right_too) in [("-", "->"), ("<-", "-"), ("-", "-")] {
+            for (first, second) in [("R", "R"), ("R", "S"), ("R|S", "R"), ("", ""), ("", "S")] {
+                let types = |names: &str| match names {
+                    "" => String::new(),
+                    names => format!("[:{names}]"),
+                };
+                let (first, second) = (types(first), types(second));
+                queries.push(format!(
+                    "MATCH (){left}{first}{right}(){left_too}{second}{right_too}() RETURN count(*)"
+                ));
+            }
+        }
+    }
+    for round in 0..6 {
+        let graph = Graph::random(&mut dice);
+        let store =
+            Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).expect("a store");
+        let views = Views::open(&store, ViewOptions::default()).expect("views");
+        let mut transaction = store.begin(Access::Write).expect("a transaction");
+        run(&mut transaction, &graph.statement(), 0);
+        run(
+            &mut transaction,
+            "MATCH (n) WHERE n.i % 2 = 0 SET n.m = {y: n.x}, n.mixed = n.i",
+            0,
+        );
+        transaction.commit().expect("committed");
+        let catalog = store.catalog();
+        let prop = |name: &str| catalog.prop_id(name).expect("a property");
+        for label in ["A", "B"].iter().filter_map(|name| catalog.label_id(name)) {
+            for path in [vec![prop("x")], vec![prop("m"), prop("i")]] {
+                let made = views.make(&ViewKind::Column(label, path.into()));
+                made.expect("a view");
+            }
+        }
+        for type_id in ["R", "S"].iter().filter_map(|name| catalog.type_id(name)) {
+            for side in [Side::Out, Side::In] {
+                let made = views.make(&ViewKind::Adjacency(type_id, side));
+                made.expect("a view");
+            }
+        }
+        let changes = [
+            "CREATE (:A:B {i: 20, x: 5, mixed: 1.0})-[:R {j: 50}]->(:A {i: 21, x: 1, mixed: 'one'})",
+            "MATCH (a {i: 20}), (b) WHERE b.i < 3 CREATE (b)-[:R {j: 60 + b.i}]->(a), (a)-[:S {j: 70 + b.i}]->(b), (a)-[:R {j: 80 + b.i}]->(a)",
+            "MATCH (n) WHERE n.i % 3 = 0 SET n.x = n.x + 1, n.m = {y: [1]}",
+            "MATCH ()-[r]->() WHERE r.j % 4 = 1 DELETE r",
+            "MATCH (n:A) WHERE n.i = 1 REMOVE n:A, n.x",
+            "MATCH (n {i: 2}) DETACH DELETE n",
+        ];
+        let check = |transaction: &mut Transaction, stage: usize| {
+            for query in &queries {
+                let expected = run_over(transaction, None, query, 3);
+                for seed in [0, 1, 2, 6] {
+                    assert_eq!(
+                        run_over(transaction, Some(&views), query, seed),
+                        expected,
+                        "{query} (round {round}, stage {stage}, statistics {seed})\n{graph:?}"
+                    );
+                }
+            }
+        };
+        for (stage, change) in changes.iter().enumerate() {
+            let mut transaction = store.begin(Access::Write).expect("a transaction");
+            run(&mut transaction, change, 0);
+            if stage % 3 == 1 {
+                check(&mut transaction, 100 + stage);
+            }
+            transaction.commit().expect("committed");
+            let mut transaction = store.begin(Access::Read).expect("a transaction");
+            check(&mut transaction, stage);
+        }
+        // Nested values that are no maps are asked of the rows; these are not.
+        let mut transaction = store.begin(Access::Read).expect("a transaction");
+        for (query, operator) in [
+            (queries[0].as_str(), "Aggregate"),
+            (queries[5].as_str(), "VarExpand"),
+            (queries[8].as_str(), "ShortestPath"),
+            (queries[12].as_str(), "Expand"),
+            ("MATCH ()-[:R]->()-[:R]->() RETURN count(*)", "Aggregate"),
+        ] {
+            let from_view = |line: &str| line.starts_with(operator) && line.contains("from a view");
+            let plans: Vec<String> = (0..12)
+                .map(|seed| profile(&mut transaction, &views, query, seed))
+                .collect();
+            let found = plans.iter().any(|plan| plan.lines().any(from_view));
+            assert!(found, "{query}\n{}", plans[0]);
+        }
+    }
+}
+
+/// The plan of a query with what each operator did.
+fn profile(transaction: &mut Transaction, views: &Arc<Views>, query: &str, seed: u64) -> String {
+    let catalog = Guessing {
+        catalog: transaction.catalog(),
+        seed,
+    };
+    let text = format!("PROFILE {query}");
+    let plan = isomer_plan::prepare(&text, &catalog, &isomer_plan::Options::default())
+        .unwrap_or_else(|error| panic!("{query}: {error}"));
+    let options = Options {
+        views: Some(views.clone()),
+        ..Options::default()
+    };
+    let mut execution =
+        Execution::start(plan, &Map::new(), &options, transaction).expect("started");
+    execution.finish(transaction).expect("finished");
+    execution.explain()
+}

@@ -99,6 +99,12 @@ impl Walks {
             .take_while(|other| **other == node)
             .count() as u64
     }
+
+    /// All ids of nodes at either end lie below it.
+    pub(crate) fn id_bound(&self) -> u32 {
+        let second = self.second.as_ref().map_or(0, AdjacencyAt::id_bound);
+        self.first.id_bound().max(second)
+    }
 }
 
 fn of_types(views: &ViewsAt, types: &[TypeId], side: Side) -> Option<AdjacencyAt> {

@@ -8,8 +8,10 @@ mod aggregate;
 mod apply;
 mod blocking;
 mod calls;
+mod count_paths;
 mod delete;
 mod expand;
+mod group_column;
 mod group_nodes;
 mod input;
 mod join;
@@ -201,6 +203,20 @@ impl Child {
             Op::Aggregate(aggregate) if group_nodes::fits(aggregate, plan) => Box::new(
                 group_nodes::GroupNodes::new(spot.clone(), child(aggregate.input)),
             ),
+            Op::Aggregate(aggregate) if group_column::fits(plan, aggregate) => {
+                let general = aggregate::Aggregate::new(spot.clone(), child(aggregate.input));
+                Box::new(group_column::GroupColumn::new(
+                    spot.clone(),
+                    Box::new(general),
+                ))
+            }
+            Op::Aggregate(aggregate) if count_paths::fits(plan, aggregate) => {
+                let general = aggregate::Aggregate::new(spot.clone(), child(aggregate.input));
+                Box::new(count_paths::CountPaths::new(
+                    spot.clone(),
+                    Box::new(general),
+                ))
+            }
             Op::Aggregate(aggregate) => Box::new(aggregate::Aggregate::new(
                 spot.clone(),
                 child(aggregate.input),

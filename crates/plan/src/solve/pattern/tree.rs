@@ -4,6 +4,7 @@ use super::order::{Base, Found, MOST_EDGES, Order, Part, Way};
 use super::parts::Side;
 use super::{Move, Problem, Progress};
 use crate::expr::SlotId;
+use crate::logical::Length;
 use crate::solve::{Flow, Planner};
 
 /// What it costs to put a row beside those of another part, in rows.
@@ -58,7 +59,7 @@ impl Planner<'_> {
             .filter(|(at, one)| {
                 progress.relationship_open[*at]
                     && !one.bound
-                    && one.needs_both_ends()
+                    && matches!(one.length, Length::Shortest { .. })
             })
             .find(|(at, one)| {
                 let bound = |slot: &SlotId| progress.bound.contains(slot);
@@ -158,7 +159,7 @@ impl Planner<'_> {
             .filter(|(at, one)| {
                 progress.relationship_open[*at]
                     && !part.edges.contains(at)
-                    && !one.needs_both_ends()
+                    && !matches!(one.length, Length::Shortest { .. })
             })
             .all(|(_, one)| !own(one.from) && !own(one.to))
     }

@@ -1,0 +1,222 @@
+//! How many paths of two relationships there are, without going along them: for each node in the middle, the number of ways
+//! in times the number of ways out, minus those that would use one relationship twice.
+
+use isomer_plan::{
+    Plan,
+    function::Aggregation,
+    physical::{self, Direction, Op, OpId},
+};
+
+use super::{Argument, Operate, Spot, scan::misplaced};
+use crate::{
+    chunk::Chunk,
+    column::Column,
+    context::{Cx, TypeFilter, data_direction},
+    dense::{WalkScratch, Walks},
+    error::{ExecError, Result},
+};
+
+/// `MATCH ()-[:R]->()-[:S]->() RETURN count(*)` over the read views; without them, whatever the plan says.
+pub(super) struct CountPaths {
+    spot: Spot,
+    /// The aggregation and everything below it, for where no view stands.
+    otherwise: Box<dyn Operate>,
+    way: Way,
+}
+
+enum Way {
+    Undecided,
+    Done,
+    Otherwise,
+}
+
+/// The two relationships of a path, seen from the node in its middle.
+struct Shape<'p> {
+    first: (&'p [isomer_plan::expr::TypeRef], Direction),
+    second: (&'p [isomer_plan::expr::TypeRef], Direction),
+    /// Whether both must be different relationships.
+    apart: bool,
+}
+
+/// The shape of what an aggregation counts, if this operator can count it.
+fn shape<'p>(plan: &'p Plan, aggregate: &'p physical::Aggregate) -> Option<Shape<'p>> {
+    let op = |id: OpId| &plan.operator(id).op;
+    let counts = |call: &isomer_plan::expr::AggregateCall| call.function == Aggregation::CountRows;
+    let (Op::Degree(degree), true) = (
+        op(aggregate.input),
+        aggregate.keys.is_empty() && aggregate.aggregates.iter().all(|(_, call)| counts(call)),
+    ) else {
+        return None;
+    };
+    let Op::RelationshipScan(scan) = op(degree.input) else {
+        return None;
+    };
+    let alone = matches!(op(scan.input), Op::Argument) && scan.from != scan.to;
+    let direction = if degree.from == scan.to {
+        scan.direction.reversed()
+    } else if degree.from == scan.from {
+        scan.direction
+    } else {
+        return None;
+    };
+    let apart = match degree.distinct_from.as_slice() {
+        [] => false,
+        [one] if *one == scan.relationship => true,
+        _ => return None,
+    };
+    (alone && aggregate.factors == [degree.count]).then_some(Shape {
+        first: (&scan.types, direction),
+        second: (&degree.types, degree.direction),
+        apart,
+    })
+}
+
+/// Whether this operator can count what an aggregation counts.
+pub(super) fn fits(plan: &Plan, aggregate: &physical::Aggregate) -> bool {
+    shape(plan, aggregate).is_some()
+}
+
+impl CountPaths {
+    pub(super) fn new(spot: Spot, otherwise: Box<dyn Operate>) -> Self {
+        Self {
+            spot,
+            otherwise,
+            way: Way::Undecided,
+        }
+    }
+
+    /// The number of paths, where the views tell it.
+    fn count(&self, shape: &Shape<'_>, cx: &mut Cx<'_>) -> Result<Option<i64>> {
+        let first_types = cx.type_filter(shape.first.0);
+        let second_types = cx.type_filter(shape.second.0);
+        if first_types == TypeFilter::Nothing || second_types == TypeFilter::Nothing {
+            return Ok(None);
+        }
+        let (first, second) = (
+            cx.walks(&first_types, data_direction(shape.first.1)),
+            cx.walks(&second_types, data_direction(shape.second.1)),
+        );
+        let (Some(first), Some(second)) = (first, second) else {
+            return Ok(None);
+        };
+        let shared = match (
+            shape.apart,
+            shared_direction(shape.first.1, shape.second.1),
+            shared_types(first_types, second_types),
+        ) {
+            (false, ..) | (_, _, TypeFilter::Nothing) => None,
+            (true, Some(direction), types) => {
+                let Some(walks) = cx.walks(&types, data_direction(direction)) else {
+                    return Ok(None);
+                };
+                Some((walks, false))
+            }
+            (true, None, types) => {
+                let direction = data_direction(Direction::Outgoing);
+                let Some(walks) = cx.walks(&types, direction) else {
+                    return Ok(None);
+                };
+                Some((walks, true))
+            }
+        };
+        cx.run.note_view(self.spot.id);
+        let total = sum(&first, &second, shared.as_ref(), cx)?;
+        let overflow = || ExecError::overflow("the number of paths does not fit into 64 bits");
+        i64::try_from(total).map(Some).map_err(|_| overflow())
+    }
+}
+
+/// Nodes between two looks at the clock.
+const PIECE: u32 = 4096;
+
+/// The sum over all middles. `shared` are the relationships that either step finds, those that are self loops alone where
+/// its flag says so.
+fn sum(
+    first: &Walks,
+    second: &Walks,
+    shared: Option<&(Walks, bool)>,
+    cx: &mut Cx<'_>,
+) -> Result<u128> {
+    let mut scratch = WalkScratch::default();
+    let mut total = 0_u128;
+    let bound = first.id_bound().min(second.id_bound());
+    for start in (0..bound).step_by(PIECE as usize) {
+        for node in start..bound.min(start.saturating_add(PIECE)) {
+            let ways = first.degree(node, &mut scratch);
+            if ways == 0 {
+                continue;
+            }
+            total += u128::from(ways) * u128::from(second.degree(node, &mut scratch));
+            total -= match shared {
+                None => 0,
+                Some((walks, false)) => u128::from(walks.degree(node, &mut scratch)),
+                Some((walks, true)) => u128::from(walks.loops(node, &mut scratch)),
+            };
+        }
+        cx.tick(PIECE as usize)?;
+    }
+    Ok(total)
+}
+
+/// The direction of the relationships that both directions find; none where these are self loops alone.
+fn shared_direction(a: Direction, b: Direction) -> Option<Direction> {
+    match (a, b) {
+        (Direction::Both, other) | (other, Direction::Both) => Some(other),
+        (a, b) => (a == b).then_some(a),
+    }
+}
+
+fn shared_types(a: TypeFilter, b: TypeFilter) -> TypeFilter {
+    match (a, b) {
+        (TypeFilter::Any, other) | (other, TypeFilter::Any) => other,
+        (TypeFilter::These(a), TypeFilter::These(b)) => {
+            let both: Vec<_> = a.into_iter().filter(|one| b.contains(one)).collect();
+            if both.is_empty() {
+                TypeFilter::Nothing
+            } else {
+                TypeFilter::These(both)
+            }
+        }
+        (TypeFilter::Nothing, _) | (_, TypeFilter::Nothing) => TypeFilter::Nothing,
+    }
+}
+
+impl Operate for CountPaths {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::Aggregate(aggregate) = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        match self.way {
+            Way::Done => Ok(None),
+            Way::Otherwise => self.otherwise.next(cx),
+            Way::Undecided => {
+                let found = match shape(&spot.plan, aggregate) {
+                    Some(shape) => self.count(&shape, cx)?,
+                    None => None,
+                };
+                let Some(count) = found else {
+                    self.way = Way::Otherwise;
+                    return self.otherwise.next(cx);
+                };
+                self.way = Way::Done;
+                let mut chunk = Chunk::new(1, spot.plan.slots.len());
+                for (slot, _) in &aggregate.aggregates {
+                    chunk.set(*slot, Column::Ints(vec![count]));
+                }
+                spot.prune(&mut chunk);
+                Ok(Some(chunk))
+            }
+        }
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.otherwise.open(argument);
+        self.way = Way::Undecided;
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.otherwise.close(cx);
+        self.way = Way::Done;
+    }
+}

@@ -1,0 +1,301 @@
+//! Counting a label's nodes by one property, page by page of its column.
+
+use isomer_plan::{
+    Plan,
+    expr::{AggregateCall, Expr, LabelRef, PropRef, SlotId},
+    function::Aggregation,
+    physical::{self, Op},
+};
+use isomer_value::{GroupKey, PropId, Value};
+use isomer_views::{Cell, ColumnAt, PAGE_ROWS, Page, PageValues};
+use rustc_hash::FxHashMap;
+
+use super::{Argument, FULL_BATCH, Operate, Spot, scan::misplaced};
+use crate::{
+    chunk::Chunk,
+    column::Column,
+    context::Cx,
+    error::{ExecError, Result},
+};
+
+/// Bytes that a group holds.
+const GROUP_BYTES: usize = 96;
+
+/// `MATCH (n:L) RETURN n.p, count(*)` over the column of `p`; without it, whatever the plan says.
+pub(super) struct GroupColumn {
+    spot: Spot,
+    /// The aggregation and everything below it, for where no view stands.
+    otherwise: Box<dyn Operate>,
+    way: Way,
+    held: usize,
+}
+
+enum Way {
+    Undecided,
+    /// Groups that were not given yet, last first.
+    Groups(Vec<(Value, i64)>),
+    Otherwise,
+}
+
+/// What an aggregation counts.
+struct Shape {
+    label: LabelRef,
+    /// From the outermost name inwards.
+    path: Vec<PropRef>,
+}
+
+fn shape(plan: &Plan, aggregate: &physical::Aggregate) -> Option<Shape> {
+    let op = |id: isomer_plan::physical::OpId| &plan.operator(id).op;
+    let Op::LabelScan { input, node, label } = op(aggregate.input) else {
+        return None;
+    };
+    let [(_, key)] = aggregate.keys.as_slice() else {
+        return None;
+    };
+    let counts = |call: &AggregateCall| match (call.function, call.arguments.as_slice()) {
+        (Aggregation::CountRows, _) => true,
+        (Aggregation::Count, [Expr::Slot(slot)]) => !call.distinct && slot == node,
+        _ => false,
+    };
+    let path = path_of(key, *node)?;
+    let fits = matches!(op(*input), Op::Argument)
+        && aggregate.factors.is_empty()
+        && aggregate.aggregates.iter().all(|(_, call)| counts(call));
+    fits.then_some(Shape {
+        label: *label,
+        path,
+    })
+}
+
+/// The names in `node.a.b`.
+fn path_of(expr: &Expr, node: SlotId) -> Option<Vec<PropRef>> {
+    let mut path = Vec::new();
+    let mut at = expr;
+    while let Expr::Property { base, name } = at {
+        path.push(*name);
+        at = base;
+    }
+    path.reverse();
+    (matches!(at, Expr::Slot(slot) if *slot == node) && !path.is_empty()).then_some(path)
+}
+
+/// Whether this operator can count what an aggregation counts.
+pub(super) fn fits(plan: &Plan, aggregate: &physical::Aggregate) -> bool {
+    shape(plan, aggregate).is_some()
+}
+
+/// How many nodes there are of each value.
+#[derive(Default)]
+struct Counts {
+    ints: FxHashMap<i64, i64>,
+    /// Values that are no integers; null among them.
+    others: FxHashMap<GroupKey, i64>,
+}
+
+impl Counts {
+    fn add_int(&mut self, int: i64, count: i64) {
+        *self.ints.entry(int).or_default() += count;
+    }
+
+    fn add(&mut self, value: Value, count: i64) {
+        match value {
+            Value::Int(int) => self.add_int(int, count),
+            other => *self.others.entry(GroupKey(other)).or_default() += count,
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.ints.len() + self.others.len()
+    }
+
+    /// Takes in all rows of a page; none of them is odd.
+    fn add_page(&mut self, page: &Page) {
+        let members = page.members().iter().zip(page.valid().iter());
+        let nulls: u32 = members
+            .map(|(member, valid)| (member & !valid).count_ones())
+            .sum();
+        if nulls > 0 {
+            self.add(Value::Null, i64::from(nulls));
+        }
+        match page.values() {
+            PageValues::Nothing => {}
+            PageValues::Int8 { base, offsets } => {
+                let mut counts = [0_u32; 256];
+                each_valid(page, |row| counts[usize::from(offsets[row])] += 1);
+                for (offset, count) in counts.into_iter().enumerate().filter(|(_, n)| *n > 0) {
+                    self.add_int(base.wrapping_add(offset as i64), i64::from(count));
+                }
+            }
+            PageValues::Int16 { base, offsets } => each_valid(page, |row| {
+                self.add_int(base.wrapping_add(i64::from(offsets[row])), 1);
+            }),
+            PageValues::Int32 { base, offsets } => each_valid(page, |row| {
+                self.add_int(base.wrapping_add(i64::from(offsets[row])), 1);
+            }),
+            PageValues::Int64(values) => each_valid(page, |row| self.add_int(values[row], 1)),
+            PageValues::Words { codes, words } => {
+                let mut counts = vec![0_i64; words.len()];
+                each_valid(page, |row| counts[usize::from(codes[row])] += 1);
+                for (word, count) in words.iter().zip(counts).filter(|(_, count)| *count > 0) {
+                    self.add(Value::String(word.clone()), count);
+                }
+            }
+            _ => each_valid(page, |row| {
+                if let Cell::Value(value) = page.cell(row) {
+                    self.add(value, 1);
+                }
+            }),
+        }
+    }
+
+    /// Takes back what the base says of the nodes that changed since, and takes in what they have.
+    fn correct(&mut self, column: &ColumnAt, tick: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+        for &node in column.changed() {
+            let (page, row) = (node as usize / PAGE_ROWS, node as usize % PAGE_ROWS);
+            let base = column.pages().get(page).and_then(Option::as_deref);
+            if let Some(Cell::Value(value)) = base.map(|page| page.cell(row)) {
+                self.add(value, -1);
+            }
+            match column.cell(node) {
+                Cell::Value(value) => self.add(value, 1),
+                Cell::Absent => {}
+                Cell::Rows => return Ok(false),
+            }
+            tick()?;
+        }
+        Ok(true)
+    }
+
+    /// One group per value; a whole float is in the group of the integer.
+    fn finish(mut self) -> Vec<(Value, i64)> {
+        let whole = |key: &GroupKey| matches!(key.0, Value::Float(float) if float.fract() == 0.0);
+        if self.others.keys().any(whole) {
+            for (int, count) in std::mem::take(&mut self.ints) {
+                *self.others.entry(GroupKey(Value::Int(int))).or_default() += count;
+            }
+        }
+        let ints = self.ints.into_iter().map(|(int, n)| (Value::Int(int), n));
+        ints.chain(self.others.into_iter().map(|(key, n)| (key.0, n)))
+            .filter(|(_, count)| *count > 0)
+            .collect()
+    }
+}
+
+/// Visits the rows of a page that have a value.
+#[inline]
+fn each_valid(page: &Page, mut visit: impl FnMut(usize)) {
+    for (at, word) in page.valid().iter().enumerate() {
+        let mut left = *word;
+        if left == u64::MAX {
+            (at * 64..at * 64 + 64).for_each(&mut visit);
+            continue;
+        }
+        while left != 0 {
+            visit(at * 64 + left.trailing_zeros() as usize);
+            left &= left - 1;
+        }
+    }
+}
+
+impl GroupColumn {
+    pub(super) fn new(spot: Spot, otherwise: Box<dyn Operate>) -> Self {
+        Self {
+            spot,
+            otherwise,
+            way: Way::Undecided,
+            held: 0,
+        }
+    }
+
+    /// The groups, where a column tells them.
+    fn count(
+        &mut self,
+        plan: &physical::Aggregate,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<Vec<(Value, i64)>>> {
+        let Some(shape) = shape(&self.spot.plan, plan) else {
+            return Ok(None);
+        };
+        let path: Option<Vec<PropId>> = shape.path.iter().map(|name| cx.prop(*name)).collect();
+        let (Some(label), Some(path)) = (cx.label(shape.label), path) else {
+            return Ok(None);
+        };
+        if !cx.reader().is_plain() {
+            return Ok(None);
+        }
+        let Some(column) = cx.run.views.column_now(label, &path) else {
+            return Ok(None);
+        };
+        if column
+            .pages()
+            .iter()
+            .flatten()
+            .any(|page| !page.odd().is_empty())
+        {
+            return Ok(None);
+        }
+        let mut counts = Counts::default();
+        for page in column.pages().iter().flatten() {
+            counts.add_page(page);
+            cx.tick(PAGE_ROWS)?;
+            let more = (counts.len() * GROUP_BYTES).saturating_sub(self.held);
+            cx.run.watch.hold(more)?;
+            self.held += more;
+        }
+        if !counts.correct(&column, &mut || cx.tick(1))? {
+            return Ok(None);
+        }
+        cx.run.note_view(self.spot.id);
+        Ok(Some(counts.finish()))
+    }
+}
+
+impl Operate for GroupColumn {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::Aggregate(plan) = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        if let Way::Undecided = self.way {
+            self.way = match self.count(plan, cx)? {
+                Some(groups) => Way::Groups(groups),
+                None => {
+                    cx.run.watch.release(std::mem::take(&mut self.held));
+                    Way::Otherwise
+                }
+            };
+        }
+        let groups = match &mut self.way {
+            Way::Otherwise => return self.otherwise.next(cx),
+            Way::Groups(groups) => groups,
+            Way::Undecided => {
+                return Err(ExecError::Internal("an operator did not decide".into()));
+            }
+        };
+        if groups.is_empty() {
+            return Ok(None);
+        }
+        let given = groups.split_off(groups.len().saturating_sub(FULL_BATCH));
+        let (keys, counts): (Vec<Value>, Vec<i64>) = given.into_iter().unzip();
+        let mut chunk = Chunk::new(counts.len(), spot.plan.slots.len());
+        for (slot, _) in &plan.aggregates {
+            chunk.set(*slot, Column::Ints(counts.clone()));
+        }
+        for (slot, _) in &plan.keys {
+            chunk.set(*slot, Column::of_values(keys.clone()));
+        }
+        spot.prune(&mut chunk);
+        Ok(Some(chunk))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.otherwise.open(argument);
+        self.way = Way::Undecided;
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.otherwise.close(cx);
+        self.way = Way::Groups(Vec::new());
+        cx.run.watch.release(std::mem::take(&mut self.held));
+    }
+}
