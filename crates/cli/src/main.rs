@@ -32,6 +32,9 @@ struct Cli {
     /// Memory for cached pages, read views, queries and imports together; a quarter of the machine's unless given
     #[arg(long, global = true, value_name = "SIZE", value_parser = open::parse_bytes)]
     memory: Option<usize>,
+    /// Folder from which queries may read files by LOAD CSV; none may be read unless given
+    #[arg(long, global = true, value_name = "DIR")]
+    csv_folder: Option<std::path::PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -62,6 +65,9 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     if let Some(bytes) = cli.memory {
         open::set_memory(bytes);
+    }
+    if let Some(folder) = cli.csv_folder {
+        open::set_csv_folder(folder);
     }
     let outcome = match &cli.command {
         Command::Import(options) => import::command(options),

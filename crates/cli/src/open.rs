@@ -1,6 +1,9 @@
 //! Opening databases for commands.
 
-use std::{path::Path, sync::OnceLock};
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
 
 use anyhow::Result;
 use isomer_db::{Builder, Database, Memory};
@@ -14,11 +17,24 @@ pub fn set_memory(bytes: usize) {
     let _ = MEMORY.set(Memory::new(bytes));
 }
 
+/// The folder that queries may read files from, where the command line gives one.
+static CSV_FOLDER: OnceLock<PathBuf> = OnceLock::new();
+
+/// Lets the queries of all databases that are opened from here on read files of a folder.
+pub fn set_csv_folder(folder: PathBuf) {
+    // Only the command line sets it, once.
+    let _ = CSV_FOLDER.set(folder);
+}
+
 /// How databases are opened here.
 pub fn builder() -> Builder {
-    match MEMORY.get() {
+    let builder = match MEMORY.get() {
         Some(memory) => Database::builder().shared_memory(memory),
         None => Database::builder(),
+    };
+    match CSV_FOLDER.get() {
+        Some(folder) => builder.csv_folder(folder),
+        None => builder,
     }
 }
 

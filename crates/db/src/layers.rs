@@ -52,6 +52,7 @@ impl From<isomer_exec::ExecError> for Error {
             }
             ExecError::Limit { .. } => ErrorKind::Limit,
             ExecError::Cancelled => ErrorKind::Cancelled,
+            ExecError::Denied(_) => ErrorKind::Denied,
             ExecError::Unsupported(_) => ErrorKind::Unsupported,
             ExecError::Internal(_) => ErrorKind::Internal,
             ExecError::Raised {

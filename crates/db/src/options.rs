@@ -40,6 +40,7 @@ pub struct Builder {
     pub(crate) registry: Registry,
     pub(crate) planning: isomer_plan::Options,
     pub(crate) views: ViewOptions,
+    pub(crate) csv_folder: Option<Arc<Path>>,
 }
 
 impl Default for Builder {
@@ -61,6 +62,7 @@ impl Default for Builder {
             registry: Registry::with_builtins(),
             planning: isomer_plan::Options::default(),
             views: ViewOptions::default(),
+            csv_folder: None,
         }
     }
 }
@@ -176,6 +178,13 @@ impl Builder {
     /// way first. Without them every answer is the same and comes from the rows.
     pub fn views(mut self, views: ViewOptions) -> Self {
         self.views = views;
+        self
+    }
+
+    /// The folder from which queries may read files by `LOAD CSV`, and no other; none unless said otherwise. Links that
+    /// lead out of it are not followed.
+    pub fn csv_folder(mut self, folder: impl AsRef<Path>) -> Self {
+        self.csv_folder = Some(folder.as_ref().into());
         self
     }
 

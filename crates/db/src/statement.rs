@@ -188,6 +188,7 @@ impl Run {
             cancel: options.cancel.clone(),
             registry: inner.registry.clone(),
             running: Some(inner.running.clone()),
+            csv_folder: inner.options.csv_folder.clone(),
             views: Some(inner.views.clone()),
             ..Options::default()
         };

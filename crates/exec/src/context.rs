@@ -49,6 +49,8 @@ pub(crate) struct Run {
     /// Relationships that went with a node and that a later `DELETE` of the statement must name.
     pub(crate) owed_rels: FxHashMap<RelId, NodeId>,
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
+    /// The folder that queries may read files from.
+    pub(crate) csv_folder: Option<Arc<std::path::Path>>,
     labels: Vec<Option<LabelId>>,
     types: Vec<Option<TypeId>>,
     props: Vec<Option<PropId>>,
@@ -110,6 +112,7 @@ impl Run {
             deleted_rels: FxHashSet::default(),
             owed_rels: FxHashMap::default(),
             running: None,
+            csv_folder: None,
             random: Cell::new(surroundings.seed),
             regexes: RefCell::new(FxHashMap::default()),
             statement_time: surroundings.statement_time,

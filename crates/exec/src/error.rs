@@ -76,6 +76,9 @@ pub enum ExecError {
     /// Somebody asked the query to stop.
     #[error("the query was cancelled")]
     Cancelled,
+    /// Not allowed here.
+    #[error("{0}")]
+    Denied(String),
     /// Known to the language, not to this version.
     #[error("{0}")]
     Unsupported(String),

@@ -1,6 +1,6 @@
 //! One execution of a plan: started in a transaction, pulled for rows, resumable between pulls.
 
-use std::sync::Arc;
+use std::{path::Path, sync::Arc};
 
 use isomer_data::{GraphRead, Mark, Transaction};
 use isomer_plan::{
@@ -38,6 +38,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Who answers `SHOW QUERIES`.
     pub running: Option<Arc<dyn RunningQueries>>,
+    /// The folder that `LOAD CSV` may read files from; none may be read where it is absent.
+    pub csv_folder: Option<Arc<Path>>,
     /// The database's read views; rows answer where there are none.
     pub views: Option<Arc<Views>>,
 }
@@ -52,6 +54,7 @@ impl Default for Options {
             time_zone: jiff::tz::TimeZone::UTC,
             seed: None,
             running: None,
+            csv_folder: None,
             views: None,
         }
     }
@@ -146,6 +149,7 @@ impl Execution {
             &transaction.catalog(),
         );
         run.running = options.running.clone();
+        run.csv_folder = options.csv_folder.clone();
         if let Some(views) = &options.views {
             run.views = views.at(transaction);
         }

@@ -266,6 +266,13 @@ pub enum Expr {
         /// Right side.
         right: Box<Expr>,
     },
+    /// A long chain of arithmetic, applied from the left: one operator fewer than operands.
+    ArithChain {
+        /// The operands.
+        operands: Vec<Expr>,
+        /// The operators between them.
+        ops: Vec<Arithmetic>,
+    },
     /// `-x`
     Negate(Box<Expr>),
     /// `+x`: checks that x is a number.
@@ -450,9 +457,13 @@ impl Expr {
                 visit(base);
                 from.iter().chain(to).for_each(|bound| visit(bound));
             }
-            Self::List(items) | Self::And(items) | Self::Or(items) | Self::Xor(items) => {
-                items.iter().for_each(visit)
-            }
+            Self::List(items)
+            | Self::And(items)
+            | Self::Or(items)
+            | Self::Xor(items)
+            | Self::ArithChain {
+                operands: items, ..
+            } => items.iter().for_each(visit),
             Self::Map(entries) => entries.iter().for_each(|(_, value)| visit(value)),
             Self::MapProjection { base, items } => {
                 visit(base);
@@ -556,9 +567,13 @@ impl Expr {
                 visit(base);
                 from.iter_mut().chain(to).for_each(|bound| visit(bound));
             }
-            Self::List(items) | Self::And(items) | Self::Or(items) | Self::Xor(items) => {
-                items.iter_mut().for_each(visit)
-            }
+            Self::List(items)
+            | Self::And(items)
+            | Self::Or(items)
+            | Self::Xor(items)
+            | Self::ArithChain {
+                operands: items, ..
+            } => items.iter_mut().for_each(visit),
             Self::Map(entries) => entries.iter_mut().for_each(|(_, value)| visit(value)),
             Self::MapProjection { base, items } => {
                 visit(base);

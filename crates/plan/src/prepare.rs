@@ -9,8 +9,7 @@ use crate::arena::Arena;
 use crate::bind::{Binder, Standing, statement_frame};
 use crate::catalog::Catalog;
 use crate::error::{ErrorKind, PlanError};
-use crate::expr::Kind;
-use crate::logical::{LogicalQuery, Step};
+use crate::logical::LogicalQuery;
 use crate::physical::{Body, Mode, Notice, Op, Operator, Plan, StatementClass};
 use crate::schema::ShowKind;
 use crate::solve::{Planning, mark_distinct_ends, mark_live, plan_statement};
@@ -67,7 +66,7 @@ pub fn prepare_parsed(
         StatementBody::DropConstraint(command) => {
             (Body::Schema(bind::drop_constraint(command)), Vec::new())
         }
-        StatementBody::Show(show) => prepare_show(&mut binder, bind::show_kind(show.kind))?,
+        StatementBody::Show(show) => prepare_show(&mut binder, show)?,
         StatementBody::KillQuery(kill) => {
             (Body::KillQuery(binder.bind_constant(&kill.id)?), Vec::new())
         }
@@ -158,23 +157,12 @@ fn prepare_query<'a>(
     Ok((Body::Pipeline(root), names))
 }
 
-fn prepare_show(binder: &mut Binder<'_>, show: ShowKind) -> Prepared {
-    let names: Vec<Arc<str>> = show
-        .fields()
-        .iter()
-        .map(|field| Arc::from(*field))
-        .collect();
-    let slots: Vec<_> = names
-        .iter()
-        .map(|name| binder.arena.slot(name.clone(), Kind::Any))
-        .collect();
-    let steps = vec![Step::Show {
-        show,
-        slots: slots.clone(),
-    }];
+fn prepare_show<'a>(binder: &mut Binder<'a>, show: &'a ast::Show) -> Prepared {
+    let (steps, columns) = binder.bind_show(show)?;
+    let names = columns.iter().map(|column| column.name.clone()).collect();
     let query = LogicalQuery {
         branches: vec![steps],
-        outputs: slots,
+        outputs: columns.iter().map(|column| column.slot).collect(),
         distinct: false,
     };
     let planning = Planning {

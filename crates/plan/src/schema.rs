@@ -126,6 +126,8 @@ pub enum ShowKind {
     Labels,
     /// Relationship types with their counts.
     Types,
+    /// Names of properties.
+    Properties,
     /// Buckets.
     Buckets,
     /// Functions.
@@ -144,6 +146,7 @@ impl ShowKind {
             Self::Constraints => &["name", "type", "label", "properties"],
             Self::Labels => &["label", "count"],
             Self::Types => &["type", "count"],
+            Self::Properties => &["property"],
             Self::Buckets => &["bucket", "kind"],
             Self::Functions => &["name", "signature", "description"],
             Self::Procedures => &["name", "signature", "mode", "description"],

@@ -81,6 +81,14 @@ pub enum ExprKind {
         /// Its right side.
         right: Box<Expr>,
     },
+    /// `a + b - c …`: a long chain of operators that bind alike, applied from the left. Two or more operators, all of
+    /// `+ - ||` or all of `* / %`, and one operand more. Shorter chains are nested [`ExprKind::Binary`]s.
+    ArithmeticChain {
+        /// The operands.
+        operands: Vec<Expr>,
+        /// The operators between them.
+        operators: Vec<BinaryOp>,
+    },
     /// `a < b <= c`: each neighbouring pair is compared, all must hold. Two or more operators, all comparisons,
     /// and one operand more. A single comparison is a [`ExprKind::Binary`].
     ComparisonChain {

@@ -1,6 +1,6 @@
 //! Schema commands: indexes, constraints and what shows them.
 
-use super::{Expr, Ident, ValueType};
+use super::{Expr, Ident, ValueType, Yield};
 use crate::Span;
 
 /// `CREATE [UNIQUE] INDEX [name] [IF NOT EXISTS] FOR (n:Label) ON (n.a, n.b.c, n.tags[])`
@@ -103,6 +103,8 @@ pub enum ConstraintKind {
 pub struct Show {
     /// What is shown.
     pub kind: ShowKind,
+    /// Which of the columns, and the condition on the rows; all of them if absent.
+    pub yields: Option<Yield>,
     /// Where it stands.
     pub span: Span,
 }
@@ -118,6 +120,8 @@ pub enum ShowKind {
     Labels,
     /// `SHOW TYPES`
     Types,
+    /// `SHOW PROPERTIES`
+    Properties,
     /// `SHOW BUCKETS`
     Buckets,
     /// `SHOW QUERIES`

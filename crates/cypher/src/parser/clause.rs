@@ -39,7 +39,7 @@ impl Parser<'_> {
         }
     }
 
-    fn optional_where(&mut self) -> PResult<Option<Expr>> {
+    pub(super) fn optional_where(&mut self) -> PResult<Option<Expr>> {
         match self.eat_keyword(Keyword::Where) {
             true => self.predicate().map(Some),
             false => Ok(None),
@@ -395,6 +395,16 @@ impl Parser<'_> {
         self.expect(Symbol::LeftBrace)?;
         let query = self.query(Place::Call)?;
         self.expect(Symbol::RightBrace)?;
+        if self.is_keyword(Keyword::In) {
+            return Err(ParseError::new(
+                Detail::UnexpectedSyntax,
+                self.span(),
+                "CALL { … } IN TRANSACTIONS is not supported: a statement is one transaction",
+            )
+            .with_hint(
+                "run the statement once for each part of the rows, or load files with `isomer import`",
+            ));
+        }
         Ok(Clause::Subquery(CallSubquery {
             imports,
             query,
@@ -428,7 +438,7 @@ impl Parser<'_> {
         })
     }
 
-    fn yield_clause(&mut self) -> PResult<Yield> {
+    pub(super) fn yield_clause(&mut self) -> PResult<Yield> {
         let start = self.advance();
         let items = match self.peek() {
             TokenKind::Symbol(Symbol::Star) => {

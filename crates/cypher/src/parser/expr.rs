@@ -9,6 +9,9 @@ use crate::Span;
 use crate::ast::{BinaryOp, Expr, ExprKind, UnaryOp, ValueType};
 use crate::token::{Keyword, Symbol, TokenKind};
 
+/// Most operators of a sum or product that are nested.
+const LONGEST_NESTED: usize = 32;
+
 /// How tightly an operator binds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Level {
@@ -144,6 +147,9 @@ impl Parser<'_> {
             Infix::And => self.chain(left, Keyword::And, Level::And, ExprKind::And),
             Infix::Comparison => self.comparison(left),
             Infix::Is => self.is_test(left),
+            Infix::Binary(op, _) if matches!(infix.level(), Level::Sum | Level::Product) => {
+                self.arithmetic(left, op, infix.level())
+            }
             Infix::Binary(op, tokens) => self.binary(left, op, tokens, infix.level().tighter()),
         }
     }
@@ -238,6 +244,47 @@ impl Parser<'_> {
             },
             span,
         ))
+    }
+
+    /// Sums and products: nested while they are short, flat when they are long, so that they may have any length.
+    fn arithmetic(&mut self, left: Expr, first: BinaryOp, level: Level) -> PResult<Expr> {
+        let start = left.span;
+        let mut operands = vec![left];
+        let mut operators = Vec::new();
+        let mut next = Some(first);
+        while let Some(operator) = next {
+            self.advance();
+            operators.push(operator);
+            operands.push(self.above(level.tighter())?);
+            next = match self.infix() {
+                Some(Infix::Binary(op, _)) if Infix::Binary(op, 1).level() == level => Some(op),
+                _ => None,
+            };
+        }
+        if operators.len() > LONGEST_NESTED {
+            let kind = ExprKind::ArithmeticChain {
+                operands,
+                operators,
+            };
+            return Ok(Expr::new(kind, self.since(start)));
+        }
+        // The caller counts the last operator.
+        for _ in 1..operators.len() {
+            self.grow()?;
+        }
+        let mut operands = operands.into_iter();
+        let mut whole = operands.next().expect("a chain has a first operand");
+        for (op, right) in operators.into_iter().zip(operands) {
+            let span = start.to(right.span);
+            let kind = ExprKind::Binary {
+                op,
+                left: Box::new(whole),
+                right: Box::new(right),
+            };
+            whole = Expr::new(kind, span);
+        }
+        whole.span = self.since(start);
+        Ok(whole)
     }
 
     fn binary(

@@ -4,7 +4,7 @@ use super::{PResult, Parser};
 use crate::Span;
 use crate::ast::{
     ConstraintKind, CreateConstraint, CreateIndex, DropSchema, ExprKind, FieldPath, FieldStep,
-    Ident, KillQuery, SchemaTarget, Show, ShowKind, StatementBody,
+    Ident, KillQuery, SchemaTarget, Show, ShowKind, StatementBody, Yield, YieldItems,
 };
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
@@ -227,16 +227,33 @@ impl Parser<'_> {
             (Keyword::Procedures, ShowKind::Procedures),
         ];
         let found = kinds.iter().find(|(keyword, _)| self.is_keyword(*keyword));
-        let Some(&(_, kind)) = found else {
-            let words = kinds.map(|(keyword, _)| keyword);
-            return Err(self.unexpected_word(
-                "INDEXES, CONSTRAINTS, LABELS, TYPES, BUCKETS, QUERIES, FUNCTIONS or PROCEDURES",
-                &words,
-            ));
+        let kind = match found {
+            Some(&(_, kind)) => kind,
+            None if self.is_word("PROPERTIES") => ShowKind::Properties,
+            None => {
+                let words = kinds.map(|(keyword, _)| keyword);
+                return Err(self.unexpected_word(
+                    "INDEXES, CONSTRAINTS, LABELS, TYPES, PROPERTIES, BUCKETS, QUERIES, FUNCTIONS or PROCEDURES",
+                    &words,
+                ));
+            }
         };
         self.advance();
+        let yields = match self.peek() {
+            TokenKind::Keyword(Keyword::Yield) => Some(self.yield_clause()?),
+            TokenKind::Keyword(Keyword::Where) => {
+                let start = self.span();
+                Some(Yield {
+                    items: YieldItems::Star,
+                    predicate: self.optional_where()?,
+                    span: self.since(start),
+                })
+            }
+            _ => None,
+        };
         Ok(StatementBody::Show(Show {
             kind,
+            yields,
             span: self.since(start),
         }))
     }

@@ -451,7 +451,7 @@ fn depth_is_limited() {
         around("x {a: ", "1", "}"),
         format!("n:{}", around("!", "A", "")),
         format!("n:{}", around("(", "A", ")")),
-        format!("1{}", " + 1".repeat(DEEP)),
+        format!("1{}", " ^ 1".repeat(DEEP)),
         format!("x{}", ".a".repeat(DEEP)),
         format!("x{}", "[0]".repeat(DEEP)),
         format!("x{}", " IS NULL".repeat(DEEP)),
@@ -508,6 +508,18 @@ fn long_flat_chains_are_one_node() {
         expr(&vec!["1"; LONG].join(" < ")).kind,
         ExprKind::ComparisonChain { .. }
     ));
+    for operator in [" + ", " - ", " * ", " / "] {
+        let chain = expr(&vec!["1"; LONG].join(operator));
+        match &chain.kind {
+            ExprKind::ArithmeticChain { operands, .. } => assert_eq!(operands.len(), LONG),
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(
+            expr(&chain.to_string()).kind.to_owned(),
+            chain.kind,
+            "{operator}"
+        );
+    }
     assert!(matches!(
         expr(&format!("[{}]", vec!["1"; LONG].join(","))).kind,
         ExprKind::List(_)

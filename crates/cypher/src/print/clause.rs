@@ -191,7 +191,7 @@ impl Printer {
         }
     }
 
-    fn yield_clause(&mut self, yields: &Yield) {
+    pub(super) fn yield_clause(&mut self, yields: &Yield) {
         self.text(" YIELD ");
         match &yields.items {
             YieldItems::Star => self.text("*"),

@@ -58,6 +58,9 @@ fn level(expr: &Expr) -> Level {
         ExprKind::Unary { .. } => Level::Sign,
         ExprKind::Binary { op, .. } => binary_level(*op),
         ExprKind::ComparisonChain { .. } => Level::Comparison,
+        ExprKind::ArithmeticChain { operators, .. } => {
+            operators.first().map_or(Level::Sum, |op| binary_level(*op))
+        }
         ExprKind::IsTyped {
             value_type: ValueType::Union(_),
             ..
@@ -168,6 +171,22 @@ impl Printer {
                     match at.checked_sub(1).and_then(|before| operators.get(before)) {
                         Some(op) => self.right_operand(*op, operand, Level::Predicate),
                         None => self.expr_at(operand, Level::Predicate),
+                    }
+                }
+            }
+            ExprKind::ArithmeticChain {
+                operands,
+                operators,
+            } => {
+                let level = operators.first().map_or(Level::Sum, |op| binary_level(*op));
+                let tighter = match level {
+                    Level::Product => Level::Power,
+                    _ => Level::Product,
+                };
+                for (at, operand) in operands.iter().enumerate() {
+                    match at.checked_sub(1).and_then(|before| operators.get(before)) {
+                        Some(op) => self.right_operand(*op, operand, tighter),
+                        None => self.expr_at(operand, tighter),
                     }
                 }
             }

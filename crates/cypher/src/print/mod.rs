@@ -131,7 +131,12 @@ impl Printer {
             StatementBody::DropIndex(drop) => self.drop_schema("INDEX", drop),
             StatementBody::CreateConstraint(constraint) => self.create_constraint(constraint),
             StatementBody::DropConstraint(drop) => self.drop_schema("CONSTRAINT", drop),
-            StatementBody::Show(show) => self.show(show.kind),
+            StatementBody::Show(show) => {
+                self.show(show.kind);
+                if let Some(yields) = &show.yields {
+                    self.yield_clause(yields);
+                }
+            }
             StatementBody::KillQuery(kill) => {
                 self.text("KILL QUERY ");
                 self.expr(&kill.id);

@@ -108,6 +108,7 @@ impl Printer {
             ShowKind::Constraints => "SHOW CONSTRAINTS",
             ShowKind::Labels => "SHOW LABELS",
             ShowKind::Types => "SHOW TYPES",
+            ShowKind::Properties => "SHOW PROPERTIES",
             ShowKind::Buckets => "SHOW BUCKETS",
             ShowKind::Queries => "SHOW QUERIES",
             ShowKind::Functions => "SHOW FUNCTIONS",

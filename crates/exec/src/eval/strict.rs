@@ -53,6 +53,16 @@ pub(super) fn apply(expr: &Expr, operands: &[Value], cx: &mut Cx<'_>) -> Result<
             Ok(compare(*op, &operands[0], &operands[1]).map_or(Value::Null, Value::Bool))
         }
         Expr::Arith { op, .. } => arith::arithmetic(*op, &operands[0], &operands[1], cx),
+        Expr::ArithChain { ops, .. } => {
+            let mut operands = operands.iter();
+            let first = operands.next().cloned().unwrap_or_default();
+            ops.iter()
+                .zip(operands)
+                .try_fold(first, |left, (op, right)| {
+                    cx.tick(1)?;
+                    arith::arithmetic(*op, &left, right, cx)
+                })
+        }
         Expr::Negate(_) => arith::negate(&operands[0]),
         Expr::Plus(_) => arith::plus(&operands[0]),
         Expr::StringTest { op, .. } => string_test(*op, &operands[0], &operands[1], cx),

@@ -6,7 +6,7 @@ use isomer_data::{BucketKind, ConstraintKind, GraphRead, IndexState};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureSignature},
     expr::{Kind, SlotId},
-    function::Function as Builtin,
+    function::{Aggregation, Function as Builtin},
     physical::Op,
     schema::ShowKind,
 };
@@ -17,6 +17,7 @@ use crate::{
     chunk::Chunk,
     column::{Column, value_bytes},
     context::Cx,
+    describe,
     error::{ErrorClass, ExecError, Result, shown},
     eval::{is_of, value},
     limits::Watch,
@@ -197,33 +198,6 @@ fn accepted(
     ))
 }
 
-/// Files are read by import, not by queries, until queries may be told which files they may open.
-pub(super) struct LoadCsv {
-    input: Child,
-}
-
-impl LoadCsv {
-    pub(super) fn new(input: Child) -> Self {
-        Self { input }
-    }
-}
-
-impl Operate for LoadCsv {
-    fn next(&mut self, _: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        Err(ExecError::Unsupported(
-            "LOAD CSV is not available: queries may not open files; load them with `isomer import`, or pass the rows as a parameter".into(),
-        ))
-    }
-
-    fn open(&mut self, argument: &Argument) {
-        self.input.open(argument);
-    }
-
-    fn close(&mut self, cx: &mut Cx<'_>) {
-        self.input.close(cx);
-    }
-}
-
 /// Rows about the catalog and the running queries.
 pub(super) struct Show {
     spot: Spot,
@@ -375,6 +349,15 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
             .map(|(id, name)| Ok((name, cx.reader().relationship_count(Some(id))?)))
             .filter_map(used)
             .collect::<Result<_>>()?,
+        ShowKind::Properties => {
+            let mut names: Vec<Arc<str>> =
+                catalog.props().into_iter().map(|(_, name)| name).collect();
+            names.sort_unstable();
+            names
+                .into_iter()
+                .map(|name| vec![Value::String(name)])
+                .collect()
+        }
         ShowKind::Buckets => cx
             .tx
             .list_buckets()?
@@ -412,7 +395,7 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
                         fields(&signature.results)
                     )),
                     text(format!("{:?}", signature.mode).to_lowercase()),
-                    Value::Null,
+                    describe::procedure(&signature.name).map_or(Value::Null, Value::from),
                 ]
             })
             .collect(),
@@ -423,22 +406,21 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
 }
 
 fn functions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
-    let built_in = Builtin::ALL.iter().map(|function| {
-        let (min, max) = function.arity();
-        let count = match (min, max) {
-            (_, usize::MAX) => format!("{min} or more arguments"),
-            _ if min == max => format!("{min} arguments"),
-            _ => format!("{min} to {max} arguments"),
+    let row = |name: &str, kind: &Kind, known: Option<(&'static str, &'static str)>| {
+        let (parameters, description) = known.unwrap_or_default();
+        let signature = match name.ends_with(')') {
+            true => format!("{name} :: {}", kind_name(kind)),
+            false => format!("{name}({parameters}) :: {}", kind_name(kind)),
         };
-        vec![
-            function.name().into(),
-            Value::from(format!(
-                "{}: {count} :: {}",
-                function.name(),
-                kind_name(&function.kind())
-            )),
-            Value::Null,
-        ]
+        vec![name.into(), Value::from(signature), description.into()]
+    };
+    let built_in = Builtin::ALL.iter().map(|function| {
+        let name = function.name();
+        row(name, &function.kind(), describe::function(name))
+    });
+    let aggregations = Aggregation::ALL.iter().map(|function| {
+        let name = function.name();
+        row(name, &function.kind(), describe::aggregation(name))
     });
     let registered = cx.run.registry.functions().into_iter().map(|function| {
         let signature = function.signature();
@@ -458,7 +440,7 @@ fn functions(cx: &Cx<'_>) -> Vec<Vec<Value>> {
             Value::Null,
         ]
     });
-    built_in.chain(registered).collect()
+    built_in.chain(aggregations).chain(registered).collect()
 }
 
 fn kind_name(kind: &Kind) -> String {

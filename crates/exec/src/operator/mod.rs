@@ -9,6 +9,7 @@ mod apply;
 mod blocking;
 mod calls;
 mod count_paths;
+mod csv;
 mod delete;
 mod expand;
 mod group_column;
@@ -232,7 +233,7 @@ impl Child {
             Op::ProcedureCall(call) => {
                 Box::new(calls::ProcedureCall::new(spot.clone(), child(call.input)))
             }
-            Op::LoadCsv { input, .. } => Box::new(calls::LoadCsv::new(child(*input))),
+            Op::LoadCsv { input, .. } => Box::new(csv::LoadCsv::new(spot.clone(), child(*input))),
             Op::Show { input, .. } => Box::new(calls::Show::new(spot.clone(), child(*input))),
             Op::Eager { input } => Box::new(blocking::Eager::new(child(*input))),
             Op::Create { input, .. } => Box::new(write::Create::new(spot.clone(), child(*input))),

@@ -2,6 +2,7 @@
 
 mod algorithms;
 mod network;
+mod paths;
 mod settings;
 
 use std::sync::{Arc, OnceLock};
@@ -126,6 +127,7 @@ impl Registry {
         let mut registry = Self::new();
         crate::builtin::register(&mut registry);
         algorithms::register(&mut registry);
+        paths::register(&mut registry);
         registry
     }
 

@@ -123,7 +123,7 @@ pub(crate) fn walk<'e>(expr: &'e ast::Expr, visit: &mut dyn FnMut(&'e ast::Expr)
             walk(left, visit);
             walk(right, visit);
         }
-        ExprKind::ComparisonChain { operands, .. } => {
+        ExprKind::ComparisonChain { operands, .. } | ExprKind::ArithmeticChain { operands, .. } => {
             operands.iter().for_each(|operand| walk(operand, visit))
         }
         ExprKind::Case {

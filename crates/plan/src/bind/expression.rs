@@ -44,6 +44,10 @@ impl<'a> Binder<'a> {
                 operands,
                 operators,
             } => self.bind_chain(operands, operators),
+            ExprKind::ArithmeticChain {
+                operands,
+                operators,
+            } => self.bind_arithmetic_chain(operands, operators),
             ExprKind::IsNull { operand, negated } => self.bind_is_null(operand, *negated),
             ExprKind::IsTyped { .. } => self.bind_is_typed(expr),
             ExprKind::HasLabels { operand, labels } => self.bind_has_labels(operand, labels),
@@ -334,6 +338,40 @@ impl<'a> Binder<'a> {
                 right: Box::new(pair[1].clone()),
             });
         Ok(boolean(Expr::all_of(pairs.collect())))
+    }
+
+    fn bind_arithmetic_chain(
+        &mut self,
+        operands: &'a [ast::Expr],
+        operators: &[BinaryOp],
+    ) -> Result<Typed> {
+        let mut bound: Vec<Expr> = Vec::with_capacity(operands.len());
+        let mut ops = Vec::with_capacity(operators.len());
+        let mut whole: Option<(Kind, Span)> = None;
+        for (at, operand) in operands.iter().enumerate() {
+            let right = self.bind_expr(operand)?;
+            whole = Some(match whole {
+                None => (right.kind, operand.span),
+                Some((kind, span)) => {
+                    let op = arithmetic(operators[at - 1]).expect("a chain holds arithmetic");
+                    ops.push(op);
+                    // Only the kinds are looked at here.
+                    let left = Typed::new(Expr::null(), kind);
+                    let pair = Typed::new(Expr::null(), right.kind);
+                    let kind = bind_arithmetic(op, left, pair, span, operand.span)?.kind;
+                    (kind, span.to(operand.span))
+                }
+            });
+            bound.push(right.expr);
+        }
+        let kind = whole.map_or(Kind::Any, |(kind, _)| kind);
+        Ok(Typed::new(
+            Expr::ArithChain {
+                operands: bound,
+                ops,
+            },
+            kind,
+        ))
     }
 
     fn bind_has_labels(

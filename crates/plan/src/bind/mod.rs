@@ -32,7 +32,7 @@ use aggregate::Aggregating;
 use scope::{Frame, Sight, Variable};
 
 pub(crate) use query::Standing;
-pub(crate) use schema::{drop_constraint, drop_index, show_kind};
+pub(crate) use schema::{drop_constraint, drop_index};
 
 pub(crate) type Result<T> = std::result::Result<T, PlanError>;
 

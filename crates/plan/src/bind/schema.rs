@@ -1,9 +1,15 @@
 //! Schema commands and `SHOW`.
 
-use isomer_cypher::ast::{self, ConstraintKind, FieldPath, FieldStep};
+use std::sync::Arc;
 
+use isomer_cypher::ast::{self, ConstraintKind, FieldPath, FieldStep, YieldItems};
+
+use super::query::Column;
+use super::scope::Variable;
 use super::{Binder, Result, condition::field_rules};
 use crate::error::PlanError;
+use crate::expr::Kind;
+use crate::logical::{Step, conjuncts};
 use crate::schema::{
     IndexedPath, PropertyPath, Requirement, SchemaCommand, SchemaTarget, ShowKind,
 };
@@ -63,12 +69,70 @@ impl Binder<'_> {
     }
 }
 
-pub(crate) fn show_kind(kind: ast::ShowKind) -> ShowKind {
+impl<'a> Binder<'a> {
+    /// `SHOW … [YIELD …] [WHERE …]`: its steps and its columns.
+    pub(crate) fn bind_show(&mut self, show: &'a ast::Show) -> Result<(Vec<Step>, Vec<Column>)> {
+        let kind = show_kind(show.kind);
+        let fields = kind.fields();
+        let mut slots = Vec::with_capacity(fields.len());
+        for field in fields {
+            slots.push(self.arena.slot(*field, Kind::Any));
+        }
+        let column = |at: usize, name: Arc<str>| Column {
+            name,
+            slot: slots[at],
+            kind: Kind::Any,
+        };
+        let columns: Vec<Column> = match show.yields.as_ref().map(|given| &given.items) {
+            Some(YieldItems::Named(items)) => items
+                .iter()
+                .map(|item| {
+                    let at = fields.iter().position(|field| *field == &*item.column.name);
+                    at.map(|at| column(at, item.variable().name.clone()))
+                        .ok_or_else(|| no_column(item, fields))
+                })
+                .collect::<Result<_>>()?,
+            _ => (0..fields.len())
+                .map(|at| column(at, fields[at].into()))
+                .collect(),
+        };
+        for column in &columns {
+            let variable = Variable {
+                slot: column.slot,
+                kind: Kind::Any,
+            };
+            self.frame().scope.set(column.name.clone(), variable);
+        }
+        let mut steps = vec![Step::Show { show: kind, slots }];
+        if let Some(condition) = show
+            .yields
+            .as_ref()
+            .and_then(|given| given.predicate.as_ref())
+        {
+            let mut terms = Vec::new();
+            conjuncts(self.bind_condition(condition)?, &mut terms);
+            steps.push(Step::Filter(terms));
+        }
+        Ok((steps, columns))
+    }
+}
+
+fn no_column(item: &ast::YieldItem, fields: &[&str]) -> PlanError {
+    PlanError::syntax(
+        "UndefinedVariable",
+        format!("there is no column `{}` to be shown", item.column.name),
+        item.column.span,
+    )
+    .with_near(&item.column.name, fields.iter().copied())
+}
+
+fn show_kind(kind: ast::ShowKind) -> ShowKind {
     match kind {
         ast::ShowKind::Indexes => ShowKind::Indexes,
         ast::ShowKind::Constraints => ShowKind::Constraints,
         ast::ShowKind::Labels => ShowKind::Labels,
         ast::ShowKind::Types => ShowKind::Types,
+        ast::ShowKind::Properties => ShowKind::Properties,
         ast::ShowKind::Buckets => ShowKind::Buckets,
         ast::ShowKind::Queries => ShowKind::Queries,
         ast::ShowKind::Functions => ShowKind::Functions,

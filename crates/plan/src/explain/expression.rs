@@ -176,6 +176,14 @@ impl<'p> Printer<'p> {
             Expr::Xor(terms) => self.terms(terms, " XOR ", out),
             Expr::Compare { op, left, right } => self.infix(left, comparison(*op), right, out),
             Expr::Arith { op, left, right } => self.infix(left, arithmetic(*op), right, out),
+            Expr::ArithChain { operands, ops } => {
+                for (at, operand) in operands.iter().enumerate() {
+                    if let Some(op) = at.checked_sub(1).and_then(|before| ops.get(before)) {
+                        out.push_str(&format!(" {} ", arithmetic(*op)));
+                    }
+                    out.push_str(&self.expr(operand));
+                }
+            }
             Expr::StringTest { op, left, right } => self.infix(left, string_test(*op), right, out),
             Expr::In { item, list } => self.infix(item, "IN", list, out),
             Expr::Negate(inner) => {
