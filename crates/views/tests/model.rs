@@ -1,6 +1,6 @@
 //! Random commits and readers of random versions: what views answer is what rows answer, in the same order.
 //!
-//! One thread first, where every step can be told by its seed: commits, bulk loads, commits that are abandoned, views
+//! One thread and that of the views first: commits, bulk loads, commits that are abandoned, views
 //! made, merged and dropped in between, readers that stay, transactions with writes of their own. Then many threads.
 
 mod common;
@@ -35,7 +35,7 @@ fn history(engine: Arc<dyn Engine>, seed: u64, steps: usize) {
     let mut random = Random::new(seed);
     let store = open(engine);
     let merge_after = [1, 4, 1 << 20][random.below(3)];
-    // Made by hand, so that a seed always tells the same story.
+    // Reads through the reader make none; the steps below do, and, on the thread of the views, what is asked for directly.
     let views = Views::open(&store, options(u64::MAX >> 20, merge_after)).unwrap();
     let world = World::new(&store);
     let kinds = world.kinds();
