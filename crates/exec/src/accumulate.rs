@@ -152,6 +152,82 @@ impl Accumulator {
         Ok(bytes)
     }
 
+    /// What was seen so far, as a value, to go on later: see [`Accumulator::restore`].
+    pub(crate) fn into_state(self) -> Value {
+        let count = |count: u64| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
+        let state = match self.state {
+            State::Count(count) => vec![Value::Int(count)],
+            State::Sum(value) | State::Min(value) | State::Max(value) => vec![value],
+            State::Avg(Mean::Number(mean), times) => {
+                vec![Value::Bool(false), Value::Float(mean), count(times)]
+            }
+            State::Avg(Mean::Other(sum), times) => vec![Value::Bool(true), sum, count(times)],
+            State::Collect(values) => vec![Value::from(values)],
+            State::Deviation {
+                count,
+                mean,
+                squares,
+                ..
+            } => [count, mean, squares].map(Value::Float).into(),
+            State::Percentile { values, at, .. } => {
+                vec![Value::from(values), at.map_or(Value::Null, Value::Float)]
+            }
+        };
+        let seen = self.seen.map(|seen| {
+            let seen = seen.into_iter().map(|key| key.0);
+            Value::from(seen.collect::<Vec<_>>())
+        });
+        Value::from(vec![Value::from(state), seen.unwrap_or_default()])
+    }
+
+    /// Goes on from a state of the same aggregation; nothing was seen yet. Returns how many bytes are held.
+    pub(crate) fn restore(&mut self, from: &Value) -> Result<usize> {
+        let lost = || ExecError::Internal("the state of an aggregation does not fit it".into());
+        let [parts, saved] = from.as_list().ok_or_else(lost)? else {
+            return Err(lost());
+        };
+        let parts = parts.as_list().ok_or_else(lost)?;
+        let times = |value: &Value| value.as_int().and_then(|times| u64::try_from(times).ok());
+        match (&mut self.state, parts) {
+            (State::Count(count), [Value::Int(saved)]) => *count = *saved,
+            (State::Sum(value) | State::Min(value) | State::Max(value), [saved]) => {
+                *value = saved.clone();
+            }
+            (State::Avg(mean, count), [Value::Bool(other), saved, number]) => {
+                *mean = match saved {
+                    Value::Float(saved) if !other => Mean::Number(*saved),
+                    saved => Mean::Other(saved.clone()),
+                };
+                *count = times(number).ok_or_else(lost)?;
+            }
+            (State::Collect(values), [Value::List(saved)]) => *values = saved.to_vec(),
+            (
+                State::Deviation {
+                    count,
+                    mean,
+                    squares,
+                    ..
+                },
+                [Value::Float(a), Value::Float(b), Value::Float(c)],
+            ) => (*count, *mean, *squares) = (*a, *b, *c),
+            (State::Percentile { values, at, .. }, [Value::List(saved), percentile]) => {
+                *values = saved.to_vec();
+                *at = percentile.as_float();
+            }
+            _ => return Err(lost()),
+        }
+        let mut bytes: usize = parts.iter().map(value_bytes).sum();
+        if let Some(seen) = &mut self.seen {
+            let saved = saved.as_list().ok_or_else(lost)?;
+            bytes += saved
+                .iter()
+                .map(|value| value_bytes(value) + 16)
+                .sum::<usize>();
+            seen.extend(saved.iter().cloned().map(GroupKey));
+        }
+        Ok(bytes)
+    }
+
     /// The result.
     pub(crate) fn finish(self, env: &dyn Environment) -> Result<Value> {
         Ok(match self.state {

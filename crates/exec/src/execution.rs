@@ -139,7 +139,11 @@ impl Execution {
         let mark = (plan.class == StatementClass::Write).then(|| transaction.mark());
         let profiled = plan.mode == Mode::Profile;
         let operator_count = plan.operators.len();
-        let watch = Watch::new(options.limits.clone(), options.cancel.clone());
+        let watch = Watch::new(
+            options.limits.clone(),
+            options.cancel.clone(),
+            transaction.store().memory(),
+        );
         let mut run = Run::new(
             plan,
             values,
@@ -239,8 +243,13 @@ impl Execution {
                 } else {
                     ""
                 };
+                let spilled = if figures.spilled_bytes > 0 {
+                    format!(", spilled {} KiB", figures.spilled_bytes.div_ceil(1024))
+                } else {
+                    String::new()
+                };
                 Some(format!(
-                    "rows {}, {:.3} ms{memory}{view}",
+                    "rows {}, {:.3} ms{memory}{spilled}{view}",
                     figures.rows,
                     figures.time.as_secs_f64() * 1e3
                 ))
@@ -251,6 +260,11 @@ impl Execution {
     /// Most bytes held at once so far.
     pub fn peak_bytes(&self) -> usize {
         self.run.watch.peak_bytes()
+    }
+
+    /// Bytes that were written to disk so far because they did not fit into memory.
+    pub fn spilled_bytes(&self) -> u64 {
+        self.run.watch.spilled_bytes()
     }
 
     /// Bytes held now.

@@ -28,6 +28,7 @@ mod point;
 mod procedure;
 mod result;
 mod schema;
+mod spill;
 #[cfg(test)]
 mod tests;
 

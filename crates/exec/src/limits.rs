@@ -1,6 +1,7 @@
 //! How much a query may take, and how it is stopped.
 
 use std::{
+    cell::RefCell,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -8,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use isomer_data::{Memory, MemoryKind, OverBudget, Reservation};
 use isomer_value::Value;
 
 use crate::error::{ExecError, Result};
@@ -93,13 +95,22 @@ pub(crate) struct Watch {
     ticks: u32,
     held_bytes: usize,
     peak_bytes: usize,
+    spilled_bytes: u64,
+    /// What the query has of the budget of all: what is held beyond [`FREE_BYTES`].
+    reservation: RefCell<Reservation>,
 }
+
+/// A query holds so much without asking the budget of all: small ones never touch it.
+const FREE_BYTES: usize = 256 << 10;
+
+/// Others give way to a query that can spill until it has this much.
+const WORKING_BYTES: usize = 4 << 20;
 
 /// The clock is read once per so many rows or steps.
 const TICKS: u32 = 1024;
 
 impl Watch {
-    pub(crate) fn new(limits: Limits, cancel: CancelHandle) -> Self {
+    pub(crate) fn new(limits: Limits, cancel: CancelHandle, memory: &Memory) -> Self {
         let deadline = limits
             .time
             .and_then(|time| Instant::now().checked_add(time));
@@ -110,6 +121,8 @@ impl Watch {
             ticks: TICKS,
             held_bytes: 0,
             peak_bytes: 0,
+            spilled_bytes: 0,
+            reservation: RefCell::new(memory.reservation(MemoryKind::Queries)),
         }
     }
 
@@ -164,12 +177,28 @@ impl Watch {
         Ok(())
     }
 
+    /// As [`Watch::hold`], for those who can spill instead: false, and nothing is held, where the query would hold more
+    /// than half of its limit, or where others would have to give way beyond what is needed to work at all.
+    pub(crate) fn try_hold(&mut self, bytes: usize) -> bool {
+        let held = self.held_bytes.saturating_add(bytes);
+        if held > self.limits.memory_bytes / 2 || self.reserve(held, held <= WORKING_BYTES).is_err()
+        {
+            return false;
+        }
+        self.held_bytes = held;
+        self.peak_bytes = self.peak_bytes.max(held);
+        true
+    }
+
     /// Gives back what was held.
     pub(crate) fn release(&mut self, bytes: usize) {
         self.held_bytes = self.held_bytes.saturating_sub(bytes);
+        let reservation = self.reservation.get_mut();
+        let needed = self.held_bytes.saturating_sub(FREE_BYTES);
+        reservation.shrink(reservation.bytes().saturating_sub(needed));
     }
 
-    /// Refuses `bytes` where they do not fit into the memory limit beside what is held.
+    /// Refuses `bytes` where they do not fit into the memory limit, or the budget of all, beside what is held.
     pub(crate) fn allow(&self, bytes: usize) -> Result<()> {
         if bytes > self.limits.memory_bytes.saturating_sub(self.held_bytes) {
             return Err(ExecError::limit(
@@ -177,7 +206,37 @@ impl Watch {
                 "aggregate or LIMIT earlier, read it in parts, or raise the memory limit",
             ));
         }
-        Ok(())
+        self.reserve(self.held_bytes + bytes, true).map_err(|over| {
+            ExecError::limit(
+                format!("memory for all queries together ({over})"),
+                "run fewer at once, read it in parts, or raise the memory option",
+            )
+        })
+    }
+
+    /// Makes the reservation cover so many bytes.
+    fn reserve(&self, bytes: usize, others_give_way: bool) -> Result<(), OverBudget> {
+        let needed = bytes.saturating_sub(FREE_BYTES);
+        if needed == 0 {
+            return Ok(());
+        }
+        let mut reservation = self.reservation.borrow_mut();
+        let more = needed.saturating_sub(reservation.bytes());
+        if others_give_way {
+            reservation.grow(more)
+        } else {
+            reservation.try_grow(more)
+        }
+    }
+
+    /// Counts what went to disk.
+    pub(crate) fn count_spilled(&mut self, bytes: u64) {
+        self.spilled_bytes += bytes;
+    }
+
+    /// Bytes that went to disk so far.
+    pub(crate) fn spilled_bytes(&self) -> u64 {
+        self.spilled_bytes
     }
 
     /// Bytes held now.
@@ -214,12 +273,45 @@ mod tests {
                 ..Limits::default()
             },
             CancelHandle::new(),
+            &Memory::new(0),
         );
         watch.hold(60).unwrap();
         assert!(matches!(watch.hold(41), Err(ExecError::Limit { .. })));
         watch.release(60);
         watch.hold(100).unwrap();
         assert_eq!(watch.peak_bytes(), 100);
+    }
+
+    #[test]
+    fn all_queries_together_keep_to_the_budget() {
+        let memory = Memory::new(8 << 20);
+        let watch = || Watch::new(Limits::default(), CancelHandle::new(), &memory);
+        let (mut first, mut second) = (watch(), watch());
+        first.hold(FREE_BYTES).unwrap();
+        assert_eq!(memory.used_bytes(), 0);
+        first.hold(6 << 20).unwrap();
+        let error = second.hold(4 << 20).unwrap_err();
+        assert!(error.to_string().contains("all queries"), "{error}");
+        assert!(!second.try_hold(4 << 20));
+        assert!(second.try_hold(1 << 20));
+        first.release(6 << 20);
+        second.hold(4 << 20).unwrap();
+        drop((first, second));
+        assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn who_can_spill_leaves_half_to_others() {
+        let limits = Limits {
+            memory_bytes: 1000,
+            ..Limits::default()
+        };
+        let mut watch = Watch::new(limits, CancelHandle::new(), &Memory::new(0));
+        assert!(watch.try_hold(500));
+        assert!(!watch.try_hold(1));
+        watch.hold(500).unwrap();
+        watch.count_spilled(7);
+        assert_eq!((watch.held_bytes(), watch.spilled_bytes()), (1000, 7));
     }
 
     #[test]
@@ -231,6 +323,7 @@ mod tests {
                 ..Limits::default()
             },
             handle.clone(),
+            &Memory::new(0),
         );
         handle.cancel();
         let stopped = (0..2 * TICKS).find_map(|_| watch.tick(1).err());
@@ -242,6 +335,7 @@ mod tests {
                 ..Limits::default()
             },
             CancelHandle::new(),
+            &Memory::new(0),
         );
         let error = watch.tick(5000).unwrap_err();
         assert!(error.to_string().contains("time"), "{error}");

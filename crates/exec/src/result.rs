@@ -149,6 +149,8 @@ pub struct OperatorProfile {
     pub memory_bytes: u64,
     /// Whether a read view answered it.
     pub from_view: bool,
+    /// Bytes that it wrote to disk because they did not fit into memory.
+    pub spilled_bytes: u64,
 }
 
 /// Who knows what runs: answers `SHOW QUERIES` and `KILL QUERY`.

@@ -82,7 +82,12 @@ impl Sketch {
 }
 
 fn stop() -> Stop {
-    Watch::new(Limits::default(), CancelHandle::new()).stop()
+    Watch::new(
+        Limits::default(),
+        CancelHandle::new(),
+        &isomer_data::Memory::new(0),
+    )
+    .stop()
 }
 
 /// Runs `job` with one thread and with three, which must give the same.
@@ -455,12 +460,17 @@ fn a_request_to_stop_is_seen_soon_and_memory_is_asked_for_first() {
         .collect();
     let rows = Rows::new(20_000, &edges, &[]).simple();
     let handle = CancelHandle::new();
-    let watch = Watch::new(Limits::default(), handle.clone());
+    let watch = Watch::new(
+        Limits::default(),
+        handle.clone(),
+        &isomer_data::Memory::new(0),
+    );
+    let stop_worker = watch.stop();
     let started = std::time::Instant::now();
     let stopped = std::thread::scope(|scope| {
         let worker = scope.spawn(|| {
             let mut hold = |_| Ok(());
-            let mut work = Work::new(watch.stop(), &mut hold);
+            let mut work = Work::new(stop_worker.clone(), &mut hold);
             betweenness(&rows, false, Sample::All, false, &mut work)
         });
         std::thread::sleep(Duration::from_millis(100));

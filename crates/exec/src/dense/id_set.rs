@@ -54,6 +54,14 @@ impl<T: Numbered> IdSet<T> {
             large => self.large.insert(large),
         }
     }
+
+    /// Whether it is in.
+    pub(crate) fn contains(&self, item: T) -> bool {
+        match item.number() {
+            small if small < DENSE => self.small.contains(small as u32),
+            large => self.large.contains(&large),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -67,6 +75,8 @@ mod tests {
             let mut set = IdSet::default();
             assert!(numbers.iter().all(|number| set.insert(*number)));
             assert!(numbers.iter().all(|number| !set.insert(*number)));
+            assert!(numbers.iter().all(|number| set.contains(*number)));
+            assert!(!set.contains(7) && !set.contains(1 << 40));
         }
     }
 }

@@ -13,6 +13,7 @@ use crate::{
     error::{ExecError, Result},
     eval::{Selection, column},
     function::node_value,
+    spill::{MergedRows, group::GroupSpill},
 };
 
 /// Groups all rows, then gives one row per group, in the order in which the groups were first seen.
@@ -20,6 +21,8 @@ pub(super) struct Aggregate {
     spot: Spot,
     input: Child,
     groups: Option<Groups>,
+    /// The result, where the groups did not fit into memory.
+    merged: Option<MergedRows>,
     at: usize,
     held: usize,
 }
@@ -40,6 +43,7 @@ impl Aggregate {
             spot,
             input,
             groups: None,
+            merged: None,
             at: 0,
             held: 0,
         }
@@ -60,6 +64,7 @@ impl Aggregate {
         if plan.keys.is_empty() {
             groups.add(Vec::new(), plan);
         }
+        let mut spilled: Option<GroupSpill> = None;
         while let Some(mut chunk) = self.input.pull(cx)? {
             let listed = plan
                 .keys
@@ -80,13 +85,80 @@ impl Aggregate {
                 chunk.retain_grouped(&keep);
             }
             if !chunk.is_empty() {
+                if let Some(spilled) = &mut spilled {
+                    spill_chunk(plan, &chunk, spilled, cx)?;
+                    continue;
+                }
                 let bytes = groups.take_chunk(plan, &chunk, cx)?;
-                cx.run.watch.hold(bytes)?;
-                self.held += bytes;
+                if cx.run.watch.try_hold(bytes) {
+                    self.held += bytes;
+                } else if plan.keys.is_empty() {
+                    // One group alone: it is all there is.
+                    cx.run.watch.hold(bytes)?;
+                    self.held += bytes;
+                } else {
+                    let mut spill = GroupSpill::new(self.spot.id, cx)?;
+                    let all = std::mem::take(&mut groups.keys)
+                        .into_iter()
+                        .zip(std::mem::take(&mut groups.accumulators));
+                    for (key, accumulators) in all {
+                        cx.tick(1)?;
+                        spill.add_group(&key, accumulators)?;
+                    }
+                    groups.forget();
+                    cx.run.watch.release(std::mem::take(&mut self.held));
+                    spilled = Some(spill);
+                }
             }
+        }
+        if let Some(spilled) = spilled {
+            self.merged = Some(spilled.finish(plan, cx)?);
         }
         Ok(groups)
     }
+}
+
+/// Writes the rows of a chunk as arguments of their groups.
+pub(super) fn spill_chunk(
+    plan: &isomer_plan::physical::Aggregate,
+    chunk: &Chunk,
+    spilled: &mut GroupSpill,
+    cx: &mut Cx<'_>,
+) -> Result<()> {
+    let rows = Selection::All(chunk.len());
+    let keys = plan
+        .keys
+        .iter()
+        .map(|(_, expr)| column(expr, chunk, rows, cx))
+        .collect::<Result<Vec<_>>>()?;
+    let mut arguments = Vec::with_capacity(plan.aggregates.len());
+    for (_, call) in &plan.aggregates {
+        let mut argument = |at: usize| {
+            let argument = call.arguments.get(at);
+            argument
+                .map(|argument| column(argument, chunk, rows, cx))
+                .transpose()
+        };
+        arguments.push((argument(0)?, argument(1)?));
+    }
+    let times = multiplicities(plan, chunk)?;
+    cx.tick(chunk.len())?;
+    for (row, times) in times.into_iter().enumerate() {
+        let key: Vec<GroupKey> = keys
+            .iter()
+            .map(|column| GroupKey(column.get(row)))
+            .collect();
+        let value = |column: &Option<std::borrow::Cow<'_, Column>>| {
+            column
+                .as_ref()
+                .map_or(Value::Null, |column| column.get(row))
+        };
+        let values = arguments
+            .iter()
+            .map(|(first, second)| (value(first), value(second)));
+        spilled.add_row(&key, values, times)?;
+    }
+    Ok(())
 }
 
 /// Whether an aggregation keeps each value, so that a count of repetitions does not help it.
@@ -102,6 +174,13 @@ fn enumerates(call: &AggregateCall) -> bool {
 }
 
 impl Groups {
+    /// Drops what finds groups: none comes any more.
+    fn forget(&mut self) {
+        self.index = FxHashMap::default();
+        self.ints = FxHashMap::default();
+        self.nodes = FxHashMap::default();
+    }
+
     fn add(&mut self, key: Vec<GroupKey>, plan: &isomer_plan::physical::Aggregate) -> u32 {
         let group = self.accumulators.len() as u32;
         self.accumulators.push(
@@ -292,12 +371,18 @@ impl Operate for Aggregate {
             return Err(misplaced(spot.op()));
         };
         if self.groups.is_none() {
+            cx.run.watch.release(std::mem::take(&mut self.held));
             let mut groups = self.gather(plan, cx)?;
-            groups.index = FxHashMap::default();
-            groups.ints = FxHashMap::default();
-            groups.nodes = FxHashMap::default();
+            groups.forget();
             self.groups = Some(groups);
             self.at = 0;
+        }
+        if let Some(merged) = &mut self.merged {
+            let mut chunk = merged.next_chunk(FULL_BATCH, cx)?;
+            if let Some(chunk) = &mut chunk {
+                spot.prune(chunk);
+            }
+            return Ok(chunk);
         }
         let Some(groups) = &mut self.groups else {
             return Ok(None);
@@ -342,12 +427,14 @@ impl Operate for Aggregate {
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
         self.groups = None;
+        self.merged = None;
         self.at = 0;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
         self.groups = None;
+        self.merged = None;
         self.at = 0;
         cx.run.watch.release(std::mem::take(&mut self.held));
     }

@@ -2,7 +2,7 @@
 
 use std::{cmp::Ordering, collections::VecDeque};
 
-use isomer_plan::physical::{Op, SortKey};
+use isomer_plan::physical::{Op, OpId, SortKey};
 use isomer_value::{Value, order::cmp_order};
 
 use super::{
@@ -13,16 +13,23 @@ use crate::{
     chunk::Chunk,
     column::value_bytes,
     context::Cx,
-    error::{ExecError, Result},
+    error::Result,
     eval::{Selection, column},
+    spill::{Layout, MergedRows, SortedRuns, Spool, SpoolReader},
 };
 
 /// Stable sort; with a limit only the first rows are kept while reading.
 pub(super) struct Sort {
     spot: Spot,
     input: Child,
-    sorted: Option<Sorted>,
+    sorted: Option<Output>,
     held: usize,
+}
+
+/// Sorted rows, in memory or on disk, and how many of them are still wanted.
+enum Output {
+    Memory(Sorted),
+    Disk(MergedRows, usize),
 }
 
 struct Sorted {
@@ -92,6 +99,40 @@ impl Run {
     fn bytes(&self) -> usize {
         self.rows.bytes() + self.keys.iter().flatten().map(value_bytes).sum::<usize>()
     }
+
+    /// Writes the rows, sorted, and forgets them.
+    fn spill(
+        &mut self,
+        keys: &[SortKey],
+        limit: Option<usize>,
+        spilled: &mut Spilled,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        let mut order = self.order(keys, cx)?;
+        order.truncate(limit.unwrap_or(usize::MAX));
+        spilled.layout.take_in(&self.rows);
+        let layout = &spilled.layout;
+        spilled.runs.add(cx, |writer, cx| {
+            let mut values = Vec::new();
+            for &row in &order {
+                cx.tick(1)?;
+                values.clear();
+                values.extend(self.keys.iter().map(|key| key[row as usize].clone()));
+                layout.push_row(&self.rows, row as usize, &mut values);
+                writer.push(&values)?;
+            }
+            Ok(())
+        })?;
+        self.rows = Chunk::new(0, 0);
+        self.keys.iter_mut().for_each(Vec::clear);
+        Ok(())
+    }
+}
+
+/// What did not fit into memory.
+struct Spilled {
+    runs: SortedRuns,
+    layout: Layout,
 }
 
 /// Rows that are sorted without a look at the clock.
@@ -131,18 +172,20 @@ impl Sort {
         }
     }
 
-    fn sort(&mut self, keys: &[SortKey], limit: Option<usize>, cx: &mut Cx<'_>) -> Result<Sorted> {
+    fn sort(&mut self, keys: &[SortKey], limit: Option<usize>, cx: &mut Cx<'_>) -> Result<Output> {
+        cx.run.watch.release(std::mem::take(&mut self.held));
+        let mut spilled: Option<Spilled> = None;
         let mut run = Run {
             rows: Chunk::new(0, 0),
             keys: vec![Vec::new(); keys.len()],
         };
         if limit == Some(0) {
             while self.input.pull(cx)?.is_some() {}
-            return Ok(Sorted {
+            return Ok(Output::Memory(Sorted {
                 rows: run.rows,
                 order: Vec::new(),
                 at: 0,
-            });
+            }));
         }
         while let Some(mut chunk) = self.input.pull_flat(cx)? {
             let before = run.keyed_rows();
@@ -163,27 +206,42 @@ impl Sort {
                     })
                     .sum::<usize>();
             run.rows.append(chunk);
-            cx.run.watch.hold(added)?;
+            if !cx.run.watch.try_hold(added) {
+                let spilled = spilled.get_or_insert_with(|| Spilled {
+                    runs: SortedRuns::new(self.spot.id, keys.iter().map(|key| key.descending), cx),
+                    layout: Layout::default(),
+                });
+                run.spill(keys, limit, spilled, cx)?;
+                cx.run.watch.release(std::mem::take(&mut self.held));
+                continue;
+            }
             self.held += added;
             if let Some(limit) = limit
                 && run.rows.len() >= limit.saturating_mul(2).max(4 * FULL_BATCH)
             {
                 run.cut(keys, limit, cx)?;
                 cx.run.watch.release(std::mem::take(&mut self.held));
+                // Fewer than were held just now.
                 let bytes = run.bytes();
                 cx.run.watch.hold(bytes)?;
                 self.held = bytes;
             }
         }
+        if let Some(mut spilled) = spilled {
+            run.spill(keys, limit, &mut spilled, cx)?;
+            cx.run.watch.release(std::mem::take(&mut self.held));
+            let merged = spilled.runs.merge(spilled.layout, cx)?;
+            return Ok(Output::Disk(merged, limit.unwrap_or(usize::MAX)));
+        }
         let mut order = run.order(keys, cx)?;
         if let Some(limit) = limit {
             order.truncate(limit);
         }
-        Ok(Sorted {
+        Ok(Output::Memory(Sorted {
             rows: run.rows,
             order,
             at: 0,
-        })
+        }))
     }
 }
 
@@ -208,8 +266,14 @@ impl Operate for Sort {
             };
             self.sorted = Some(sorted);
         }
-        let Some(sorted) = &mut self.sorted else {
-            return Ok(None);
+        let sorted = match &mut self.sorted {
+            Some(Output::Memory(sorted)) => sorted,
+            Some(Output::Disk(merged, wanted)) => {
+                let chunk = merged.next_chunk(*wanted, cx)?;
+                *wanted -= chunk.as_ref().map_or(0, Chunk::len);
+                return Ok(chunk);
+            }
+            None => return Ok(None),
         };
         let end = (sorted.at + FULL_BATCH).min(sorted.order.len());
         if sorted.at >= end {
@@ -234,16 +298,18 @@ impl Operate for Sort {
 
 /// Takes all rows before it passes the first.
 pub(super) struct Eager {
+    spot: Spot,
     input: Child,
-    chunks: Option<VecDeque<Chunk>>,
+    kept: Option<Drain>,
     held: usize,
 }
 
 impl Eager {
-    pub(super) fn new(input: Child) -> Self {
+    pub(super) fn new(spot: Spot, input: Child) -> Self {
         Self {
+            spot,
             input,
-            chunks: None,
+            kept: None,
             held: 0,
         }
     }
@@ -251,56 +317,109 @@ impl Eager {
 
 impl Operate for Eager {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        if self.chunks.is_none() {
-            let chunks = take_all(&mut self.input, &mut self.held, cx)?;
-            self.chunks = Some(chunks.into());
-        }
-        let chunks = self
-            .chunks
-            .as_mut()
-            .ok_or_else(|| ExecError::Internal("an eager operator lost its rows".into()))?;
-        let chunk = chunks.pop_front();
-        if let Some(chunk) = &chunk {
-            let bytes = chunk.bytes().min(self.held);
-            self.held -= bytes;
-            cx.run.watch.release(bytes);
-        }
-        Ok(chunk)
+        let kept = match &mut self.kept {
+            Some(kept) => kept,
+            none => {
+                cx.run.watch.release(std::mem::take(&mut self.held));
+                let kept = Kept::take(self.spot.id, &mut self.input, &mut self.held, cx)?;
+                none.insert(kept.drain())
+            }
+        };
+        kept.next(&mut self.held, cx)
     }
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
-        self.chunks = None;
+        self.kept = None;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
-        self.chunks = None;
+        self.kept = None;
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
 }
 
-/// All rows of `input`, multiplied out; what they hold is added to `held`.
-pub(super) fn take_all(input: &mut Child, held: &mut usize, cx: &mut Cx<'_>) -> Result<Vec<Chunk>> {
-    let mut chunks = Vec::new();
-    while let Some(chunk) = input.pull_flat(cx)? {
-        let bytes = chunk.bytes();
-        cx.run.watch.hold(bytes)?;
-        *held += bytes;
-        chunks.push(chunk);
-    }
-    Ok(chunks)
+/// All rows of an input, multiplied out: in memory as far as they fit, the others on disk.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub(super) chunks: Vec<Chunk>,
+    pub(super) spool: Option<Spool>,
 }
 
-/// All rows of `input` in one chunk.
-pub(super) fn take_all_as_one(
-    input: &mut Child,
-    held: &mut usize,
-    cx: &mut Cx<'_>,
-) -> Result<Chunk> {
-    let mut rows = Chunk::new(0, 0);
-    for chunk in take_all(input, held, cx)? {
-        rows.append(chunk);
+impl Kept {
+    /// Takes them, for the operator `op`; what is held is added to `held`.
+    pub(super) fn take(
+        op: OpId,
+        input: &mut Child,
+        held: &mut usize,
+        cx: &mut Cx<'_>,
+    ) -> Result<Self> {
+        let mut kept = Self::default();
+        while let Some(chunk) = input.pull_flat(cx)? {
+            let bytes = chunk.bytes();
+            if kept.spool.is_none() && cx.run.watch.try_hold(bytes) {
+                *held += bytes;
+                kept.chunks.push(chunk);
+                continue;
+            }
+            let spool = match &mut kept.spool {
+                Some(spool) => spool,
+                none => none.insert(Spool::new(op, cx)?),
+            };
+            spool.push(&chunk, cx)?;
+        }
+        Ok(kept)
     }
-    Ok(rows)
+
+    /// Looks at all of them.
+    pub(super) fn each(
+        &self,
+        cx: &mut Cx<'_>,
+        mut look: impl FnMut(&Chunk, &mut Cx<'_>) -> Result<()>,
+    ) -> Result<()> {
+        for chunk in &self.chunks {
+            look(chunk, cx)?;
+        }
+        if let Some(spool) = &self.spool {
+            let mut reader = spool.reader();
+            while let Some(chunk) = reader.next_chunk(spool, cx)? {
+                look(&chunk, cx)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives them away one by one.
+    pub(super) fn drain(self) -> Drain {
+        Drain {
+            chunks: self.chunks.into(),
+            spooled: self.spool.map(|spool| {
+                let reader = spool.reader();
+                (spool, reader)
+            }),
+        }
+    }
+}
+
+/// Rows that were kept, on their way out.
+pub(super) struct Drain {
+    chunks: VecDeque<Chunk>,
+    spooled: Option<(Spool, SpoolReader)>,
+}
+
+impl Drain {
+    /// The next rows; what they held is taken from `held`.
+    pub(super) fn next(&mut self, held: &mut usize, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        if let Some(chunk) = self.chunks.pop_front() {
+            let bytes = chunk.bytes().min(*held);
+            *held -= bytes;
+            cx.run.watch.release(bytes);
+            return Ok(Some(chunk));
+        }
+        match &mut self.spooled {
+            Some((spool, reader)) => reader.next_chunk(spool, cx),
+            None => Ok(None),
+        }
+    }
 }

@@ -4,14 +4,16 @@
 //! Where another `DELETE` of the statement may still name them, the relationships of a node go with it and are *owed*:
 //! the statement fails at its end if one of them was never named, so that `DELETE n DELETE r` is the same, too.
 
-use std::collections::VecDeque;
-
 use isomer_data::{DataError, GraphRead};
 use isomer_plan::physical::{self, Op};
 use isomer_value::{NodeId, RelId, Value};
 use rustc_hash::FxHashSet;
 
-use super::{Argument, Child, Operate, Spot, blocking::take_all, scan::misplaced};
+use super::{
+    Argument, Child, Operate, Spot,
+    blocking::{Drain, Kept},
+    scan::misplaced,
+};
 use crate::{
     chunk::Chunk,
     column::Column,
@@ -24,7 +26,7 @@ use crate::{
 pub(super) struct Delete {
     spot: Spot,
     input: Child,
-    chunks: Option<VecDeque<Chunk>>,
+    kept: Option<Drain>,
     held: usize,
 }
 
@@ -37,7 +39,14 @@ struct Targets {
     seen_rels: FxHashSet<RelId>,
 }
 
+/// Bytes of a target: in a list, and in two sets of what was seen and what is deleted.
+const TARGET_BYTES: usize = 40;
+
 impl Targets {
+    fn len(&self) -> usize {
+        self.nodes.len() + self.rels.len()
+    }
+
     fn add(&mut self, value: &Value) -> Result<()> {
         match value {
             Value::Null => {}
@@ -90,12 +99,12 @@ impl Delete {
         Self {
             spot,
             input,
-            chunks: None,
+            kept: None,
             held: 0,
         }
     }
 
-    fn run(&mut self, cx: &mut Cx<'_>) -> Result<VecDeque<Chunk>> {
+    fn run(&mut self, cx: &mut Cx<'_>) -> Result<Drain> {
         let spot = self.spot.clone();
         let Op::Delete {
             targets, detach, ..
@@ -103,14 +112,19 @@ impl Delete {
         else {
             return Err(misplaced(spot.op()));
         };
-        let mut chunks = take_all(&mut self.input, &mut self.held, cx)?;
+        let kept = Kept::take(spot.id, &mut self.input, &mut self.held, cx)?;
         let mut all = Targets::default();
-        for chunk in &chunks {
+        kept.each(cx, |chunk, cx| {
+            let before = all.len();
             for target in targets {
                 let values = column(target, chunk, Selection::All(chunk.len()), cx)?;
                 all.add_column(&values, chunk.len())?;
             }
-        }
+            let bytes = (all.len() - before) * TARGET_BYTES;
+            cx.run.watch.hold(bytes)?;
+            self.held += bytes;
+            Ok(())
+        })?;
         for rel in all.rels {
             cx.tick(1)?;
             cx.run.owed_rels.remove(&rel);
@@ -150,8 +164,7 @@ impl Delete {
             cx.run.counters.relationships_deleted += detached.len() as u64;
             cx.run.deleted_rels.extend(detached);
         }
-        chunks.iter_mut().for_each(|chunk| spot.prune(chunk));
-        Ok(chunks.into())
+        Ok(kept.drain())
     }
 }
 
@@ -165,21 +178,25 @@ pub(crate) fn settle(cx: &Cx<'_>) -> Result<()> {
 
 impl Operate for Delete {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        if self.chunks.is_none() {
-            let chunks = self.run(cx)?;
-            self.chunks = Some(chunks);
+        let kept = match self.kept.take() {
+            Some(kept) => kept,
+            None => self.run(cx)?,
+        };
+        let mut chunk = self.kept.insert(kept).next(&mut self.held, cx)?;
+        if let Some(chunk) = &mut chunk {
+            self.spot.prune(chunk);
         }
-        Ok(self.chunks.as_mut().and_then(VecDeque::pop_front))
+        Ok(chunk)
     }
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
-        self.chunks = None;
+        self.kept = None;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
-        self.chunks = None;
+        self.kept = None;
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
 }

@@ -7,18 +7,23 @@ use isomer_plan::{
     function::Aggregation,
     physical::{self, Op},
 };
-use isomer_value::{NodeId, Value};
+use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashMap;
 
 use super::{
-    Argument, Child, FULL_BATCH, Operate, Spot, aggregate::multiplicities, scan::misplaced,
+    Argument, Child, FULL_BATCH, Operate, Spot,
+    aggregate::{multiplicities, spill_chunk},
+    scan::misplaced,
 };
 use crate::{
+    accumulate::Accumulator,
     chunk::Chunk,
     column::Column,
     context::Cx,
     dense::{Marks, Numbers, small},
     error::{ExecError, Result},
+    function::node_value,
+    spill::{MergedRows, group::GroupSpill},
 };
 
 /// `count(*)` by one node, in the order in which the nodes were first seen.
@@ -26,6 +31,8 @@ pub(super) struct GroupNodes {
     spot: Spot,
     input: Child,
     groups: Option<Groups>,
+    /// The result, where the groups did not fit into memory.
+    merged: Option<MergedRows>,
     at: usize,
     held: usize,
 }
@@ -178,6 +185,7 @@ impl GroupNodes {
             spot,
             input,
             groups: None,
+            merged: None,
             at: 0,
             held: 0,
         }
@@ -188,18 +196,57 @@ impl GroupNodes {
             return Err(ExecError::Internal("a group without its node".into()));
         };
         let mut groups = Groups::new();
+        let mut spilled: Option<GroupSpill> = None;
         while let Some(mut chunk) = self.input.pull(cx)? {
             if chunk.is_listed(*key) && plan.factors.iter().any(|slot| chunk.is_listed(*slot)) {
                 chunk.flatten();
             }
             cx.tick(chunk.row_count())?;
+            if let Some(spilled) = &mut spilled {
+                chunk.flatten();
+                spill_chunk(plan, &chunk, spilled, cx)?;
+                continue;
+            }
             let before = groups.nodes.len();
             groups.take_chunk(plan, *key, &chunk)?;
             let bytes = (groups.nodes.len() - before) * GROUP_BYTES;
-            cx.run.watch.hold(bytes)?;
-            self.held += bytes;
+            if cx.run.watch.try_hold(bytes) {
+                self.held += bytes;
+                continue;
+            }
+            let mut spill = GroupSpill::new(self.spot.id, cx)?;
+            std::mem::replace(&mut groups, Groups::new()).spill(plan, &mut spill, cx)?;
+            cx.run.watch.release(std::mem::take(&mut self.held));
+            spilled = Some(spill);
+        }
+        if let Some(spilled) = spilled {
+            self.merged = Some(spilled.finish(plan, cx)?);
         }
         Ok(groups)
+    }
+}
+
+impl Groups {
+    /// Writes the groups so far.
+    fn spill(
+        self,
+        plan: &physical::Aggregate,
+        spilled: &mut GroupSpill,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        let nodes = self.nodes.into_iter().map(node_value).zip(self.counts);
+        let nulls = (self.nulls > 0).then_some((Value::Null, self.nulls));
+        for (key, count) in nodes.chain(nulls) {
+            cx.tick(1)?;
+            let mut counts = Vec::with_capacity(plan.aggregates.len());
+            for (_, call) in &plan.aggregates {
+                let mut counted = Accumulator::new(call.function, false);
+                counted.add_rows(count)?;
+                counts.push(counted);
+            }
+            spilled.add_group(&[GroupKey(key)], counts)?;
+        }
+        Ok(())
     }
 }
 
@@ -210,8 +257,16 @@ impl Operate for GroupNodes {
             return Err(misplaced(spot.op()));
         };
         if self.groups.is_none() {
+            cx.run.watch.release(std::mem::take(&mut self.held));
             self.groups = Some(self.gather(plan, cx)?);
             self.at = 0;
+        }
+        if let Some(merged) = &mut self.merged {
+            let mut chunk = merged.next_chunk(FULL_BATCH, cx)?;
+            if let Some(chunk) = &mut chunk {
+                spot.prune(chunk);
+            }
+            return Ok(chunk);
         }
         let Some(groups) = &mut self.groups else {
             return Ok(None);
@@ -243,12 +298,14 @@ impl Operate for GroupNodes {
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
         self.groups = None;
+        self.merged = None;
         self.at = 0;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
         self.groups = None;
+        self.merged = None;
         self.at = 0;
         cx.run.watch.release(std::mem::take(&mut self.held));
     }

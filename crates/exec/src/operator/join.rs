@@ -1,18 +1,20 @@
 //! Joins of two inputs that do not depend on one another.
 
-use isomer_plan::physical::Op;
+use isomer_plan::{expr::Expr, physical::Op};
 use isomer_value::GroupKey;
 use rustc_hash::FxHashMap;
 
-use super::{
-    Argument, Child, FULL_BATCH, Operate, Spot, blocking::take_all_as_one, scan::misplaced,
-};
+use super::{Argument, Child, FULL_BATCH, Operate, Spot, blocking::Kept, scan::misplaced};
 use crate::{
     chunk::Chunk,
     column::{Column, value_bytes},
     context::Cx,
     error::Result,
     eval::{Selection, column},
+    spill::{
+        MergedRows, Spool, SpoolReader,
+        join::{JoinSide, join},
+    },
 };
 
 /// Every row of the left with every row of the right, which is kept.
@@ -20,11 +22,18 @@ pub(super) struct CartesianProduct {
     spot: Spot,
     input: Child,
     right: Child,
-    kept: Option<Chunk>,
+    kept: Option<Right>,
     left: Option<Chunk>,
     /// The left row and the first right row that come next.
     at: (usize, usize),
     held: usize,
+}
+
+/// The right side's rows.
+enum Right {
+    Memory(Chunk),
+    /// Read again for each row of the left.
+    Disk(Spool, Option<SpoolReader>),
 }
 
 impl CartesianProduct {
@@ -55,11 +64,27 @@ impl Operate for CartesianProduct {
             let Some(left) = &self.left else {
                 return Ok(None);
             };
-            if self.kept.is_none() {
-                self.kept = Some(take_all_as_one(&mut self.right, &mut self.held, cx)?);
-            }
-            let Some(kept) = &self.kept else {
-                return Ok(None);
+            let kept = match &mut self.kept {
+                Some(kept) => kept,
+                none => {
+                    cx.run.watch.release(std::mem::take(&mut self.held));
+                    let right = take_right(&self.spot, &mut self.right, &mut self.held, cx)?;
+                    none.insert(right)
+                }
+            };
+            let kept = match kept {
+                Right::Memory(kept) => kept,
+                Right::Disk(spool, reader) => {
+                    let rows = reader.get_or_insert_with(|| spool.reader());
+                    let Some(rows) = rows.next_chunk(spool, cx)? else {
+                        *reader = None;
+                        self.at.0 += 1;
+                        continue;
+                    };
+                    let left_rows = vec![self.at.0 as u32; rows.len()];
+                    let right_rows: Vec<u32> = (0..rows.len() as u32).collect();
+                    return Ok(Some(pair(&self.spot, left, &left_rows, &rows, &right_rows)));
+                }
             };
             if kept.is_empty() {
                 self.at.0 = left.len();
@@ -96,6 +121,27 @@ impl Operate for CartesianProduct {
     }
 }
 
+/// The rows of the right side, in one chunk or on disk.
+fn take_right(spot: &Spot, right: &mut Child, held: &mut usize, cx: &mut Cx<'_>) -> Result<Right> {
+    let Kept { chunks, spool } = Kept::take(spot.id, right, held, cx)?;
+    let Some(rest) = spool else {
+        let mut rows = Chunk::new(0, 0);
+        chunks.into_iter().for_each(|chunk| rows.append(chunk));
+        return Ok(Right::Memory(rows));
+    };
+    // All of them in one place: the rows that fit would have to be given back before what comes next.
+    let mut spool = Spool::new(spot.id, cx)?;
+    for chunk in chunks {
+        spool.push(&chunk, cx)?;
+    }
+    cx.run.watch.release(std::mem::take(held));
+    let mut reader = rest.reader();
+    while let Some(chunk) = reader.next_chunk(&rest, cx)? {
+        spool.push(&chunk, cx)?;
+    }
+    Ok(Right::Disk(spool, None))
+}
+
 /// Rows of the left beside rows of the right; a slot that both have is taken from the left.
 fn pair(spot: &Spot, left: &Chunk, left_rows: &[u32], right: &Chunk, right_rows: &[u32]) -> Chunk {
     let mut made = left.gather(left_rows);
@@ -117,6 +163,8 @@ pub(super) struct HashJoin {
     input: Child,
     right: Child,
     table: Option<Table>,
+    /// The result, where the right side did not fit into memory.
+    merged: Option<MergedRows>,
     held: usize,
     left: Option<Chunk>,
     /// Pairs found for the left chunk that were not given yet.
@@ -136,6 +184,7 @@ impl HashJoin {
             input,
             right,
             table: None,
+            merged: None,
             held: 0,
             left: None,
             pairs: (Vec::new(), Vec::new()),
@@ -144,12 +193,76 @@ impl HashJoin {
     }
 }
 
+/// The right side, ready to be looked up in.
+enum Built {
+    Memory(Table),
+    Disk(JoinSide),
+}
+
+impl HashJoin {
+    /// Takes the right side.
+    fn build(&mut self, keys: &[Expr], cx: &mut Cx<'_>) -> Result<Built> {
+        let mut rows = Chunk::new(0, 0);
+        let mut index: FxHashMap<Vec<GroupKey>, Vec<u32>> = FxHashMap::default();
+        let mut spilled: Option<JoinSide> = None;
+        while let Some(chunk) = self.right.pull_flat(cx)? {
+            let found = join_keys(keys, &chunk, cx)?;
+            if let Some(spilled) = &mut spilled {
+                spilled.add(&chunk, &found, cx)?;
+                continue;
+            }
+            let parts = found.iter().flatten().flatten();
+            let bytes = chunk.bytes() + parts.map(|part| 64 + value_bytes(&part.0)).sum::<usize>();
+            if cx.run.watch.try_hold(bytes) {
+                self.held += bytes;
+                let first = rows.len() as u32;
+                for (row, key) in (first..).zip(found) {
+                    if let Some(key) = key {
+                        index.entry(key).or_default().push(row);
+                    }
+                }
+                rows.append(chunk);
+                continue;
+            }
+            let mut side = JoinSide::new(self.spot.id, keys.len(), cx)?;
+            index = FxHashMap::default();
+            if !rows.is_empty() {
+                let before = join_keys(keys, &rows, cx)?;
+                side.add(&rows, &before, cx)?;
+                rows = Chunk::new(0, 0);
+                cx.run.watch.release(std::mem::take(&mut self.held));
+            }
+            side.add(&chunk, &found, cx)?;
+            spilled = Some(side);
+        }
+        Ok(match spilled {
+            Some(side) => Built::Disk(side),
+            None => Built::Memory(Table { rows, index }),
+        })
+    }
+
+    /// Joins on disk; `first` are the first rows of the left.
+    fn on_disk(
+        &mut self,
+        first: Chunk,
+        keys: &[Expr],
+        right: JoinSide,
+        cx: &mut Cx<'_>,
+    ) -> Result<MergedRows> {
+        let mut left = JoinSide::new(self.spot.id, keys.len(), cx)?;
+        let mut next = Some(first);
+        while let Some(chunk) = next {
+            let found = join_keys(keys, &chunk, cx)?;
+            left.add(&chunk, &found, cx)?;
+            next = self.input.pull_flat(cx)?;
+        }
+        let spot = self.spot.clone();
+        join(spot.id, left, right, |slot| spot.is_live(slot), cx)
+    }
+}
+
 /// The keys of all rows; none where a part is null or NaN: it equals nothing.
-fn join_keys(
-    exprs: &[isomer_plan::expr::Expr],
-    chunk: &Chunk,
-    cx: &mut Cx<'_>,
-) -> Result<Vec<Option<Vec<GroupKey>>>> {
+fn join_keys(exprs: &[Expr], chunk: &Chunk, cx: &mut Cx<'_>) -> Result<Vec<Option<Vec<GroupKey>>>> {
     let columns = exprs
         .iter()
         .map(|expr| column(expr, chunk, Selection::All(chunk.len()), cx))
@@ -176,6 +289,9 @@ impl Operate for HashJoin {
             return Err(misplaced(spot.op()));
         };
         loop {
+            if let Some(merged) = &mut self.merged {
+                return merged.next_chunk(FULL_BATCH, cx);
+            }
             if let (Some(left), Some(table)) = (&self.left, &self.table)
                 && self.pairs_at < self.pairs.0.len()
             {
@@ -194,18 +310,14 @@ impl Operate for HashJoin {
                 return Ok(None);
             };
             if self.table.is_none() {
-                let rows = take_all_as_one(&mut self.right, &mut self.held, cx)?;
-                let mut index: FxHashMap<Vec<GroupKey>, Vec<u32>> = FxHashMap::default();
-                let mut bytes = 0;
-                for (row, key) in join_keys(right_keys, &rows, cx)?.into_iter().enumerate() {
-                    if let Some(key) = key {
-                        bytes += 64 + key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
-                        index.entry(key).or_default().push(row as u32);
+                cx.run.watch.release(std::mem::take(&mut self.held));
+                match self.build(right_keys, cx)? {
+                    Built::Memory(table) => self.table = Some(table),
+                    Built::Disk(right) => {
+                        self.merged = Some(self.on_disk(left, input_keys, right, cx)?);
+                        continue;
                     }
                 }
-                cx.run.watch.hold(bytes)?;
-                self.held += bytes;
-                self.table = Some(Table { rows, index });
             }
             let keys = join_keys(input_keys, &left, cx)?;
             self.pairs.0.clear();
@@ -229,6 +341,7 @@ impl Operate for HashJoin {
         self.input.open(argument);
         self.right.open(argument);
         self.table = None;
+        self.merged = None;
         self.left = None;
         self.pairs_at = usize::MAX;
     }
@@ -237,6 +350,7 @@ impl Operate for HashJoin {
         self.input.close(cx);
         self.right.close(cx);
         self.table = None;
+        self.merged = None;
         self.left = None;
         cx.run.watch.release(std::mem::take(&mut self.held));
     }

@@ -235,7 +235,7 @@ impl Child {
             }
             Op::LoadCsv { input, .. } => Box::new(csv::LoadCsv::new(spot.clone(), child(*input))),
             Op::Show { input, .. } => Box::new(calls::Show::new(spot.clone(), child(*input))),
-            Op::Eager { input } => Box::new(blocking::Eager::new(child(*input))),
+            Op::Eager { input } => Box::new(blocking::Eager::new(spot.clone(), child(*input))),
             Op::Create { input, .. } => Box::new(write::Create::new(spot.clone(), child(*input))),
             Op::Merge(merge) => Box::new(merge::Merge::new(
                 spot.clone(),

@@ -11,7 +11,7 @@ use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashSet;
 
 use super::{
-    Argument, Batch, Child, Operate, Spot,
+    Argument, Batch, Child, FULL_BATCH, Operate, Spot,
     input::set_live,
     scan::{misplaced, row_count},
 };
@@ -20,9 +20,10 @@ use crate::{
     column::{Column, value_bytes},
     context::Cx,
     dense::IdSet,
-    error::Result,
+    error::{ExecError, Result},
     eval::{Selection, column, truths},
     function::IntegerRange,
+    spill::{MergedRows, distinct::DistinctSpill},
 };
 
 /// Keeps the rows for which all predicates are true.
@@ -135,7 +136,18 @@ pub(super) struct Distinct {
     spot: Spot,
     input: Child,
     seen: Seen,
+    spilled: Spilled,
+    /// Whether what is held belongs to an outer row before.
+    reopened: bool,
     held: usize,
+}
+
+/// Where rows go of which memory cannot tell whether they are new.
+enum Spilled {
+    /// Memory suffices so far.
+    No,
+    Writing(DistinctSpill),
+    Reading(MergedRows),
 }
 
 /// The combinations seen. Nodes and integers by themselves are kept as numbers.
@@ -147,37 +159,65 @@ struct Seen {
 }
 
 impl Seen {
+    /// Whether the row's combination was seen.
+    fn contains(&self, slots: &[SlotId], chunk: &Chunk, row: usize) -> bool {
+        match Self::single(slots, chunk, row) {
+            Single::Node(node) => self.nodes.contains(node),
+            Single::Int(int) => self.ints.contains(int),
+            Single::No => {
+                let key: Vec<GroupKey> = slots
+                    .iter()
+                    .map(|slot| GroupKey(chunk.value(*slot, row)))
+                    .collect();
+                self.keys.contains(&key)
+            }
+        }
+    }
+
     /// Whether the row's combination is new, and the bytes that it holds then.
     fn insert(&mut self, slots: &[SlotId], chunk: &Chunk, row: usize) -> (bool, usize) {
-        let single = match slots {
-            [slot] => chunk.column(*slot),
-            _ => None,
-        };
-        let value = match single {
-            Some(Column::Nodes(nodes)) => return (self.nodes.insert(nodes[row]), 16),
-            Some(Column::Ints(ints)) => return (self.ints.insert(ints[row]), 16),
-            Some(Column::Values(values)) => Some(&values[row]),
-            Some(Column::Const(value)) => Some(value),
-            _ => None,
+        match Self::single(slots, chunk, row) {
+            Single::Node(node) => (self.nodes.insert(node), 16),
+            Single::Int(int) => (self.ints.insert(int), 16),
+            Single::No => {
+                let key: Vec<GroupKey> = slots
+                    .iter()
+                    .map(|slot| GroupKey(chunk.value(*slot, row)))
+                    .collect();
+                let bytes = 48 + key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
+                (self.keys.insert(key), bytes)
+            }
+        }
+    }
+
+    /// The row's combination, where it is one number.
+    fn single(slots: &[SlotId], chunk: &Chunk, row: usize) -> Single {
+        let [slot] = slots else { return Single::No };
+        let value = match chunk.column(*slot) {
+            Some(Column::Nodes(nodes)) => return Single::Node(nodes[row]),
+            Some(Column::Ints(ints)) => return Single::Int(ints[row]),
+            Some(Column::Values(values)) => &values[row],
+            Some(Column::Const(value)) => value,
+            Some(Column::Floats(floats)) => {
+                return whole_number(floats[row]).map_or(Single::No, Single::Int);
+            }
+            _ => return Single::No,
         };
         match value {
-            Some(Value::Int(int)) => return (self.ints.insert(*int), 16),
-            Some(Value::Node(node)) => return (self.nodes.insert(node.id), 16),
+            Value::Int(int) => Single::Int(*int),
+            Value::Node(node) => Single::Node(node.id),
             // A float that is a whole number is the same as the integer.
-            Some(Value::Float(float)) => {
-                if let Some(int) = whole_number(*float) {
-                    return (self.ints.insert(int), 16);
-                }
-            }
-            _ => {}
+            Value::Float(float) => whole_number(*float).map_or(Single::No, Single::Int),
+            _ => Single::No,
         }
-        let key: Vec<GroupKey> = slots
-            .iter()
-            .map(|slot| GroupKey(chunk.value(*slot, row)))
-            .collect();
-        let bytes = 48 + key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
-        (self.keys.insert(key), bytes)
     }
+}
+
+/// A combination that is one number.
+enum Single {
+    Node(NodeId),
+    Int(i64),
+    No,
 }
 
 /// The integer that a float is equal to.
@@ -192,8 +232,28 @@ impl Distinct {
             spot,
             input,
             seen: Seen::default(),
+            spilled: Spilled::No,
+            reopened: false,
             held: 0,
         }
+    }
+}
+
+impl Distinct {
+    /// Takes the rest of the input: what memory has not seen goes to disk and comes back once each.
+    fn spill_rest(&mut self, slots: &[SlotId], cx: &mut Cx<'_>) -> Result<MergedRows> {
+        let Spilled::Writing(mut spill) = std::mem::replace(&mut self.spilled, Spilled::No) else {
+            return Err(ExecError::Internal("nothing is being spilled".into()));
+        };
+        while let Some(chunk) = self.input.pull_flat(cx)? {
+            let unknown: Vec<bool> = (0..chunk.len())
+                .map(|row| !self.seen.contains(slots, &chunk, row))
+                .collect();
+            spill.add(&chunk, &unknown, cx)?;
+        }
+        self.seen = Seen::default();
+        cx.run.watch.release(std::mem::take(&mut self.held));
+        spill.finish(cx)
     }
 }
 
@@ -203,31 +263,55 @@ impl Operate for Distinct {
         let Op::Distinct { slots, .. } = spot.op() else {
             return Err(misplaced(spot.op()));
         };
-        let Some(mut chunk) = self.input.pull_flat(cx)? else {
+        if matches!(self.spilled, Spilled::No) {
+            if std::mem::take(&mut self.reopened) {
+                cx.run.watch.release(std::mem::take(&mut self.held));
+            }
+            let Some(mut chunk) = self.input.pull_flat(cx)? else {
+                return Ok(None);
+            };
+            let mut keep = Vec::with_capacity(chunk.len());
+            let mut bytes = 0;
+            for row in 0..chunk.len() {
+                let (new, size) = self.seen.insert(slots, &chunk, row);
+                bytes += if new { size } else { 0 };
+                keep.push(new);
+            }
+            if cx.run.watch.try_hold(bytes) {
+                self.held += bytes;
+            } else {
+                // These are known to be new; what comes after them is not.
+                self.spilled = Spilled::Writing(DistinctSpill::new(spot.id, slots, cx)?);
+            }
+            chunk.retain(&keep);
+            spot.prune(&mut chunk);
+            return Ok(Some(chunk));
+        }
+        if let Spilled::Writing(_) = self.spilled {
+            let merged = self.spill_rest(slots, cx)?;
+            self.spilled = Spilled::Reading(merged);
+        }
+        let Spilled::Reading(merged) = &mut self.spilled else {
             return Ok(None);
         };
-        let mut keep = Vec::with_capacity(chunk.len());
-        let mut bytes = 0;
-        for row in 0..chunk.len() {
-            let (new, size) = self.seen.insert(slots, &chunk, row);
-            bytes += if new { size } else { 0 };
-            keep.push(new);
+        let mut chunk = merged.next_chunk(FULL_BATCH, cx)?;
+        if let Some(chunk) = &mut chunk {
+            spot.prune(chunk);
         }
-        cx.run.watch.hold(bytes)?;
-        self.held += bytes;
-        chunk.retain(&keep);
-        spot.prune(&mut chunk);
-        Ok(Some(chunk))
+        Ok(chunk)
     }
 
     fn open(&mut self, argument: &Argument) {
         self.input.open(argument);
         self.seen = Seen::default();
+        self.spilled = Spilled::No;
+        self.reopened = true;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
         self.input.close(cx);
         self.seen = Seen::default();
+        self.spilled = Spilled::No;
         cx.run.watch.release(std::mem::take(&mut self.held));
     }
 }
