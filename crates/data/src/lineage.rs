@@ -52,6 +52,13 @@ impl Lineage {
         known.is_some_and(|era| (era.first..=era.until).contains(&version) && version <= self.now)
     }
 
+    /// How many eras began after the one named; nothing where it is not known. What is kept in an old one should be made
+    /// anew before it is forgotten, which it is after a hundred.
+    pub fn age(&self, id: &EraId) -> Option<usize> {
+        let newer = self.eras.iter().rev().position(|era| era.id == *id)?;
+        Some(newer)
+    }
+
     /// Whether the change stream tells everything that happened after `version`.
     pub fn tells_since(&self, version: Version) -> bool {
         self.untold <= version
@@ -269,6 +276,11 @@ mod tests {
         let second = store.begin_era().unwrap();
         assert_ne!(first, second);
         assert!(lineage.holds(&second, now));
+        assert_eq!(
+            (lineage.age(&first), lineage.age(&second)),
+            (Some(1), Some(0))
+        );
+        assert_eq!(lineage.age(&[0; 16]), None);
     }
 
     #[test]

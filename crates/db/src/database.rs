@@ -165,7 +165,11 @@ impl Database {
             // Nobody else has this directory open. What cannot be removed is empty and harms nobody.
             let _ = store.spill_folder().clean();
         }
-        let views = Views::open(&store, options.views.clone())?;
+        let mut view_options = options.views.clone();
+        if view_options.folder.is_none() {
+            view_options.folder = path.as_ref().map(|path| path.join("views"));
+        }
+        let views = Views::open(&store, view_options)?;
         let interval = options.sweep_interval.filter(|_| !options.read_only);
         let inner = Inner {
             sweeper: Mutex::new(interval.map(|interval| store.start_sweeper(interval))),

@@ -161,6 +161,17 @@ impl<T: Clone> Delta<T> {
         }
     }
 
+    /// Calls `visit` with every entry after `version`; those of a node in their order.
+    pub(crate) fn each_after(&self, version: Version, mut visit: impl FnMut(Version, u32, &T)) {
+        for shard in &self.shards {
+            for entry in &shard.read().entries {
+                if entry.version > version {
+                    visit(entry.version, entry.node, &entry.change);
+                }
+            }
+        }
+    }
+
     /// A copy of the entries after `version`. Nothing may be appended meanwhile.
     pub(crate) fn after(&self, version: Version, nodes: u64) -> Self {
         let copy = Self::new(nodes);

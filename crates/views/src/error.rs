@@ -4,6 +4,8 @@ use isomer_data::DataError;
 use isomer_storage::OverBudget;
 use thiserror::Error;
 
+use crate::segment::SegmentError;
+
 /// Why a view was not made. Reads are answered from the rows then.
 #[derive(Debug, Error)]
 pub enum ViewError {
@@ -29,4 +31,13 @@ pub enum ViewError {
         /// How long was waited.
         seconds: u64,
     },
+    /// What was stored of it is not used.
+    #[error("the stored view is not used: {0}")]
+    Stored(String),
+}
+
+impl From<SegmentError> for ViewError {
+    fn from(error: SegmentError) -> Self {
+        Self::Stored(error.to_string())
+    }
 }

@@ -210,7 +210,13 @@ impl Telling<'_> {
 }
 
 impl Views {
-    fn tell(&self, registry: &Registry, version: Version, changes: &[u8]) -> Result<(), DataError> {
+    /// Tells a commit to the views of `registry`.
+    pub(crate) fn tell(
+        &self,
+        registry: &Registry,
+        version: Version,
+        changes: &[u8],
+    ) -> Result<(), DataError> {
         let Some(store) = self.store.upgrade() else {
             return Ok(());
         };
@@ -259,6 +265,11 @@ impl CommitObserver for Views {
         }
         let mut feed = self.feed.lock();
         feed.told = version;
+        if let Some(keeping) = &self.keeping
+            && keeping.told(changes.len())
+        {
+            self.worker.push(&self.this, Job::LookAfterFiles);
+        }
         if !self.any_fed.load(Ordering::Acquire) {
             return;
         }

@@ -5,13 +5,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_data::{Access, GraphRead, Store, Transaction};
+use isomer_data::{Access, Store, Transaction};
 use isomer_storage::MemoryKind;
 
 use crate::{
     ViewError, ViewKind, Views, adjacency,
     build::Effort,
     column, members,
+    segment::Stored,
     slot::{Base, Generation, Slot},
     worker::Job,
 };
@@ -25,6 +26,8 @@ impl Views {
         match job {
             Job::Build { kind, with_ids } => drop(self.build(kind, *with_ids)),
             Job::Merge(kind) => drop(self.merge(kind)),
+            Job::Save(kind) => drop(self.save(kind)),
+            Job::LookAfterFiles => self.look_after_files(),
         }
     }
 
@@ -66,7 +69,7 @@ impl Views {
     }
 
     /// Reads a base while commits are collected, and puts it in place.
-    fn build_slot<B: Base>(
+    fn build_slot<B: Stored>(
         &self,
         slot: &Slot<B>,
         kind: &ViewKind,
@@ -76,7 +79,13 @@ impl Views {
         let _making = slot.making.lock();
         let outcome = match slot.current() {
             Some((generation, true)) if fits(&generation.base) => Ok(()),
-            _ => self.build_base(slot, kind, make),
+            _ => self.restore(slot, kind, fits).and_then(|restored| {
+                if !restored {
+                    self.build_base(slot, kind, make)?;
+                    self.save_soon(kind);
+                }
+                Ok(())
+            }),
         };
         if outcome.is_err() {
             let _feed = self.feed.lock();
@@ -97,15 +106,7 @@ impl Views {
         make: impl FnOnce(&Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
     ) -> Result<(), ViewError> {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
-        let nodes = store.begin(Access::Read)?.node_count(None)?;
-        {
-            let _feed = self.feed.lock();
-            if self.closed.load(Ordering::Relaxed) {
-                return Err(ViewError::Stopped);
-            }
-            slot.begin_building(nodes);
-            self.any_fed.store(true, Ordering::Release);
-        }
+        self.begin_building(slot, store.node_count_now(None))?;
         let tx = self.settled(&store)?;
         let (base, kept) = self.with_effort(kind, |effort| make(&tx, effort))?;
         let feed = self.feed.lock();
@@ -113,8 +114,23 @@ impl Views {
         Ok(())
     }
 
+    /// From now on commits are collected for what is being made.
+    pub(crate) fn begin_building<B: Base>(
+        &self,
+        slot: &Slot<B>,
+        nodes: u64,
+    ) -> Result<(), ViewError> {
+        let _feed = self.feed.lock();
+        if self.closed.load(Ordering::Relaxed) {
+            return Err(ViewError::Stopped);
+        }
+        slot.begin_building(nodes);
+        self.any_fed.store(true, Ordering::Release);
+        Ok(())
+    }
+
     /// A snapshot that sees every commit that was told already.
-    fn settled(&self, store: &Store) -> Result<Transaction, ViewError> {
+    pub(crate) fn settled(&self, store: &Store) -> Result<Transaction, ViewError> {
         let begun = Instant::now();
         loop {
             let tx = store.begin(Access::Read)?;
@@ -157,7 +173,7 @@ impl Views {
         }
     }
 
-    fn merge_slot<B: Base>(
+    fn merge_slot<B: Stored>(
         &self,
         slot: &Slot<B>,
         kind: &ViewKind,
@@ -169,6 +185,8 @@ impl Views {
             // A delta that cannot be merged must not grow without end.
             let _feed = self.feed.lock();
             slot.clear();
+        } else {
+            self.save_soon(kind);
         }
         slot.busy.store(false, Ordering::Release);
         outcome
@@ -198,7 +216,7 @@ impl Views {
         Ok(())
     }
 
-    fn with_effort<T>(
+    pub(crate) fn with_effort<T>(
         &self,
         kind: &ViewKind,
         make: impl FnOnce(&mut Effort<'_>) -> Result<T, ViewError>,

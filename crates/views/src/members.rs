@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use isomer_data::{GraphRead, Transaction, Version};
+use isomer_data::{Catalog, GraphRead, Transaction, Version};
 use isomer_value::{LabelId, NodeId};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
 use crate::{
+    ViewKind,
     adjacency::small,
     build::Effort,
     error::ViewError,
-    slot::{Base, Generation, Pinned},
+    registry::Registry,
+    segment::{Blocks, SegmentError, Stored, Writer, malformed},
+    slot::{Base, Generation, Pinned, Slot},
 };
 
 /// Nodes read at once.
@@ -38,12 +41,6 @@ impl MemberBase {
     pub(crate) fn contains(&self, node: u32) -> bool {
         self.set.contains(node)
     }
-
-    /// The nodes as of the base's version.
-    #[allow(dead_code)] // for segments, which come next
-    pub(crate) fn set(&self) -> &RoaringBitmap {
-        &self.set
-    }
 }
 
 impl Base for MemberBase {
@@ -60,6 +57,29 @@ impl Base for MemberBase {
 
     fn id_bound(&self) -> u64 {
         self.set.max().map_or(0, |last| u64::from(last) + 1)
+    }
+}
+
+/// In a file: one block, a roaring bitmap in the format that its implementations share
+/// (<https://github.com/RoaringBitmap/RoaringFormatSpec>).
+impl Stored for MemberBase {
+    fn store(&self, _: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
+        let mut block = Vec::new();
+        self.set.serialize_into(&mut block)?;
+        writer.block(&block)
+    }
+
+    fn load(blocks: &mut Blocks, _: &Catalog, effort: &mut Effort<'_>) -> Result<Self, ViewError> {
+        let set = RoaringBitmap::deserialize_from(blocks.expect()?).map_err(|_| malformed())?;
+        let base = Self::new(set);
+        effort.reserve(base.bytes())?;
+        Ok(base)
+    }
+
+    fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>) {
+        if let ViewKind::Members(label) = kind {
+            registry.members.insert(*label, slot);
+        }
     }
 }
 

@@ -109,6 +109,8 @@ impl<B: Base> AnySlot for Slot<B> {
             count: generation.map_or(0, |generation| generation.base.len()),
             delta_count: generation.map_or(0, |generation| generation.delta.len() as u64),
             bytes: generation.map_or(0, |generation| generation.bytes() as u64),
+            stored_version: None,
+            stored_bytes: 0,
         }
     }
 

@@ -110,6 +110,8 @@ pub(crate) struct Slot<B: Base> {
     pub(crate) demand: AtomicU64,
     /// Whether a job for it waits or runs.
     pub(crate) busy: AtomicBool,
+    /// Whether there is, or was, a file of it: the first one who asks has it read.
+    pub(crate) stored: AtomicBool,
     /// How often it could not be made since it last could.
     pub(crate) failures: AtomicU32,
     /// Held by whoever makes or merges it.
@@ -147,6 +149,7 @@ impl<B: Base> Default for Slot<B> {
             used: AtomicU64::new(0),
             demand: AtomicU64::new(0),
             busy: AtomicBool::new(false),
+            stored: AtomicBool::new(false),
             failures: AtomicU32::new(0),
             making: Mutex::new(()),
         }
@@ -273,6 +276,47 @@ impl<B: Base> Slot<B> {
             reservation: Mutex::new(reservation),
         };
         shelf.install(Arc::new(generation), until, told);
+    }
+
+    /// Puts a stored base in place: `base` as of `from`, with what `past` was told of the versions up to `to`, and with what
+    /// was collected here of those after it. False where it cannot answer `to`, or was cleared meanwhile.
+    pub(crate) fn finish_restoring(
+        &self,
+        from: Version,
+        to: Version,
+        base: B,
+        past: &Self,
+        reservation: Reservation,
+        told: Version,
+    ) -> bool {
+        let Some(past) = past.shelf.write().building.take() else {
+            return false;
+        };
+        let mut shelf = self.shelf.write();
+        let Some(building) = shelf.building.take() else {
+            return false;
+        };
+        if !past.untold.is_empty() {
+            return false;
+        }
+        let delta = past.delta;
+        building.delta.each_after(to, |version, node, change| {
+            delta.push(version, node, change.clone());
+        });
+        delta.each(|node, change| base.told(node, change));
+        let later = building.untold.iter().copied();
+        let until = later
+            .filter(|version| *version > to)
+            .min()
+            .unwrap_or(Version::MAX);
+        let generation = Generation {
+            from,
+            base,
+            delta,
+            reservation: Mutex::new(reservation),
+        };
+        shelf.install(Arc::new(generation), until, told);
+        true
     }
 
     /// Puts a newer base of the same generation in place, unless something else came in between.

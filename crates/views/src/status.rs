@@ -44,4 +44,8 @@ pub struct ViewStatus {
     pub delta_count: u64,
     /// Bytes of memory.
     pub bytes: u64,
+    /// The version that its file holds, where it has one.
+    pub stored_version: Option<Version>,
+    /// Bytes of its file.
+    pub stored_bytes: u64,
 }

@@ -1,8 +1,11 @@
 //! All views of a database: told of every commit, asked by every reader.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use isomer_data::{DataError, Store, Transaction, Version, WeakStore};
@@ -14,6 +17,7 @@ use crate::{
     ColumnAt, Side, ViewError, ViewKind, ViewStatus, ViewsAt,
     adjacency::AdjacencyBase,
     column::ColumnBase,
+    keeping::Keeping,
     members::MemberBase,
     registry::Registry,
     slot::{Base, Pinned, Slot},
@@ -30,6 +34,10 @@ pub struct ViewOptions {
     pub demand: u64,
     /// Changes beside a base after which both are merged, at least; at most a sixteenth of the base.
     pub merge_after: usize,
+    /// Where views are kept between openings; nowhere if absent. A store that only reads is only read from.
+    pub folder: Option<PathBuf>,
+    /// Relationships, nodes or values from which on a view is kept: smaller ones are as soon made as read.
+    pub keep_at_least: u64,
 }
 
 impl Default for ViewOptions {
@@ -38,6 +46,8 @@ impl Default for ViewOptions {
             enabled: true,
             demand: 256,
             merge_after: 8192,
+            folder: None,
+            keep_at_least: 4096,
         }
     }
 }
@@ -57,7 +67,30 @@ pub struct Views {
     uses: AtomicU64,
     pub(crate) worker: Worker,
     pub(crate) closed: AtomicBool,
+    /// Their files, where they are kept.
+    pub(crate) keeping: Option<Keeping>,
 }
+
+/// Runs `$body` with the slot of a view of any sort.
+macro_rules! for_slot {
+    ($views:expr, $kind:expr, $slot:ident => $body:expr) => {
+        match $kind {
+            $crate::ViewKind::Adjacency(type_id, side) => {
+                let $slot = $views.adjacency_slot(*type_id, *side);
+                $body
+            }
+            $crate::ViewKind::Members(label) => {
+                let $slot = $views.member_slot(*label);
+                $body
+            }
+            $crate::ViewKind::Column(label, path) => {
+                let $slot = $views.column_slot(*label, path);
+                $body
+            }
+        }
+    };
+}
+pub(crate) use for_slot;
 
 /// What is known of the commits told so far.
 pub(crate) struct Feed {
@@ -72,6 +105,8 @@ impl Views {
     /// Those of reading what was stored of them; views that cannot be made are no error.
     pub fn open(store: &Store, options: ViewOptions) -> Result<Arc<Self>, DataError> {
         let enabled = options.enabled;
+        let folder = options.folder.as_deref().filter(|_| enabled);
+        let keeping = folder.map(|folder| Keeping::open(store, folder));
         let views = Arc::new_cyclic(|this| Self {
             store: store.downgrade(),
             memory: store.memory().clone(),
@@ -82,12 +117,17 @@ impl Views {
             uses: AtomicU64::new(1),
             worker: Worker::new(),
             closed: AtomicBool::new(!enabled),
+            keeping,
             options,
         });
         if enabled {
             store.observe(views.clone());
             let holder: Weak<dyn Reclaim> = views.this.clone();
             views.memory.add_reclaimer(MemoryKind::Views, holder);
+        }
+        for kind in views.keeping.iter().flat_map(Keeping::kinds) {
+            // The first one who asks has it read.
+            for_slot!(views, &kind, slot => slot.stored.store(true, Ordering::Relaxed));
         }
         Ok(views)
     }
@@ -118,7 +158,11 @@ impl Views {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.worker.close();
+        self.save_all();
         self.clear();
+        if let Some(keeping) = &self.keeping {
+            keeping.let_go();
+        }
     }
 
     /// Every view that was ever asked for.
@@ -127,6 +171,15 @@ impl Views {
         self.registry
             .read()
             .each(|kind, slot| all.push(slot.status(kind)));
+        for view in &mut all {
+            let file = self
+                .keeping
+                .as_ref()
+                .and_then(|keeping| keeping.file(&view.kind));
+            if let Some((version, bytes)) = file {
+                (view.stored_version, view.stored_bytes) = (Some(version), bytes);
+            }
+        }
         all.sort_by(|a, b| a.kind.cmp(&b.kind));
         all
     }
@@ -253,6 +306,10 @@ impl Views {
     ) {
         let asked = slot.demand.fetch_add(demand, Ordering::Relaxed) + demand;
         // What failed before is tried ever more rarely.
+        let enough = match slot.stored.load(Ordering::Relaxed) {
+            true => enough.min(1),
+            false => enough,
+        };
         let enough = enough << slot.failures.load(Ordering::Relaxed).min(16);
         if asked < enough || slot.busy.swap(true, Ordering::AcqRel) {
             return;

@@ -19,6 +19,10 @@ pub(crate) enum Job {
     Build { kind: ViewKind, with_ids: bool },
     /// A newer base from an older one and its delta.
     Merge(ViewKind),
+    /// The file of a view.
+    Save(ViewKind),
+    /// All files: whether they hold back too much of the change stream.
+    LookAfterFiles,
 }
 
 /// Jobs in order, and the thread that does them, which begins with the first one.

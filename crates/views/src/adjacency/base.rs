@@ -10,10 +10,10 @@ use crate::slot::Base;
 /// Node ids of a chunk.
 pub(crate) const CHUNK_NODES: usize = 1 << 16;
 /// Node ids that share a page of offsets.
-const PAGE_NODES: usize = 1 << 8;
-const PAGES: usize = CHUNK_NODES / PAGE_NODES;
+pub(super) const PAGE_NODES: usize = 1 << 8;
+pub(super) const PAGES: usize = CHUNK_NODES / PAGE_NODES;
 /// No offsets: none of the page's nodes has a relationship.
-const NO_PAGE: u16 = u16::MAX;
+pub(super) const NO_PAGE: u16 = u16::MAX;
 
 /// A relationship that came or went, seen from one end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,13 +95,11 @@ impl Chunk {
             + (self.offsets.capacity() + self.others.capacity() + self.ids.capacity()) * 4
     }
 
-    #[allow(dead_code)] // for segments, which come next
     /// The arrays, as a segment stores them: pages, offsets, other ends, ids.
     pub(crate) fn arrays(&self) -> (&[u16], &[u32], &[u32], &[u32]) {
         (&*self.pages, &self.offsets, &self.others, &self.ids)
     }
 
-    #[allow(dead_code)] // for segments, which come next
     /// A chunk from arrays that were stored; nothing where they do not fit each other, so that no read can fail.
     pub(crate) fn from_arrays(
         pages: &[u16],

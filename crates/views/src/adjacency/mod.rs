@@ -4,6 +4,7 @@ mod at;
 mod base;
 mod build;
 mod overlay;
+mod stored;
 
 pub use at::{AdjacencyAt, LinkScratch, Links};
 pub(crate) use base::{AdjacencyBase, Link};

@@ -3,6 +3,7 @@
 mod at;
 mod base;
 mod page;
+mod stored;
 
 use isomer_data::{Catalog, DataError};
 use isomer_value::{

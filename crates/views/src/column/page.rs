@@ -63,7 +63,7 @@ pub enum Cell {
 }
 
 #[inline]
-fn bit(bits: &PageBits, row: usize) -> bool {
+pub(super) fn bit(bits: &PageBits, row: usize) -> bool {
     bits[row / 64] & 1 << (row % 64) != 0
 }
 

@@ -1,0 +1,173 @@
+//! Adjacency in a file (see `segment::format` for what is around it).
+//!
+//! ```text
+//! first block
+//!   u8            whether the relationships' ids are stored
+//!   u32           bound: all node ids lie below it
+//!   u32           number of chunks
+//!   u64           number of relationships
+//! one block per chunk of 65,536 node ids, empty for a chunk without relationships; else
+//!   256 × u16     pages (see `base::Chunk`): the position of its offsets, ffff without any
+//!   u32           number of relationships
+//!   packed …      per node of each page that is there, in order: its number of relationships, then its other ends: the
+//!                 first one, then the difference of each to the one before it
+//!   u32 …         the relationships' ids in the same order, where they are stored
+//! ```
+//! `packed` is a number in 1 to 5 bytes, the low seven bits first, with the highest bit set in all but the last. Other ends
+//! ascend, so that most differences take two bytes instead of four.
+
+use std::sync::Arc;
+
+use isomer_data::Catalog;
+
+use super::{
+    AdjacencyBase,
+    base::{Chunk, NO_PAGE, PAGE_NODES, PAGES},
+};
+use crate::{
+    ViewKind,
+    build::Effort,
+    error::ViewError,
+    registry::Registry,
+    segment::{Blocks, SegmentError, Stored, Taker, Writer, malformed, push_packed},
+    slot::Slot,
+};
+
+impl Stored for AdjacencyBase {
+    fn store(&self, _: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
+        let mut block = vec![self.with_ids.into()];
+        block.extend_from_slice(&self.bound().to_le_bytes());
+        block.extend_from_slice(&(self.chunks.len() as u32).to_le_bytes());
+        block.extend_from_slice(&self.count.to_le_bytes());
+        writer.block(&block)?;
+        for chunk in &self.chunks {
+            block.clear();
+            if let Some(chunk) = chunk {
+                push_chunk(chunk, &mut block);
+            }
+            writer.block(&block)?;
+        }
+        Ok(())
+    }
+
+    fn load(blocks: &mut Blocks, _: &Catalog, effort: &mut Effort<'_>) -> Result<Self, ViewError> {
+        let mut head = Taker(blocks.expect()?);
+        let fields = (|| Some((head.u8()?, head.u32()?, head.u32()?, head.u64()?)))();
+        let (with_ids, bound, count, relationships) = fields.ok_or_else(malformed)?;
+        let with_ids = with_ids != 0;
+        let mut chunks = Vec::new();
+        for _ in 0..count {
+            effort.check()?;
+            let block = blocks.expect()?;
+            if block.is_empty() {
+                chunks.push(None);
+                continue;
+            }
+            let chunk = take_chunk(block, with_ids).ok_or_else(malformed)?;
+            effort.reserve(chunk.bytes())?;
+            chunks.push(Some(Arc::new(chunk)));
+        }
+        let base = Self::new(chunks, with_ids, bound);
+        if base.count != relationships {
+            return Err(malformed().into());
+        }
+        Ok(base)
+    }
+
+    fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>) {
+        if let ViewKind::Adjacency(type_id, side) = kind {
+            registry.adjacency.insert((*type_id, *side), slot);
+        }
+    }
+}
+
+fn push_chunk(chunk: &Chunk, block: &mut Vec<u8>) {
+    let (pages, offsets, others, ids) = chunk.arrays();
+    for page in pages {
+        block.extend_from_slice(&page.to_le_bytes());
+    }
+    block.extend_from_slice(&(others.len() as u32).to_le_bytes());
+    for row in offsets.windows(2) {
+        let row = &others[row[0] as usize..row[1] as usize];
+        push_packed(block, row.len() as u32);
+        let mut before = 0;
+        for other in row {
+            push_packed(block, other - before);
+            before = *other;
+        }
+    }
+    for id in ids {
+        block.extend_from_slice(&id.to_le_bytes());
+    }
+}
+
+fn take_chunk(block: &[u8], with_ids: bool) -> Option<Chunk> {
+    let mut taker = Taker(block);
+    let two = |two: &[u8]| u16::from_le_bytes([two[0], two[1]]);
+    let pages: Vec<u16> = taker.bytes(PAGES * 2)?.chunks_exact(2).map(two).collect();
+    let rows = pages.iter().filter(|page| **page != NO_PAGE).count() * PAGE_NODES;
+    let count = taker.u32()? as usize;
+    // Each takes a byte at least: a wrong number takes no memory.
+    if count.checked_add(rows)? > taker.0.len() {
+        return None;
+    }
+    let mut offsets = Vec::with_capacity(rows + 1);
+    let mut others = Vec::with_capacity(count);
+    offsets.push(0);
+    for _ in 0..rows {
+        let degree = taker.packed()? as usize;
+        if degree > count - others.len() {
+            return None;
+        }
+        let mut other = 0_u32;
+        for _ in 0..degree {
+            other = other.checked_add(taker.packed()?)?;
+            others.push(other);
+        }
+        offsets.push(others.len() as u32);
+    }
+    let ids = match with_ids {
+        true => taker.u32s(count)?,
+        false => Vec::new(),
+    };
+    if !taker.is_empty() || others.len() != count {
+        return None;
+    }
+    Chunk::from_arrays(&pages, offsets, others, ids)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::adjacency::base::ChunkRows;
+
+    #[test]
+    fn chunks_come_back_and_no_bytes_make_it_panic() {
+        for with_ids in [false, true] {
+            let mut rows = ChunkRows::new(with_ids, 0);
+            let mut put = |low: usize, others: &[u32]| {
+                let ids: Vec<u32> = others.iter().map(|other| other ^ 0x55).collect();
+                rows.put(low, others, if with_ids { &ids } else { &[] });
+            };
+            put(0, &[0, 0, 3, u32::MAX]);
+            put(255, &[7]);
+            put(256, &[7, 8]);
+            put(40_000, &(0..5_000).map(|n| n * 40).collect::<Vec<_>>());
+            let chunk = rows.finish().unwrap();
+            let mut block = Vec::new();
+            push_chunk(&chunk, &mut block);
+            assert_eq!(take_chunk(&block, with_ids).as_ref(), Some(&chunk));
+            for cut in (0..block.len()).step_by(7) {
+                assert_eq!(take_chunk(&block[..cut], with_ids), None);
+            }
+            // Without the checksum around it, something else may come back, but never a panic.
+            for bit in (0..block.len() * 8).step_by(1_009) {
+                let mut flipped = block.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                if let Some(chunk) = take_chunk(&flipped, with_ids) {
+                    (0..1 << 16).for_each(|low| assert!(chunk.others(low).len() <= chunk.len()));
+                }
+            }
+        }
+    }
+}

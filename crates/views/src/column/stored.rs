@@ -1,0 +1,145 @@
+//! Columns in a file (see `segment::format` for what is around it).
+//!
+//! ```text
+//! first block
+//!   u32           number of pages
+//! one block per page of 4,096 node ids, empty for a page without nodes of the label; else
+//!   64 × u64      which rows are nodes of the label
+//!   64 × u64      which of them have a value
+//!   u32           number of odd rows, about which the database's rows must be asked
+//!   u16 …         the odd rows, ascending
+//!   per row with a value, ascending:
+//!     packed      bytes of the value (see `adjacency::stored`)
+//!     bytes       the value, as in a record (see `value::record`)
+//! ```
+
+use std::sync::Arc;
+
+use isomer_data::Catalog;
+use isomer_value::{
+    Interner, PropId, Value, ValueError,
+    record::{decode_value, encode_value},
+};
+
+use super::{
+    Cell, ColumnBase, PAGE_ROWS, Page,
+    page::{PageBits, PageCells, bit},
+};
+use crate::{
+    ViewKind,
+    build::Effort,
+    error::ViewError,
+    registry::Registry,
+    segment::{Blocks, SegmentError, Stored, Taker, Writer, malformed, push_packed},
+    slot::Slot,
+};
+
+/// Names of nested values: all are known, as the values are in the database.
+struct Known<'a>(&'a Catalog);
+
+impl Interner for Known<'_> {
+    fn intern(&mut self, name: &str) -> Result<PropId, ValueError> {
+        self.0.prop_id(name).ok_or(ValueError::Corrupt {
+            what: "column",
+            at: 0,
+            reason: "a property name is not in the catalog",
+        })
+    }
+}
+
+impl Stored for ColumnBase {
+    fn store(&self, catalog: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
+        writer.block(&(self.pages.len() as u32).to_le_bytes())?;
+        let mut block = Vec::new();
+        for page in &self.pages {
+            block.clear();
+            if let Some(page) = page {
+                push_page(page, catalog, &mut block)
+                    .map_err(|error| SegmentError::Damaged(error.to_string()))?;
+            }
+            writer.block(&block)?;
+        }
+        Ok(())
+    }
+
+    fn load(
+        blocks: &mut Blocks,
+        catalog: &Catalog,
+        effort: &mut Effort<'_>,
+    ) -> Result<Self, ViewError> {
+        let count = Taker(blocks.expect()?).u32().ok_or_else(malformed)?;
+        let mut pages = Vec::new();
+        for _ in 0..count {
+            effort.check()?;
+            let block = blocks.expect()?;
+            let page = match block.is_empty() {
+                true => None,
+                false => take_page(block, catalog).ok_or_else(malformed)?.finish(),
+            };
+            if let Some(page) = &page {
+                effort.reserve(page.bytes())?;
+            }
+            pages.push(page.map(Arc::new));
+        }
+        pages.shrink_to_fit();
+        Ok(Self::new(pages))
+    }
+
+    fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>) {
+        if let ViewKind::Column(label, path) = kind {
+            let columns = registry.columns.entry(*label).or_default();
+            columns.push((path.clone(), slot));
+        }
+    }
+}
+
+fn push_page(page: &Page, catalog: &Catalog, block: &mut Vec<u8>) -> Result<(), ValueError> {
+    for bits in [page.members(), page.valid()] {
+        for word in bits.iter() {
+            block.extend_from_slice(&word.to_le_bytes());
+        }
+    }
+    block.extend_from_slice(&(page.odd().len() as u32).to_le_bytes());
+    for row in page.odd() {
+        block.extend_from_slice(&row.to_le_bytes());
+    }
+    let mut encoded = Vec::new();
+    for row in (0..PAGE_ROWS).filter(|row| bit(page.valid(), *row)) {
+        if let Cell::Value(value) = page.cell(row) {
+            encoded.clear();
+            encode_value(&value, &mut Known(catalog), &mut encoded)?;
+            push_packed(block, encoded.len() as u32);
+            block.extend_from_slice(&encoded);
+        }
+    }
+    Ok(())
+}
+
+fn take_page(block: &[u8], catalog: &Catalog) -> Option<PageCells> {
+    let mut taker = Taker(block);
+    let mut bits = || {
+        let mut bits: PageBits = [0; PAGE_ROWS / 64];
+        for word in &mut bits {
+            *word = taker.u64()?;
+        }
+        Some(bits)
+    };
+    let (members, valid) = (bits()?, bits()?);
+    let odd_count = taker.u32()? as usize;
+    let two = |two: &[u8]| u16::from_le_bytes([two[0], two[1]]);
+    let odd = taker.bytes(odd_count.checked_mul(2)?)?.chunks_exact(2);
+    let odd: Vec<u16> = odd.map(two).collect();
+    let mut cells = PageCells::default();
+    for row in (0..PAGE_ROWS).filter(|row| bit(&members, *row)) {
+        let cell = if bit(&valid, row) {
+            let len = taker.packed()? as usize;
+            Cell::Value(decode_value(taker.bytes(len)?, catalog).ok()?)
+        } else if odd.binary_search(&(row as u16)).is_ok() {
+            Cell::Rows
+        } else {
+            Cell::Value(Value::Null)
+        };
+        cells.push(row, cell);
+    }
+    taker.is_empty().then_some(cells)
+}

@@ -1,0 +1,454 @@
+//! The file of one view, byte by byte. Numbers are little endian; `xxh3(seed)` is the 64-bit XXH3 of the bytes named.
+//!
+//! ```text
+//! header, 64 bytes and the kind
+//!   0   8 bytes   "ISOMVIEW"
+//!   8   u32       format: 1
+//!   12  u32       k: bytes of the kind
+//!   16  16 bytes  era of the database (see `data::lineage`)
+//!   32  u64       version of the base in that era
+//!   40  u64       n: number of blocks
+//!   48  u64       number of bytes of the whole file
+//!   56  k bytes   kind (below)
+//!   …   u64       xxh3(0) of everything before it
+//! n blocks, each
+//!   u32           m: bytes of the block, at most 2³⁰
+//!   m bytes       what the view stores (see its kind)
+//!   u64           xxh3(number of the block, from 1) of the block's bytes and, before them, their count
+//! footer, 24 bytes
+//!   u64           xxh3(0) of the n block checksums, one after another
+//!   8 bytes       "VIEWDONE"
+//!   u64           xxh3(1) of the 16 bytes before it
+//! ```
+//!
+//! Header and footer are known only when all blocks are: room is left for the header, which is written last, over zeros. A
+//! file that was not finished has no magic.
+//!
+//! **Kind**: one byte, then what names the view.
+//!
+//! | byte | rest | what |
+//! |---|---|---|
+//! | `01` | `u32` type, `u8` end (0 outgoing, 1 incoming) | relationships of a type, seen from one end |
+//! | `02` | `u8` whether of one label, `u32` label or 0 | nodes of a label, or all nodes |
+//! | `03` | `u32` label, `u32` length, then that many `u32` property names | values at a path of a label's nodes |
+
+use std::{
+    fs::File,
+    io::{BufReader, BufWriter, Read, Seek, SeekFrom, Write},
+};
+
+use isomer_data::{EraId, Version};
+use isomer_value::{LabelId, PropId, TypeId};
+use thiserror::Error;
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
+
+use super::Taker;
+use crate::{Side, ViewKind};
+
+const MAGIC: &[u8; 8] = b"ISOMVIEW";
+const DONE: &[u8; 8] = b"VIEWDONE";
+const FORMAT: u32 = 1;
+/// The header without kind and checksum.
+const HEAD_BYTES: usize = 56;
+const FOOT_BYTES: u64 = 24;
+/// Longest name of a view.
+const MOST_KIND_BYTES: usize = 4096;
+/// Largest block.
+const MOST_BLOCK_BYTES: u32 = 1 << 30;
+
+/// Why a file is not used.
+#[derive(Debug, Error)]
+pub(crate) enum SegmentError {
+    /// The operating system says no.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+    /// What was written is not what is read.
+    #[error("{0}")]
+    Damaged(String),
+    /// It is whole, and of another database or of a past that this one does not have.
+    #[error("it belongs to another history of the database")]
+    Foreign,
+    /// It is whole and of another format.
+    #[error("its format is {0}, this program reads format {FORMAT}")]
+    Format(u32),
+}
+
+/// Which state of which view a file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Head {
+    pub(crate) kind: ViewKind,
+    pub(crate) era: EraId,
+    pub(crate) version: Version,
+}
+
+impl Head {
+    fn kind_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        match &self.kind {
+            ViewKind::Adjacency(type_id, side) => {
+                bytes.push(1);
+                bytes.extend_from_slice(&type_id.0.to_le_bytes());
+                bytes.push(u8::from(*side == Side::In));
+            }
+            ViewKind::Members(label) => {
+                bytes.push(2);
+                bytes.push(label.is_some().into());
+                let label = label.map_or(0, |label| label.0);
+                bytes.extend_from_slice(&label.to_le_bytes());
+            }
+            ViewKind::Column(label, path) => {
+                bytes.push(3);
+                bytes.extend_from_slice(&label.0.to_le_bytes());
+                bytes.extend_from_slice(&(path.len() as u32).to_le_bytes());
+                for prop in path.iter() {
+                    bytes.extend_from_slice(&prop.0.to_le_bytes());
+                }
+            }
+        }
+        bytes
+    }
+
+    fn kind_of(bytes: &[u8]) -> Option<ViewKind> {
+        let mut taker = Taker(bytes);
+        let kind = match taker.u8()? {
+            1 => {
+                let type_id = TypeId(taker.u32()?);
+                let side = match taker.u8()? {
+                    0 => Side::Out,
+                    1 => Side::In,
+                    _ => return None,
+                };
+                ViewKind::Adjacency(type_id, side)
+            }
+            2 => match (taker.u8()?, taker.u32()?) {
+                (0, 0) => ViewKind::Members(None),
+                (1, label) => ViewKind::Members(Some(LabelId(label))),
+                _ => return None,
+            },
+            3 => {
+                let label = LabelId(taker.u32()?);
+                let count = taker.u32()? as usize;
+                let path = taker.u32s(count)?.into_iter().map(PropId);
+                ViewKind::Column(label, path.collect())
+            }
+            _ => return None,
+        };
+        taker.is_empty().then_some(kind)
+    }
+}
+
+/// Writes a file from its beginning to its end.
+pub(crate) struct Writer {
+    file: BufWriter<File>,
+    head: Head,
+    sums: Xxh3,
+    blocks: u64,
+    bytes: u64,
+}
+
+impl Writer {
+    /// Begins in an empty file.
+    pub(crate) fn new(file: File, head: Head) -> Result<Self, SegmentError> {
+        let mut file = BufWriter::with_capacity(1 << 18, file);
+        let room = HEAD_BYTES + head.kind_bytes().len() + 8;
+        file.write_all(&vec![0; room])?;
+        Ok(Self {
+            file,
+            head,
+            sums: Xxh3::with_seed(0),
+            blocks: 0,
+            bytes: room as u64,
+        })
+    }
+
+    /// Appends a block.
+    pub(crate) fn block(&mut self, bytes: &[u8]) -> Result<(), SegmentError> {
+        let len = u32::try_from(bytes.len())
+            .ok()
+            .filter(|len| *len <= MOST_BLOCK_BYTES)
+            .ok_or_else(|| SegmentError::Damaged("a block would be too large".into()))?;
+        self.blocks += 1;
+        let sum = block_sum(self.blocks, len, bytes);
+        self.file.write_all(&len.to_le_bytes())?;
+        self.file.write_all(bytes)?;
+        self.file.write_all(&sum)?;
+        self.sums.update(&sum);
+        self.bytes += 12 + u64::from(len);
+        Ok(())
+    }
+
+    /// Writes footer and header and waits until the disk has everything. Answers the size of the file.
+    pub(crate) fn finish(mut self) -> Result<u64, SegmentError> {
+        self.bytes += FOOT_BYTES;
+        self.file
+            .write_all(&foot(self.sums.digest().to_le_bytes()))?;
+        self.file.flush()?;
+        let mut file = self
+            .file
+            .into_inner()
+            .map_err(std::io::IntoInnerError::into_error)?;
+        file.seek(SeekFrom::Start(0))?;
+        let kind = self.head.kind_bytes();
+        let mut head = Vec::with_capacity(HEAD_BYTES + kind.len() + 8);
+        head.extend_from_slice(MAGIC);
+        head.extend_from_slice(&FORMAT.to_le_bytes());
+        head.extend_from_slice(&(kind.len() as u32).to_le_bytes());
+        head.extend_from_slice(&self.head.era);
+        head.extend_from_slice(&self.head.version.to_le_bytes());
+        head.extend_from_slice(&self.blocks.to_le_bytes());
+        head.extend_from_slice(&self.bytes.to_le_bytes());
+        head.extend_from_slice(&kind);
+        let sum = xxh3_64_with_seed(&head, 0).to_le_bytes();
+        head.extend_from_slice(&sum);
+        file.write_all(&head)?;
+        file.sync_all()?;
+        Ok(self.bytes)
+    }
+}
+
+fn block_sum(number: u64, len: u32, bytes: &[u8]) -> [u8; 8] {
+    let mut sum = Xxh3::with_seed(number);
+    sum.update(&len.to_le_bytes());
+    sum.update(bytes);
+    sum.digest().to_le_bytes()
+}
+
+fn foot(sums: [u8; 8]) -> [u8; FOOT_BYTES as usize] {
+    let mut foot = [0; FOOT_BYTES as usize];
+    foot[..8].copy_from_slice(&sums);
+    foot[8..16].copy_from_slice(DONE);
+    let sum = xxh3_64_with_seed(&foot[..16], 1).to_le_bytes();
+    foot[16..].copy_from_slice(&sum);
+    foot
+}
+
+/// Reads a file from its beginning to its end; everything is compared with its checksum before it is handed out.
+pub(crate) struct Blocks {
+    file: BufReader<File>,
+    head: Head,
+    sums: Xxh3,
+    /// Number of the last block read.
+    read: u64,
+    blocks: u64,
+    /// Bytes of the file that were not read yet.
+    left: u64,
+    bytes: u64,
+    block: Vec<u8>,
+}
+
+impl Blocks {
+    /// Reads and checks the header.
+    pub(crate) fn open(file: File) -> Result<Self, SegmentError> {
+        let bytes = file.metadata()?.len();
+        let mut file = BufReader::with_capacity(1 << 18, file);
+        let mut head = vec![0; HEAD_BYTES];
+        read_exact(&mut file, &mut head, "its header")?;
+        let mut taker = Taker(&head);
+        let damaged = || SegmentError::Damaged("its header is malformed".into());
+        if taker.bytes(8) != Some(MAGIC) {
+            return Err(SegmentError::Damaged(
+                "it does not begin as such a file".into(),
+            ));
+        }
+        let format = taker.u32().ok_or_else(damaged)?;
+        let kind_bytes = taker.u32().ok_or_else(damaged)? as usize;
+        let era: EraId = taker
+            .bytes(16)
+            .and_then(|era| era.try_into().ok())
+            .ok_or_else(damaged)?;
+        let version = taker.u64().ok_or_else(damaged)?;
+        let blocks = taker.u64().ok_or_else(damaged)?;
+        let stated = taker.u64().ok_or_else(damaged)?;
+        if kind_bytes > MOST_KIND_BYTES {
+            return Err(damaged());
+        }
+        head.resize(HEAD_BYTES + kind_bytes, 0);
+        read_exact(&mut file, &mut head[HEAD_BYTES..], "its header")?;
+        let mut sum = [0; 8];
+        read_exact(&mut file, &mut sum, "its header")?;
+        if xxh3_64_with_seed(&head, 0).to_le_bytes() != sum {
+            return Err(SegmentError::Damaged(
+                "the checksum of its header does not match".into(),
+            ));
+        }
+        if format != FORMAT {
+            return Err(SegmentError::Format(format));
+        }
+        if stated != bytes {
+            return Err(SegmentError::Damaged(format!(
+                "it has {bytes} bytes and was written with {stated}"
+            )));
+        }
+        let kind = Head::kind_of(&head[HEAD_BYTES..]).ok_or_else(damaged)?;
+        Ok(Self {
+            head: Head { kind, era, version },
+            sums: Xxh3::with_seed(0),
+            read: 0,
+            blocks,
+            left: bytes - (head.len() + 8) as u64,
+            bytes,
+            block: Vec::new(),
+            file,
+        })
+    }
+
+    /// What the file holds.
+    pub(crate) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    /// Bytes of the whole file.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The next block; nothing after the last one, when the footer was compared.
+    pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, SegmentError> {
+        if self.read == self.blocks {
+            let mut stored = [0; FOOT_BYTES as usize];
+            read_exact(&mut self.file, &mut stored, "its footer")?;
+            let whole = self.left == FOOT_BYTES;
+            if !whole || stored != foot(self.sums.digest().to_le_bytes()) {
+                return Err(SegmentError::Damaged(
+                    "its footer does not match its blocks".into(),
+                ));
+            }
+            return Ok(None);
+        }
+        self.read += 1;
+        let number = self.read;
+        let mut len = [0; 4];
+        read_exact(&mut self.file, &mut len, "a block")?;
+        let len = u32::from_le_bytes(len);
+        let taken = u64::from(len) + 12;
+        if len > MOST_BLOCK_BYTES || taken + FOOT_BYTES > self.left {
+            return Err(SegmentError::Damaged(format!(
+                "block {number} is longer than the file"
+            )));
+        }
+        self.left -= taken;
+        self.block.resize(len as usize, 0);
+        read_exact(&mut self.file, &mut self.block, "a block")?;
+        let mut sum = [0; 8];
+        read_exact(&mut self.file, &mut sum, "a block")?;
+        if block_sum(number, len, &self.block) != sum {
+            return Err(SegmentError::Damaged(format!(
+                "the checksum of block {number} does not match"
+            )));
+        }
+        self.sums.update(&sum);
+        Ok(Some(&self.block))
+    }
+
+    /// The next block, which must be there.
+    pub(crate) fn expect(&mut self) -> Result<&[u8], SegmentError> {
+        match self.next()? {
+            Some(block) => Ok(block),
+            None => Err(malformed()),
+        }
+    }
+
+    /// Reads what is left, to the footer.
+    pub(crate) fn finish(mut self) -> Result<(), SegmentError> {
+        match self.next()? {
+            None => Ok(()),
+            Some(_) => Err(malformed()),
+        }
+    }
+}
+
+/// Checksums match and the content does not fit: written by a program that does otherwise.
+pub(crate) fn malformed() -> SegmentError {
+    SegmentError::Damaged("its content is malformed".into())
+}
+
+fn read_exact(file: &mut impl Read, buffer: &mut [u8], what: &str) -> Result<(), SegmentError> {
+    file.read_exact(buffer).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => {
+            SegmentError::Damaged(format!("it ends within {what}"))
+        }
+        _ => error.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head() -> Head {
+        Head {
+            kind: ViewKind::Column(LabelId(7), [PropId(3), PropId(900)].into()),
+            era: [9; 16],
+            version: 1 << 40,
+        }
+    }
+
+    fn written(blocks: &[&[u8]]) -> Vec<u8> {
+        let mut file = tempfile::tempfile().unwrap();
+        let mut writer = Writer::new(file.try_clone().unwrap(), head()).unwrap();
+        blocks.iter().for_each(|block| writer.block(block).unwrap());
+        let size = writer.finish().unwrap();
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        assert_eq!(bytes.len() as u64, size);
+        bytes
+    }
+
+    fn read(bytes: &[u8]) -> Result<(Head, Vec<Vec<u8>>), SegmentError> {
+        let mut file = tempfile::tempfile()?;
+        file.write_all(bytes)?;
+        file.seek(SeekFrom::Start(0))?;
+        let mut blocks = Blocks::open(file)?;
+        let mut found = Vec::new();
+        while let Some(block) = blocks.next()? {
+            found.push(block.to_vec());
+        }
+        Ok((blocks.head().clone(), found))
+    }
+
+    #[test]
+    fn kinds_come_back() {
+        for kind in [
+            ViewKind::Adjacency(TypeId(5), Side::In),
+            ViewKind::Adjacency(TypeId(u32::MAX), Side::Out),
+            ViewKind::Members(None),
+            ViewKind::Members(Some(LabelId(0))),
+            ViewKind::Column(LabelId(1), [].into()),
+            head().kind,
+        ] {
+            let bytes = Head {
+                kind: kind.clone(),
+                ..head()
+            }
+            .kind_bytes();
+            assert_eq!(Head::kind_of(&bytes), Some(kind));
+            for cut in 0..bytes.len() {
+                assert_eq!(Head::kind_of(&bytes[..cut]), None);
+            }
+        }
+    }
+
+    /// Every bit of the file counts: no flip, no cut and no byte more goes unnoticed.
+    #[test]
+    fn every_flipped_bit_and_every_cut_is_noticed() {
+        let blocks: [&[u8]; 3] = [b"first block", b"", &[7; 100]];
+        let whole = written(&blocks);
+        let (found_head, found) = read(&whole).unwrap();
+        assert_eq!((found_head, found.len()), (head(), 3));
+        assert_eq!(found[2], blocks[2]);
+        for bit in 0..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert!(read(&bytes).is_err(), "bit {bit}");
+        }
+        for cut in 0..whole.len() {
+            assert!(read(&whole[..cut]).is_err(), "cut at {cut}");
+        }
+        let mut longer = whole.clone();
+        longer.push(0);
+        assert!(read(&longer).is_err());
+        // Blocks do not change places either.
+        assert!(read(&written(&[])).unwrap().1.is_empty());
+    }
+}

@@ -1,0 +1,123 @@
+//! Views on disk: one file per view, checksummed throughout, never answered from when anything about it is wrong.
+//!
+//! [`format`] is the file, byte by byte; [`folder`] names files, writes them so that a reader meets them whole or not at all,
+//! and takes damaged and foreign ones away.
+
+mod folder;
+mod format;
+
+pub(crate) use folder::Folder;
+pub(crate) use format::{Blocks, Head, SegmentError, Writer, malformed};
+
+use std::sync::Arc;
+
+use isomer_data::Catalog;
+
+use crate::{
+    ViewError, ViewKind,
+    build::Effort,
+    registry::Registry,
+    slot::{Base, Slot},
+};
+
+/// A base that can be stored.
+pub(crate) trait Stored: Base + Sized {
+    /// Writes it.
+    fn store(&self, catalog: &Catalog, writer: &mut Writer) -> Result<(), SegmentError>;
+    /// Reads it; the footer is left to the caller.
+    fn load(
+        blocks: &mut Blocks,
+        catalog: &Catalog,
+        effort: &mut Effort<'_>,
+    ) -> Result<Self, ViewError>;
+    /// Enters a slot for a view of this sort, and of this name, into a registry.
+    fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>);
+}
+
+/// Takes numbers off the front of stored bytes; every verb answers nothing where they end too early.
+#[derive(Clone, Copy)]
+pub(crate) struct Taker<'a>(pub(crate) &'a [u8]);
+
+impl<'a> Taker<'a> {
+    /// So many bytes.
+    pub(crate) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (head, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(head)
+    }
+
+    pub(crate) fn u8(&mut self) -> Option<u8> {
+        self.bytes(1).map(|bytes| bytes[0])
+    }
+
+    pub(crate) fn u32(&mut self) -> Option<u32> {
+        let bytes = self.bytes(4)?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    pub(crate) fn u64(&mut self) -> Option<u64> {
+        let bytes = self.bytes(8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    /// A number of 32 bits in 1 to 5 bytes, the low seven bits first.
+    #[inline]
+    pub(crate) fn packed(&mut self) -> Option<u32> {
+        let mut number = 0_u32;
+        for (at, byte) in self.0.iter().take(5).enumerate() {
+            let bits = u32::from(byte & 0x7f);
+            if at == 4 && bits > 0xf {
+                return None;
+            }
+            number |= bits << (7 * at);
+            if byte & 0x80 == 0 {
+                self.0 = &self.0[at + 1..];
+                return Some(number);
+            }
+        }
+        None
+    }
+
+    /// So many numbers of 32 bits, four bytes each. Takes no memory for more than there are.
+    pub(crate) fn u32s(&mut self, count: usize) -> Option<Vec<u32>> {
+        let bytes = self.bytes(count.checked_mul(4)?)?;
+        let number = |four: &[u8]| u32::from_le_bytes([four[0], four[1], four[2], four[3]]);
+        Some(bytes.chunks_exact(4).map(number).collect())
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+/// The counterpart of [`Taker::packed`].
+#[inline]
+pub(crate) fn push_packed(out: &mut Vec<u8>, mut number: u32) {
+    while number >= 0x80 {
+        out.push(number as u8 | 0x80);
+        number >>= 7;
+    }
+    out.push(number as u8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packed_numbers_come_back_and_nothing_else_does() {
+        let numbers = [0, 1, 127, 128, 16_383, 16_384, 1 << 28, u32::MAX];
+        let mut bytes = Vec::new();
+        numbers.iter().for_each(|one| push_packed(&mut bytes, *one));
+        let mut taker = Taker(&bytes);
+        for number in numbers {
+            assert_eq!(taker.packed(), Some(number));
+        }
+        assert!(taker.is_empty());
+        assert_eq!(taker.packed(), None);
+        assert_eq!(Taker(&[0x80]).packed(), None);
+        assert_eq!(Taker(&[0xff, 0xff, 0xff, 0xff, 0x10]).packed(), None);
+        assert_eq!(Taker(&[0xff; 9]).packed(), None);
+        assert_eq!(Taker(&[1, 2, 3]).u32s(usize::MAX), None);
+    }
+}

@@ -1,0 +1,393 @@
+//! Views on disk: what a reopened database answers, and what it does with files that are damaged, foreign, too old or too
+//! new. Every comparison is between views and rows.
+
+mod common;
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use common::{Random, World, compare};
+use isomer_data::{Access, Store, StoreOptions};
+use isomer_storage::{Engine, MemoryEngine};
+use isomer_storage_redb::{RedbEngine, RedbOptions};
+use isomer_views::{ViewKind, ViewOptions, ViewState, Views};
+
+fn options(folder: &Path) -> ViewOptions {
+    let mut options = ViewOptions::default();
+    options.demand = u64::MAX >> 20; // made by hand
+    options.folder = Some(folder.to_owned());
+    options.keep_at_least = 1;
+    options
+}
+
+fn open(engine: &Arc<dyn Engine>) -> Store {
+    Store::open(engine.clone(), StoreOptions::default()).unwrap()
+}
+
+fn redb(path: &Path) -> Arc<dyn Engine> {
+    Arc::new(RedbEngine::open(path, RedbOptions::default()).unwrap())
+}
+
+fn write(store: &Store, world: &World, random: &mut Random, commits: usize) {
+    for _ in 0..commits {
+        let mut tx = store.begin(Access::Write).unwrap();
+        for _ in 0..1 + random.below(8) {
+            world.write(&mut tx, random);
+        }
+        tx.commit().unwrap();
+    }
+}
+
+fn make_all(views: &Views, world: &World) {
+    for kind in world.kinds() {
+        views.make(&kind).unwrap();
+    }
+    views.wait_ready();
+}
+
+/// Compares all views with the rows as of now; says which sorts of views answered.
+fn check(
+    store: &Store,
+    views: &Views,
+    world: &World,
+    random: &mut Random,
+) -> BTreeSet<&'static str> {
+    let mut used = BTreeSet::new();
+    let tx = store.begin(Access::Read).unwrap();
+    for _ in 0..2 {
+        compare(world, &tx, views, random, &mut used);
+    }
+    used
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn stored(views: &Views, kind: &ViewKind) -> Option<u64> {
+    let all = views.status();
+    all.iter().find(|one| one.kind == *kind)?.stored_version
+}
+
+fn version(views: &Views, kind: &ViewKind) -> u64 {
+    let all = views.status();
+    let one = all.iter().find(|one| one.kind == *kind).unwrap();
+    assert_eq!(one.state, ViewState::Standing, "{kind:?}");
+    one.version
+}
+
+/// Random histories, closed and opened again in between: files are read, and replayed to the present.
+#[test]
+fn a_reopened_database_goes_on_from_its_files() {
+    let mut restored = 0;
+    for seed in 0..12 {
+        let mut random = Random::new(seed);
+        let folder = tempfile::tempdir().unwrap();
+        let on_disk = seed % 4 == 0;
+        let engine: Arc<dyn Engine> = match on_disk {
+            true => redb(&folder.path().join("db")),
+            false => Arc::new(MemoryEngine::new()),
+        };
+        let kept = folder.path().join("views");
+        for _ in 0..8 {
+            let store = open(&engine);
+            let world = World::new(&store);
+            let views = Views::open(&store, options(&kept)).unwrap();
+            let before: Vec<_> = world
+                .kinds()
+                .iter()
+                .map(|kind| stored(&views, kind))
+                .collect();
+            let commits = random.below(20);
+            write(&store, &world, &mut random, commits);
+            if random.below(6) == 0 {
+                world.load(&store, &mut random);
+            }
+            for (kind, before) in world.kinds().iter().zip(before) {
+                if random.below(3) == 0 {
+                    continue;
+                }
+                views.make(kind).unwrap();
+                restored += usize::from(before == Some(version(&views, kind)));
+                if random.below(3) == 0 {
+                    views.merge_now(kind).unwrap();
+                }
+            }
+            check(&store, &views, &world, &mut random);
+            write(&store, &world, &mut random, 3);
+            check(&store, &views, &world, &mut random);
+            views.close();
+        }
+    }
+    assert!(restored > 300, "only {restored} views came from files");
+}
+
+/// Bit flips, cuts and rubbish: never a wrong answer, never a panic, always made again.
+#[test]
+fn damaged_files_are_never_answered_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("views");
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let store = open(&engine);
+    let world = World::new(&store);
+    let mut random = Random::new(5);
+    write(&store, &world, &mut random, 60);
+    let views = Views::open(&store, options(&kept)).unwrap();
+    make_all(&views, &world);
+    views.close();
+    write(&store, &world, &mut random, 2);
+    let whole: Vec<(PathBuf, Vec<u8>)> = files(&kept)
+        .into_iter()
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    assert!(whole.len() > 10, "{whole:?}");
+
+    let views = Views::open(&store, options(&kept)).unwrap();
+    let kinds = world.kinds();
+    let kinds: Vec<_> = kinds
+        .iter()
+        .filter_map(|kind| Some((kind, stored(&views, kind)?)))
+        .collect();
+    assert_eq!(kinds.len(), whole.len(), "all files are of use");
+    views.close();
+    // Which file is whose.
+    let owner = |path: &PathBuf| {
+        let aside = path.with_extension("aside");
+        fs::rename(path, &aside).unwrap();
+        let views = Views::open(&store, options(&kept)).unwrap();
+        let lost = kinds
+            .iter()
+            .find(|(kind, _)| stored(&views, kind).is_none());
+        views.close();
+        fs::rename(&aside, path).unwrap();
+        *lost.unwrap()
+    };
+    let owners: Vec<_> = whole.iter().map(|(path, _)| owner(path)).collect();
+    let count = match std::env::var_os("ISOMER_TEST_QUICK") {
+        Some(_) => 200,
+        None => 1_000,
+    };
+    for round in 0..count {
+        let chosen = random.below(whole.len());
+        let (path, bytes) = &whole[chosen];
+        let mut damaged = bytes.clone();
+        let at = random.below(damaged.len());
+        match round % 10 {
+            0..6 => damaged[at] ^= 1 << random.below(8),
+            6..8 => damaged.truncate(at),
+            8 => damaged[at..].fill(0),
+            _ => damaged.extend_from_slice(&bytes[at..]),
+        }
+        if damaged == *bytes {
+            continue; // zeros over zeros
+        }
+        fs::write(path, &damaged).unwrap();
+        let views = Views::open(&store, options(&kept)).unwrap();
+        let (kind, from_file) = owners[chosen];
+        views.make(kind).unwrap();
+        assert_ne!(version(&views, kind), from_file, "{path:?} at {at}");
+        if round % 20 == 0 {
+            for (kind, from_file) in &kinds {
+                views.make(kind).unwrap();
+                assert_eq!(
+                    version(&views, kind) != *from_file,
+                    *kind == owners[chosen].0
+                );
+            }
+            let used = check(&store, &views, &world, &mut random);
+            assert!(used.len() > 4, "{used:?}");
+        }
+        views.close();
+        assert_eq!(files(&kept).len(), whole.len(), "it was written again");
+        fs::write(path, bytes).unwrap();
+    }
+}
+
+/// A database that was put back to an earlier state, and then went on, has the same version numbers and another past.
+#[test]
+fn files_of_another_past_are_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, kept) = (folder.path().join("db"), folder.path().join("views"));
+    let backup = folder.path().join("backup");
+    let mut random = Random::new(9);
+    let kind = ViewKind::Members(None);
+    {
+        let engine = redb(&path);
+        let store = open(&engine);
+        let world = World::new(&store);
+        write(&store, &world, &mut random, 10);
+        let views = Views::open(&store, options(&kept)).unwrap();
+        views.make(&kind).unwrap();
+        views.close();
+        engine.checkpoint(&backup).unwrap();
+        write(&store, &world, &mut random, 30);
+    }
+    let early = fs::read(&files(&kept)[0]).unwrap();
+    let late = {
+        let engine = redb(&path);
+        let store = open(&engine);
+        let views = Views::open(&store, options(&kept)).unwrap();
+        assert!(stored(&views, &kind).is_some());
+        views.make(&kind).unwrap();
+        views.merge_now(&kind).unwrap();
+        views.close();
+        fs::read(&files(&kept)[0]).unwrap()
+    };
+    assert_ne!(early, late);
+    // The file of the state of the backup is of use to it, the later one never is, however far it goes on.
+    for (bytes, commits, of_use) in [(&late, 0, false), (&late, 60, false), (&early, 0, true)] {
+        let copy = tempfile::tempdir().unwrap();
+        fs::remove_dir_all(&kept).unwrap();
+        let data = copy.path().join("db");
+        fs::create_dir(&data).unwrap();
+        fs::copy(backup.join("data"), data.join("data")).unwrap();
+        {
+            let engine = redb(&data);
+            let store = open(&engine);
+            let world = World::new(&store);
+            write(&store, &world, &mut random, commits);
+        }
+        fs::create_dir(&kept).unwrap();
+        fs::write(kept.join("members-all.view"), bytes).unwrap();
+        let engine = redb(&data);
+        let store = open(&engine);
+        let world = World::new(&store);
+        let views = Views::open(&store, options(&kept)).unwrap();
+        assert_eq!(stored(&views, &kind).is_some(), of_use, "{commits} commits");
+        assert_eq!(files(&kept).len(), usize::from(of_use), "removed");
+        make_all(&views, &world);
+        check(&store, &views, &world, &mut random);
+        views.close();
+    }
+    // Another database altogether.
+    fs::write(kept.join("members-all.view"), &early).unwrap();
+    let store = open(&(Arc::new(MemoryEngine::new()) as Arc<dyn Engine>));
+    let world = World::new(&store);
+    write(&store, &world, &mut random, 40);
+    let views = Views::open(&store, options(&kept)).unwrap();
+    assert_eq!(stored(&views, &kind), None);
+    views.close();
+}
+
+#[test]
+fn reading_only_writes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("views");
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let mut random = Random::new(3);
+    {
+        let store = open(&engine);
+        let world = World::new(&store);
+        write(&store, &world, &mut random, 10);
+        let views = Views::open(&store, options(&kept)).unwrap();
+        views.make(&ViewKind::Members(None)).unwrap();
+        views.close();
+    }
+    fs::write(kept.join("members-7.view"), b"rubbish").unwrap();
+    let before: Vec<_> = files(&kept)
+        .into_iter()
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    let engine_version = engine.version();
+    let world = World::new(&open(&engine));
+    let opened_again = engine.version();
+    assert_eq!(opened_again, engine_version + 1, "an era of its own");
+
+    let mut read_only = StoreOptions::default();
+    read_only.read_only = true;
+    let store = Store::open(engine.clone(), read_only).unwrap();
+    let views = Views::open(&store, options(&kept)).unwrap();
+    let kind = ViewKind::Members(None);
+    let from_file = stored(&views, &kind).unwrap();
+    make_all(&views, &world);
+    assert_eq!(version(&views, &kind), from_file);
+    check(&store, &views, &world, &mut random);
+    views.close();
+    let after: Vec<_> = files(&kept)
+        .into_iter()
+        .map(|path| (path.clone(), fs::read(path).unwrap()))
+        .collect();
+    assert_eq!(before, after);
+    assert_eq!(engine.version(), opened_again);
+}
+
+/// The change stream is held for a file, and a file that it does not reach is not used.
+#[test]
+fn the_change_stream_reaches_back_to_the_files() {
+    for held in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = folder.path().join("views");
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+        let mut random = Random::new(4);
+        let mut short = StoreOptions::default();
+        short.stream_retention = 10;
+        let open = || Store::open(engine.clone(), short.clone()).unwrap();
+        let kind = ViewKind::Members(None);
+        let store = open();
+        let world = World::new(&store);
+        write(&store, &world, &mut random, 5);
+        let views = Views::open(&store, options(&kept)).unwrap();
+        views.make(&kind).unwrap();
+        views.wait_ready();
+        let from_file = stored(&views, &kind).unwrap();
+        let views = match held {
+            true => views,
+            false => {
+                views.close();
+                let mut none = ViewOptions::default();
+                none.enabled = false;
+                Views::open(&store, none).unwrap()
+            }
+        };
+        for _ in 0..2_500 {
+            let mut tx = store.begin(Access::Write).unwrap();
+            tx.create_node(&[], &isomer_value::Map::new()).unwrap();
+            tx.commit().unwrap();
+        }
+        // A few commits have no entry.
+        let first = engine.stream(0, 1, 1, false).unwrap()[0].version;
+        assert_eq!(first < from_file + 10, held);
+        views.close();
+        drop((store, views));
+
+        let store = open();
+        let views = Views::open(&store, options(&kept)).unwrap();
+        assert_eq!(stored(&views, &kind), held.then_some(from_file));
+        make_all(&views, &world);
+        assert_eq!(version(&views, &kind) == from_file, held);
+        check(&store, &views, &world, &mut random);
+        views.close();
+    }
+}
+
+/// Opened and closed a hundred times and more, a file is written anew before its era is forgotten.
+#[test]
+fn many_openings_do_not_lose_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("views");
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let mut random = Random::new(8);
+    let kind = ViewKind::Members(None);
+    for opening in 0..250 {
+        let store = open(&engine);
+        let views = Views::open(&store, options(&kept)).unwrap();
+        if opening == 0 {
+            let world = World::new(&store);
+            write(&store, &world, &mut random, 10);
+        } else {
+            assert!(stored(&views, &kind).is_some(), "opening {opening}");
+        }
+        views.make(&kind).unwrap();
+        views.wait_ready();
+        views.close();
+    }
+}
