@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use isomer_data::{GraphRead, LabelStatistics, Transaction, TypeStatistics};
+use isomer_data::{ConstraintKind, GraphRead, LabelStatistics, Transaction, TypeStatistics};
 use isomer_exec::Registry;
 use isomer_plan::catalog::{
     Catalog, FunctionSignature, IndexFacts, IndexInfo, ProcedureSignature, ValueFacts,
@@ -136,6 +136,13 @@ impl Catalog for PlanCatalog<'_> {
                 .collect(),
             bounds: values.bounds.clone(),
         }))
+    }
+
+    fn is_required(&self, label: LabelId, path: &[Arc<str>]) -> bool {
+        self.catalog.constraints().iter().any(|constraint| {
+            constraint.label == label
+                && matches!(&constraint.kind, ConstraintKind::Required { path: known } if known.0 == path)
+        })
     }
 
     fn index_facts(&self, index: IndexId) -> Option<Arc<IndexFacts>> {

@@ -49,6 +49,11 @@ pub trait Catalog {
         None
     }
 
+    /// Whether a constraint demands a value at a path of every node of a label.
+    fn is_required(&self, _label: LabelId, _path: &[Arc<str>]) -> bool {
+        false
+    }
+
     /// The usable indexes of a label, without the one on `_key`, which every label has.
     fn indexes(&self, label: LabelId) -> Vec<IndexInfo>;
 
@@ -178,6 +183,7 @@ pub struct MockCatalog {
     ends: FxHashMap<TypeId, Vec<(LabelId, LabelId, u64)>>,
     values: FxHashMap<(LabelId, String), Arc<ValueFacts>>,
     index_facts: FxHashMap<IndexId, Arc<IndexFacts>>,
+    required: FxHashMap<LabelId, Vec<String>>,
 }
 
 impl MockCatalog {
@@ -263,6 +269,16 @@ impl MockCatalog {
         self
     }
 
+    /// With a constraint that each node of a label declared before has a value (at a path written with dots).
+    pub fn with_required(mut self, label: &str, path: &str) -> Self {
+        let label = self.label(label).expect("the label was declared");
+        self.required
+            .entry(label)
+            .or_default()
+            .push(path.to_owned());
+        self
+    }
+
     /// With entries of the index declared last.
     pub fn with_entries(mut self, facts: IndexFacts) -> Self {
         self.index_facts
@@ -345,6 +361,13 @@ impl Catalog for MockCatalog {
 
     fn values(&self, label: LabelId, path: &[&str]) -> Option<Arc<ValueFacts>> {
         self.values.get(&(label, path.join("."))).cloned()
+    }
+
+    fn is_required(&self, label: LabelId, path: &[Arc<str>]) -> bool {
+        let path = path.join(".");
+        self.required
+            .get(&label)
+            .is_some_and(|paths| paths.contains(&path))
     }
 
     fn index_facts(&self, index: IndexId) -> Option<Arc<IndexFacts>> {

@@ -345,6 +345,9 @@ pub enum Op {
     Union { inputs: Vec<OpId> },
 
     // --- rows
+    /// Instead of an aggregation that only counts the rows of a whole scan: writes the kept number into each of `counts`.
+    /// One row per row of `input`.
+    Count(Count),
     /// Keeps the rows for which all predicates are true, tested in order.
     Filter { input: OpId, predicates: Vec<Expr> },
     /// Adds columns. Expressions read the input, not each other.
@@ -650,6 +653,26 @@ pub struct Aggregate {
     pub factors: Vec<SlotId>,
 }
 
+/// What is counted without looking at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CountOf {
+    /// The nodes of a label, or all.
+    Nodes(Option<LabelRef>),
+    /// The relationships of these types, each once; all if empty.
+    Relationships(Vec<TypeRef>),
+}
+
+/// A number that is kept.
+#[derive(Clone, Debug)]
+pub struct Count {
+    /// Where rows come from.
+    pub input: OpId,
+    /// Of what.
+    pub of: CountOf,
+    /// Each gets the number, an integer.
+    pub counts: Vec<SlotId>,
+}
+
 /// One key of a sort.
 #[derive(Clone, Debug)]
 pub struct SortKey {
@@ -806,6 +829,7 @@ impl Op {
             Self::Expand(expand) => vec![expand.input],
             Self::ExpandInto(expand) => vec![expand.input],
             Self::Degree(degree) => vec![degree.input],
+            Self::Count(count) => vec![count.input],
             Self::VarExpand(expand) => vec![expand.input],
             Self::ShortestPath(shortest) => vec![shortest.input],
             Self::PathSearch(search) => vec![search.input],
@@ -853,6 +877,7 @@ impl Op {
             Self::Expand(expand) => change(&mut expand.input),
             Self::ExpandInto(expand) => change(&mut expand.input),
             Self::Degree(degree) => change(&mut degree.input),
+            Self::Count(count) => change(&mut count.input),
             Self::VarExpand(expand) => change(&mut expand.input),
             Self::ShortestPath(shortest) => change(&mut shortest.input),
             Self::PathSearch(search) => change(&mut search.input),

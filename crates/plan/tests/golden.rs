@@ -48,6 +48,7 @@ fn catalog(header: &str) -> MockCatalog {
                 entries: number(entries),
                 distinct: distinct.iter().map(|one| number(one)).collect(),
             }),
+            ["required", label, path] => catalog.with_required(label, path),
             ["elements", label, path] => catalog.with_element_index(label, path),
             ["procedure", name, results @ ..] => catalog.with_procedure(ProcedureSignature {
                 name: (*name).into(),

@@ -8,6 +8,7 @@ mod aggregate;
 mod apply;
 mod blocking;
 mod calls;
+mod count;
 mod count_paths;
 mod csv;
 mod delete;
@@ -156,6 +157,7 @@ impl Child {
                 Box::new(expand::ExpandInto::new(spot.clone(), child(expand.input)))
             }
             Op::Degree(degree) => Box::new(expand::Degree::new(spot.clone(), child(degree.input))),
+            Op::Count(count) => Box::new(count::Count::new(spot.clone(), child(count.input))),
             Op::RelationshipEnds(ends) => Box::new(expand::RelationshipEnds::new(
                 spot.clone(),
                 child(ends.input),

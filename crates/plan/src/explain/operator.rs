@@ -3,8 +3,8 @@
 use super::expression::Printer;
 use crate::expr::{AggregateCall, Expr, SlotId, TypeRef};
 use crate::physical::{
-    CreateItem, CreatePattern, Direction, IndexRange, Op, PathSearch, Properties, SeekBound,
-    SeekKeys, SetItem, SortKey,
+    CountOf, CreateItem, CreatePattern, Direction, IndexRange, Op, PathSearch, Properties,
+    SeekBound, SeekKeys, SetItem, SortKey,
 };
 use crate::schema::{SchemaCommand, SchemaTarget};
 use crate::walk::{Selector, WalkStep};
@@ -24,6 +24,7 @@ pub(super) fn name(op: &Op) -> &'static str {
         Op::Expand(_) => "Expand",
         Op::ExpandInto(_) => "ExpandInto",
         Op::Degree(_) => "Degree",
+        Op::Count(_) => "Count",
         Op::VarExpand(_) => "VarExpand",
         Op::ShortestPath(shortest) if shortest.all => "AllShortestPaths",
         Op::ShortestPath(_) => "ShortestPath",
@@ -101,14 +102,20 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
                 .map(|value| format!("= {}", p.expr(value)))
                 .collect();
             parts.extend(range_text(p, &seek.range));
-            let direction = if seek.descending { " descending" } else { "" };
-            format!(
-                "{}:{} index {} {}{direction}",
+            let mut text = format!(
+                "{}:{} index {}",
                 p.slot(seek.node),
                 p.plan.label_name(seek.label),
-                seek.index,
-                parts.join(", ")
-            )
+                seek.index
+            );
+            if !parts.is_empty() {
+                text.push(' ');
+                text.push_str(&parts.join(", "));
+            }
+            if seek.descending {
+                text.push_str(" descending");
+            }
+            text
         }
         Op::RelationshipScan(scan) => pattern(
             p,
@@ -166,6 +173,14 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
                 p.slot(degree.count)
             );
             text + &distinct(p, &degree.distinct_from)
+        }
+        Op::Count(count) => {
+            let of = match &count.of {
+                CountOf::Nodes(None) => "()".to_owned(),
+                CountOf::Nodes(Some(label)) => format!("(:{})", p.plan.label_name(*label)),
+                CountOf::Relationships(types) => format!("()-[{}]->()", types_text(p, types)),
+            };
+            format!("{of} as {}", slots(p, &count.counts))
         }
         Op::VarExpand(expand) => {
             let max = expand.max.map(|max| max.to_string()).unwrap_or_default();

@@ -326,6 +326,23 @@ impl<'c> Costs<'c> {
             .min_by(f64::total_cmp)
     }
 
+    /// How many distinct values an expression has: of a property of a node whose labels are known, or of a node itself.
+    pub fn distinct(&self, expr: &Expr, arena: &Arena) -> Option<f64> {
+        if let Expr::Slot(slot) = expr {
+            let labels = self.labels.borrow();
+            let labels = labels.get(slot)?;
+            return Some(self.labelled(labels, arena));
+        }
+        let (node, path) = property_of(expr)?;
+        let labels = self.labels.borrow();
+        labels
+            .get(&node)?
+            .iter()
+            .filter_map(|label| self.values(*label, &path, arena))
+            .map(|facts| facts.distinct + f64::from(facts.present < facts.nodes))
+            .min_by(f64::total_cmp)
+    }
+
     /// How the values of a property are spread over a label's nodes.
     pub fn values(
         &self,

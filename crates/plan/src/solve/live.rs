@@ -219,6 +219,7 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
         Op::Expand(expand) => expand.relationship.into_iter().chain([expand.to]).collect(),
         Op::ExpandInto(expand) => expand.relationship.into_iter().collect(),
         Op::Degree(degree) => vec![degree.count],
+        Op::Count(count) => count.counts.clone(),
         Op::VarExpand(expand) => expand
             .relationships
             .into_iter()

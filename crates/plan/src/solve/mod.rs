@@ -5,11 +5,13 @@
 //! ([`live`]).
 
 mod cost;
+mod count;
 mod ends;
 mod factor;
 mod footprint;
 mod group;
 mod live;
+mod ordered;
 mod pattern;
 mod rules;
 mod seek;
@@ -247,20 +249,20 @@ impl<'p> Planner<'p> {
         while let Some(step) = steps.next() {
             let step = match step {
                 Step::Sort(keys) => {
-                    self.sort(&mut flow, keys, steps.peek(), None);
-                    if let Some(Step::Skip(skip)) = steps.peek() {
-                        let skip = skip.clone();
-                        steps.next();
-                        // The sort may stop at skip + limit rows.
-                        if let Some(Step::Limit(limit)) = steps.peek()
-                            && !self.arena.plain
-                        {
-                            self.top_of_sort(&mut flow, &skip, limit);
-                        }
-                        Step::Skip(skip)
-                    } else {
+                    if !matches!(steps.peek(), Some(Step::Skip(_))) {
+                        self.sort(&mut flow, keys, steps.peek(), None);
                         continue;
                     }
+                    let Some(Step::Skip(skip)) = steps.next() else {
+                        unreachable!("looked at above")
+                    };
+                    // The sort may stop at skip + limit rows.
+                    let both = match steps.peek() {
+                        Some(Step::Limit(limit)) if !self.arena.plain => Some(sum(&skip, limit)),
+                        _ => None,
+                    };
+                    self.sort(&mut flow, keys, None, both);
+                    Step::Skip(skip)
                 }
                 step => step,
             };
@@ -477,11 +479,10 @@ impl<'p> Planner<'p> {
         aggregates: Vec<(SlotId, AggregateCall)>,
     ) {
         let rows = self.rows(flow);
-        let groups = if keys.is_empty() {
-            1.0
-        } else {
-            rows.sqrt().max(rows.min(1.0))
-        };
+        let groups = ordered::groups(&self.costs, self.arena, &keys, rows);
+        if !self.arena.plain && keys.is_empty() {
+            self.end_of_index(flow, &aggregates);
+        }
         flow.bound = keys
             .iter()
             .map(|(slot, _)| *slot)
@@ -494,6 +495,10 @@ impl<'p> Planner<'p> {
             factors: Vec::new(),
         };
         if !self.arena.plain {
+            if let Some(count) = count::kept_count(self.arena, &aggregate) {
+                flow.op = self.arena.push(count, 1.0);
+                return;
+            }
             factor::count_instead_of_expanding(self.arena, &mut aggregate);
             group::group_early(self.arena, &self.costs, &mut aggregate);
             group::keep_grouped(self.arena, aggregate.input);
@@ -513,6 +518,15 @@ impl<'p> Planner<'p> {
             Some(Step::Limit(limit)) if !self.arena.plain => Some(limit.clone()),
             _ => None,
         });
+        if !self.arena.plain
+            && !self.barriers_everywhere
+            && self.in_order(flow, &keys, limit.as_ref())
+        {
+            // Nothing takes all rows here: what is read below goes on being read.
+            let (reads, _) = footprint::of_step(&Step::Sort(keys), self.arena);
+            flow.reads.absorb(&reads);
+            return;
+        }
         let rows = self.rows(flow);
         let step = Step::Sort(keys);
         self.fence(flow, &step);
@@ -525,29 +539,6 @@ impl<'p> Planner<'p> {
                 let rows = rows.min(constant_count(&limit).unwrap_or(100.0));
                 self.push(flow, |input| Op::Top { input, keys, limit }, rows);
             }
-        }
-    }
-
-    /// Turns the sort just pushed into the top `skip + limit` rows.
-    fn top_of_sort(&mut self, flow: &mut Flow, skip: &Expr, limit: &Expr) {
-        let operator = &mut self.arena.operators[flow.op.index()];
-        if let Op::Sort { input, keys } = &operator.op {
-            let (left, right) = (Box::new(skip.clone()), Box::new(limit.clone()));
-            let limit = match (constant_count(skip), constant_count(limit)) {
-                (Some(skip), Some(limit)) if skip + limit < 1e15 => {
-                    Expr::Const(isomer_value::Value::Int((skip + limit) as i64))
-                }
-                _ => Expr::Arith {
-                    op: Arithmetic::Add,
-                    left,
-                    right,
-                },
-            };
-            operator.op = Op::Top {
-                input: *input,
-                keys: keys.clone(),
-                limit,
-            };
         }
     }
 
@@ -662,6 +653,20 @@ impl<'p> Planner<'p> {
             rows,
         );
         Ok(())
+    }
+}
+
+/// How many rows come before the end of `skip` and `limit` together.
+fn sum(skip: &Expr, limit: &Expr) -> Expr {
+    match (constant_count(skip), constant_count(limit)) {
+        (Some(skip), Some(limit)) if skip + limit < 1e15 => {
+            Expr::Const(isomer_value::Value::Int((skip + limit) as i64))
+        }
+        _ => Expr::Arith {
+            op: Arithmetic::Add,
+            left: Box::new(skip.clone()),
+            right: Box::new(limit.clone()),
+        },
     }
 }
 

@@ -4,7 +4,6 @@ use super::order::{Base, Found, MOST_EDGES, Order, Part, Way};
 use super::parts::Side;
 use super::{Move, Problem, Progress};
 use crate::expr::SlotId;
-use crate::logical::Length;
 use crate::solve::{Flow, Planner};
 
 /// What it costs to put a row beside those of another part, in rows.
@@ -57,9 +56,7 @@ impl Planner<'_> {
         let relationships = problem.graph.relationships.iter().enumerate();
         relationships
             .filter(|(at, one)| {
-                progress.relationship_open[*at]
-                    && !one.bound
-                    && matches!(one.length, Length::Shortest { .. })
+                progress.relationship_open[*at] && !one.bound && one.needs_both_ends()
             })
             .find(|(at, one)| {
                 let bound = |slot: &SlotId| progress.bound.contains(slot);
@@ -159,7 +156,7 @@ impl Planner<'_> {
             .filter(|(at, one)| {
                 progress.relationship_open[*at]
                     && !part.edges.contains(at)
-                    && !matches!(one.length, Length::Shortest { .. })
+                    && !one.needs_both_ends()
             })
             .all(|(_, one)| !own(one.from) && !own(one.to))
     }
