@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Suites that draw their runs from a seed.
-const SEEDED: [&str; 3] = ["isolation", "crash", "faults"];
+const SEEDED: [&str; 4] = ["isolation", "crash", "faults", "queries"];
 
 /// Runs every check of `tidy`, prints what it finds, and whether all held.
 pub fn tidy() -> Result<bool> {
@@ -74,8 +74,8 @@ pub fn succeeds(command: &mut Command) -> Result<bool> {
         .success())
 }
 
-/// Repeats the seeded suites until one fails or the time is over.
-pub fn soak(minutes: u64, chosen: &[String]) -> Result<bool> {
+/// Repeats the seeded suites until one fails or the time is over, from `seed` on, or from the time of day.
+pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> {
     if let Some(unknown) = chosen.iter().find(|name| !SEEDED.contains(&name.as_str())) {
         bail!(
             "`{unknown}` has no seeds to soak: choose from {}",
@@ -97,7 +97,10 @@ pub fn soak(minutes: u64, chosen: &[String]) -> Result<bool> {
     live.finish("built");
 
     let deadline = Instant::now() + Duration::from_secs(minutes * 60);
-    let first_seed = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
+    let first_seed = match seed {
+        Some(seed) => seed,
+        None => SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs(),
+    };
     let mut rounds = 0;
     while Instant::now() < deadline {
         let seed = first_seed + rounds;
@@ -111,6 +114,8 @@ pub fn soak(minutes: u64, chosen: &[String]) -> Result<bool> {
             let mut tally = Tally::default();
             let mut command = program.command();
             command.env("ISOMER_TEST_SEED", seed.to_string());
+            let left = deadline.saturating_duration_since(Instant::now());
+            command.env("ISOMER_TEST_SECONDS", left.as_secs().max(1).to_string());
             let succeeded = process::run(
                 &mut command,
                 Duration::from_secs(60 * 60),

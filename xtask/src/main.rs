@@ -73,7 +73,10 @@ enum Command {
         /// How long
         #[arg(long, default_value_t = 60)]
         minutes: u64,
-        /// Only this suite (isolation, crash, faults); may be given several times
+        /// The first seed; the next round has the next one [default: the time]
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Only this suite (isolation, crash, faults, queries); may be given several times
         #[arg(long = "suite", value_name = "NAME")]
         suites: Vec<String>,
     },
@@ -90,7 +93,11 @@ fn main() -> ExitCode {
         } => tck::run(dir, report, list_failures),
         Command::Bench { name, rest } => commands::bench(&name, &rest),
         Command::BenchPeers { rest } => commands::bench_peers(&rest),
-        Command::Soak { minutes, suites } => commands::soak(minutes, &suites),
+        Command::Soak {
+            minutes,
+            seed,
+            suites,
+        } => commands::soak(minutes, seed, &suites),
     };
     match ran {
         Ok(true) => ExitCode::SUCCESS,

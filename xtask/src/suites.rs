@@ -46,7 +46,14 @@ const CC: Need = Need::Program {
     apt: "gcc libc6-dev",
 };
 /// Test targets that are suites of their own; all others are `unit`.
-const OWN_SUITES: [&str; 5] = ["golden", "isolation", "faults", "crash", "algorithms"];
+const OWN_SUITES: [&str; 6] = [
+    "golden",
+    "isolation",
+    "faults",
+    "crash",
+    "algorithms",
+    "queries",
+];
 
 /// All suites.
 pub const SUITES: &[Suite] = &[
@@ -138,6 +145,13 @@ pub const SUITES: &[Suite] = &[
         ],
         slow: false,
         run: |context| own(context, "algorithms"),
+    },
+    Suite {
+        name: "queries",
+        about: "random queries in all the ways they can run, compared with an interpreter that shares no code",
+        needs: &[CC],
+        slow: false,
+        run: |context| own(context, "queries"),
     },
     Suite {
         name: "tck",

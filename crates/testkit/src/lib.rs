@@ -5,6 +5,7 @@
 pub mod binary;
 pub mod crash;
 pub mod fault;
+pub mod fuzzed;
 pub mod generate;
 pub mod golden;
 pub mod harness;

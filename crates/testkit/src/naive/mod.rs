@@ -1,12 +1,17 @@
 //! A second opinion on patterns: random queries over small random graphs, answered by brute force straight from what the
 //! language says, without a plan. Slow, small, readable.
 
+pub mod differential;
 pub mod expression;
 pub mod generate;
 pub mod graph;
+pub mod interpreter;
 pub mod matching;
+pub mod queries;
 pub mod query;
 pub mod shortest;
+pub mod shrink;
+pub mod subject;
 
 use anyhow::{Context, Result, ensure};
 use isomer_db::{Database, QueryOptions};

@@ -1,0 +1,544 @@
+//! Random whole queries over random graphs, run by the database in several ways and by the interpreter; all must agree.
+//!
+//! Rows are compared as bags; where the last clause orders them, in that order, rows that stand equal in it in any. Where
+//! the answer depends on what the language leaves open, the database's must be one that the interpreter can come to.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
+
+use anyhow::Result;
+use isomer_cypher::ast::Statement;
+use isomer_db::{ErrorKind, Phase};
+use isomer_value::{Map, Value};
+
+use super::interpreter::graph::Graph;
+use super::interpreter::logic::same_group;
+use super::interpreter::{self, Answer, Fault, Ordered, Variation};
+use super::queries::{self, Made};
+use super::subject::{Outcome, Subject, WAYS};
+use crate::random::Random;
+
+/// Queries tried on one graph.
+const QUERIES_PER_GRAPH: usize = 60;
+/// Orders of rows that are tried before two answers count as different.
+const ORDERS: u64 = 60;
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// Queries tried.
+    pub tried: usize,
+    /// Queries that gave the same answer in every way.
+    pub agreed: usize,
+    /// Of these, in error everywhere.
+    pub errors: usize,
+    /// Of these, with at least one row.
+    pub with_rows: usize,
+    /// Of these, that write.
+    pub wrote: usize,
+    /// Queries whose answer depends on what the language leaves open, and was one of those that it may be.
+    pub open: usize,
+    /// The same, and too many answers are possible to find the database's among them.
+    pub undecided: usize,
+    /// Queries that were refused before they ran.
+    pub refused: usize,
+    /// Queries with too many rows to be worth it.
+    pub too_large: usize,
+    /// Differences, each with all that is needed to see it again.
+    pub differences: Vec<String>,
+}
+
+/// What was made of one query.
+#[derive(Debug)]
+enum Verdict {
+    Agreed { error: bool, rows: bool },
+    Open,
+    Undecided,
+    Refused,
+    TooLarge,
+    Different(String),
+}
+
+/// Where a run stops.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Queries.
+    pub queries: usize,
+    /// Differences.
+    pub differences: usize,
+    /// Time.
+    pub until: Option<Instant>,
+}
+
+/// Compares until a bound is reached.
+pub fn compare(seed: u64, bounds: Bounds) -> Result<Tally> {
+    let mut random = Random::new(seed);
+    let mut tally = Tally::default();
+    let over = |tally: &Tally| {
+        tally.tried >= bounds.queries
+            || tally.differences.len() >= bounds.differences
+            || bounds.until.is_some_and(|until| Instant::now() >= until)
+    };
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut result = Ok(());
+    while !over(&tally) && result.is_ok() {
+        result = on_one_graph(&mut random, &mut tally, &over);
+    }
+    std::panic::set_hook(hook);
+    result.map(|()| tally)
+}
+
+fn on_one_graph(
+    random: &mut Random,
+    tally: &mut Tally,
+    over: &dyn Fn(&Tally) -> bool,
+) -> Result<()> {
+    let graph = queries::graph::graph(random);
+    let schema = queries::graph::schema(random);
+    let mut world = World::open(graph, schema)?;
+    for _ in 0..QUERIES_PER_GRAPH {
+        if over(tally) {
+            break;
+        }
+        let made = queries::query(random);
+        tally.tried += 1;
+        match world.judge(&made) {
+            Verdict::Agreed { error, rows } => {
+                tally.agreed += 1;
+                tally.errors += usize::from(error);
+                tally.with_rows += usize::from(rows);
+                tally.wrote += usize::from(made.writes && !error);
+            }
+            Verdict::Open => tally.open += 1,
+            Verdict::Undecided => tally.undecided += 1,
+            Verdict::Refused => tally.refused += 1,
+            Verdict::TooLarge => tally.too_large += 1,
+            Verdict::Different(_) => {
+                tally
+                    .differences
+                    .push(super::shrink::report(&made, &world.graph, &world.schema));
+                // A panic may have left something behind.
+                world = World::open(world.graph.clone(), world.schema.clone())?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What is different about a query on a graph, if anything is.
+pub(super) fn difference(made: &Made, graph: &Graph, schema: &[String]) -> Option<String> {
+    let world = World::open(graph.clone(), schema.to_vec()).ok()?;
+    match world.judge(made) {
+        Verdict::Different(what) => Some(what),
+        _ => None,
+    }
+}
+
+/// The same graph in every way.
+struct World {
+    graph: Graph,
+    schema: Vec<String>,
+    subjects: Vec<Subject>,
+}
+
+impl World {
+    fn open(graph: Graph, schema: Vec<String>) -> Result<Self> {
+        let subjects = WAYS
+            .iter()
+            .map(|way| Subject::open(*way, &graph, &schema))
+            .collect::<Result<_>>()?;
+        Ok(Self {
+            graph,
+            schema,
+            subjects,
+        })
+    }
+
+    fn judge(&self, made: &Made) -> Verdict {
+        let statement = match isomer_cypher::parse(&made.text) {
+            Ok(statement) => statement,
+            Err(error) if made.risky => {
+                let _ = error;
+                return Verdict::Refused;
+            }
+            Err(error) => {
+                return Verdict::Different(format!("it is not parsed: {}", error.message));
+            }
+        };
+        let mut expected = Expected::new(&statement, &self.graph);
+        let first = expected.outcome(Variation::default());
+        if let Err(Fault::TooLarge) = first {
+            return Verdict::TooLarge;
+        }
+        if let Err(Fault::Unknown(what)) = &first {
+            if made.risky {
+                return Verdict::TooLarge;
+            }
+            return Verdict::Different(format!("the interpreter does not know {what}"));
+        }
+        let mut verdict = Verdict::Agreed {
+            error: first.is_err(),
+            rows: first
+                .as_ref()
+                .is_ok_and(|(answer, _)| !answer.rows.is_empty()),
+        };
+        for subject in &self.subjects {
+            let run = catch_unwind(AssertUnwindSafe(|| {
+                subject.run(&made.text, made.writes, false)
+            }));
+            let actual = match run {
+                Ok(Ok(actual)) => actual,
+                Ok(Err(error)) => {
+                    return Verdict::Different(format!("{:?}: {error:#}", subject.way));
+                }
+                Err(panic) => {
+                    let message = crate::tck::suite::message(panic.as_ref());
+                    return Verdict::Different(format!("{:?}: panic: {message}", subject.way));
+                }
+            };
+            match judge_one(made, &mut expected, &actual) {
+                Verdict::Agreed { .. } => {}
+                Verdict::Different(what) => {
+                    return Verdict::Different(format!("{:?}: {what}", subject.way));
+                }
+                other => verdict = other,
+            }
+        }
+        verdict
+    }
+}
+
+type Run = Result<(Answer, Graph), Fault>;
+
+/// What the interpreter makes of a query, under each variation.
+struct Expected<'q> {
+    statement: &'q Statement,
+    graph: &'q Graph,
+    parameters: Map,
+    runs: BTreeMap<(u64, bool), Run>,
+}
+
+impl<'q> Expected<'q> {
+    fn new(statement: &'q Statement, graph: &'q Graph) -> Self {
+        Self {
+            statement,
+            graph,
+            parameters: Map::new(),
+            runs: BTreeMap::new(),
+        }
+    }
+
+    fn outcome(&mut self, variation: Variation) -> Run {
+        let run = self
+            .runs
+            .entry((variation.order, variation.eager))
+            .or_insert_with(|| {
+                interpreter::run(self.statement, self.graph, &self.parameters, variation)
+            });
+        run.clone()
+    }
+}
+
+fn judge_one(made: &Made, expected: &mut Expected<'_>, actual: &Outcome) -> Verdict {
+    if let Outcome::Error {
+        kind: ErrorKind::Internal | ErrorKind::Corrupt,
+        message,
+        ..
+    } = actual
+    {
+        return Verdict::Different(format!("the database's own fault: {message}"));
+    }
+    let first = expected.outcome(Variation::default());
+    if agrees(&first, actual, false) {
+        return Verdict::Agreed {
+            error: false,
+            rows: false,
+        };
+    }
+    // Refused before it ran: right where a wrong kind was put in, which no row needed to meet.
+    if let Outcome::Error {
+        phase: Some(Phase::Prepare),
+        ..
+    } = actual
+        && made.risky
+    {
+        return Verdict::Refused;
+    }
+    // A predicate may be looked at for rows that another clause would have dropped.
+    if let Outcome::Error {
+        phase: Some(Phase::Run),
+        ..
+    } = actual
+        && made.risky
+    {
+        return Verdict::Open;
+    }
+    if let Outcome::Error {
+        kind: ErrorKind::Unsupported,
+        ..
+    } = actual
+    {
+        return Verdict::Refused;
+    }
+    // Nor is an error met for rows that no one asked for, or that a predicate was not asked about.
+    if let Outcome::Rows { .. } = actual
+        && made.risky
+        && (matches!(first, Err(Fault::Asked(_))) || first.is_err() && made.text.contains("LIMIT"))
+    {
+        return Verdict::Open;
+    }
+    let mut seen = vec![first.clone()];
+    let mut varied = false;
+    for order in 0..ORDERS {
+        for eager in [false, true] {
+            let other = expected.outcome(Variation { order, eager });
+            if agrees(&other, actual, false) || agrees(&other, actual, true) && order > 0 && varied
+            {
+                return Verdict::Open;
+            }
+            if !same(&seen[0], &other) {
+                varied = true;
+                seen.push(other);
+            }
+        }
+        if order > 8 && !varied {
+            break;
+        }
+    }
+    if varied && seen.iter().any(|other| agrees(other, actual, true)) {
+        return Verdict::Open;
+    }
+    let differing = seen.len() > 1 && !seen.iter().all(|other| same_but_lists(&seen[0], other));
+    if differing {
+        return Verdict::Undecided;
+    }
+    Verdict::Different(told(&first, actual))
+}
+
+/// Whether two runs of the interpreter came to the same.
+fn same(a: &Run, b: &Run) -> bool {
+    match (a, b) {
+        (Ok((a, left)), Ok((b, right))) => {
+            shown_rows(a, left, false) == shown_rows(b, right, false)
+                && left.shape() == right.shape()
+        }
+        (Err(_), Err(_)) => true,
+        _ => false,
+    }
+}
+
+fn same_but_lists(a: &Run, b: &Run) -> bool {
+    match (a, b) {
+        (Ok((a, left)), Ok((b, right))) => {
+            shown_rows(a, left, true) == shown_rows(b, right, true) && left.shape() == right.shape()
+        }
+        (Err(_), Err(_)) => true,
+        _ => false,
+    }
+}
+
+/// Whether the database came to the same as the interpreter; `loose`: lists in any order.
+fn agrees(expected: &Run, actual: &Outcome, loose: bool) -> bool {
+    match (expected, actual) {
+        (Err(Fault::Raised(_) | Fault::Asked(_)), Outcome::Error { .. }) => true,
+        (
+            Ok((answer, after)),
+            Outcome::Rows {
+                columns,
+                rows,
+                graph,
+            },
+        ) => {
+            if let Some(graph) = graph
+                && graph.shape() != after.shape()
+            {
+                return false;
+            }
+            if !rows.is_empty() && *columns != answer.columns {
+                return false;
+            }
+            let own = graph.as_ref();
+            match &answer.ordered {
+                Some(ordered) => agrees_in_order(ordered, after, rows, own, loose),
+                None => shown_rows(answer, after, loose) == bag(rows, own, loose),
+            }
+        }
+        _ => false,
+    }
+}
+
+/// Each row of the answer stands where the order wants it, in any order among those that are equal in it.
+fn agrees_in_order(
+    ordered: &Ordered,
+    after: &Graph,
+    rows: &[Vec<Value>],
+    own: Option<&Graph>,
+    loose: bool,
+) -> bool {
+    if rows.len() != ordered.to - ordered.from {
+        return false;
+    }
+    let mut at = ordered.from;
+    while at < ordered.to {
+        let key = &ordered.rows[at].0;
+        let tied = |place: &usize| same_group(&ordered.rows[*place].0, key);
+        let first = (0..=at).rev().take_while(tied).last().unwrap_or(at);
+        let behind = (at..ordered.rows.len())
+            .take_while(tied)
+            .last()
+            .unwrap_or(at)
+            + 1;
+        let end = behind.min(ordered.to);
+        let mut candidates: Vec<String> = ordered.rows[first..behind]
+            .iter()
+            .map(|(_, row)| show(row, Some(after), loose))
+            .collect();
+        for row in &rows[at - ordered.from..end - ordered.from] {
+            let shown = show(row, own, loose);
+            match candidates.iter().position(|one| *one == shown) {
+                Some(found) => {
+                    candidates.swap_remove(found);
+                }
+                None => return false,
+            }
+        }
+        at = end;
+    }
+    true
+}
+
+fn shown_rows(answer: &Answer, after: &Graph, loose: bool) -> Vec<String> {
+    bag(&answer.rows, Some(after), loose)
+}
+
+fn bag(rows: &[Vec<Value>], graph: Option<&Graph>, loose: bool) -> Vec<String> {
+    let mut shown: Vec<String> = rows.iter().map(|row| show(row, graph, loose)).collect();
+    shown.sort();
+    shown
+}
+
+fn show(row: &[Value], graph: Option<&Graph>, loose: bool) -> String {
+    let cells: Vec<String> = row.iter().map(|value| cell(value, graph, loose)).collect();
+    cells.join(" | ")
+}
+
+/// A value by what it holds: entities by labels, type and properties, floats to ten digits.
+fn cell(value: &Value, graph: Option<&Graph>, loose: bool) -> String {
+    let inside = |value: &Value| cell(value, graph, loose);
+    match value {
+        Value::Float(number) if *number == 0.0 => "0e0".into(),
+        Value::Float(number) => format!("{number:.9e}"),
+        Value::List(items) => {
+            let mut items: Vec<String> = items.iter().map(inside).collect();
+            if loose {
+                items.sort();
+            }
+            format!("[{}]", items.join(", "))
+        }
+        Value::Map(map) => {
+            let entries: Vec<String> = map
+                .iter()
+                .map(|(name, value)| format!("{name}: {}", inside(value)))
+                .collect();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Node(node) => match (
+            &node.content,
+            graph.and_then(|graph| graph.nodes.get(&node.id.0)),
+        ) {
+            (Some(content), _) => {
+                let labels: Vec<&str> = content.labels.iter().map(AsRef::as_ref).collect();
+                format!(
+                    "({} {})",
+                    labels.join(":"),
+                    inside(&content.properties.clone().into())
+                )
+            }
+            (None, Some(held)) => {
+                let labels: Vec<&str> = held.labels.iter().map(String::as_str).collect();
+                format!(
+                    "({} {})",
+                    labels.join(":"),
+                    inside(&held.properties.clone().into())
+                )
+            }
+            (None, None) => "a node that is gone".into(),
+        },
+        Value::Relationship(one) => {
+            match (
+                &one.content,
+                graph.and_then(|graph| graph.relationships.get(&one.id.0)),
+            ) {
+                (Some(content), _) => {
+                    format!(
+                        "[{} {}]",
+                        content.type_name,
+                        inside(&content.properties.clone().into())
+                    )
+                }
+                (None, Some(held)) => format!(
+                    "[{} {}]",
+                    held.name,
+                    inside(&held.properties.clone().into())
+                ),
+                (None, None) => "a relationship that is gone".into(),
+            }
+        }
+        Value::Path(path) => {
+            let nodes: Vec<String> = path
+                .nodes
+                .iter()
+                .map(|node| inside(&node.clone().into()))
+                .collect();
+            let between: Vec<String> = path
+                .relationships
+                .iter()
+                .map(|one| inside(&one.clone().into()))
+                .collect();
+            format!("<{} by {}>", nodes.join(" "), between.join(" "))
+        }
+        other => interpreter::notation::literal(other),
+    }
+}
+
+fn told(expected: &Run, actual: &Outcome) -> String {
+    let rows = |rows: &[Vec<Value>], graph: Option<&Graph>| {
+        let shown = bag(rows, graph, false);
+        let first: Vec<String> = shown.iter().take(12).cloned().collect();
+        format!("{} rows\n      {}", rows.len(), first.join("\n      "))
+    };
+    let graphs = |graph: &Graph| format!("\n    graph\n      {}", graph.shape().join("\n      "));
+    let expected_text = match expected {
+        Ok((answer, after)) => {
+            let changed = match actual {
+                Outcome::Rows {
+                    graph: Some(graph), ..
+                } if graph.shape() != after.shape() => graphs(after),
+                _ => String::new(),
+            };
+            format!(
+                "{:?} {}{changed}",
+                answer.columns,
+                rows(&answer.rows, Some(after))
+            )
+        }
+        Err(fault) => format!("{fault:?}"),
+    };
+    let actual_text = match actual {
+        Outcome::Rows {
+            columns,
+            rows: found,
+            graph,
+        } => {
+            let changed = match (graph, expected) {
+                (Some(graph), Ok((_, after))) if graph.shape() != after.shape() => graphs(graph),
+                _ => String::new(),
+            };
+            format!("{columns:?} {}{changed}", rows(found, graph.as_ref()))
+        }
+        Outcome::Error { phase, message, .. } => format!("{phase:?} {message}"),
+    };
+    format!("\n  expected: {expected_text}\n  found:    {actual_text}")
+}

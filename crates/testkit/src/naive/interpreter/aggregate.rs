@@ -1,0 +1,136 @@
+//! Aggregations of the rows of one group.
+
+use isomer_cypher::ast::{BinaryOp, Expr};
+use isomer_value::Value;
+
+use super::expression::arithmetic;
+use super::logic::order;
+use super::notation::literal;
+use super::{Fault, Interpreter, Result, Row, raised};
+
+pub(super) fn is_aggregate(name: &str) -> bool {
+    [
+        "count",
+        "sum",
+        "avg",
+        "min",
+        "max",
+        "collect",
+        "stdev",
+        "stdevp",
+        "percentilecont",
+        "percentiledisc",
+    ]
+    .contains(&name)
+}
+
+impl Interpreter<'_> {
+    /// What an aggregation makes of a group.
+    pub(super) fn aggregate(
+        &self,
+        name: &str,
+        distinct: bool,
+        arguments: &[Expr],
+        rows: &[Row],
+    ) -> Result<Value> {
+        let Some(first) = arguments.first() else {
+            return raised(format!("{name}() needs an argument"));
+        };
+        let mut values = Vec::new();
+        let mut share = None;
+        for row in rows {
+            let value = self.eval(first, row)?;
+            if let Some(second) = arguments.get(1) {
+                share = Some(self.eval(second, row)?);
+                check_share(share.as_ref())?;
+            }
+            let is_new = || !values.iter().any(|one| order(one, &value).is_eq());
+            if !value.is_null() && (!distinct || is_new()) {
+                values.push(value);
+            }
+        }
+        match name {
+            "count" => Ok(Value::Int(values.len() as i64)),
+            "collect" => Ok(values.into()),
+            "min" => Ok(values.into_iter().min_by(order).unwrap_or_default()),
+            "max" => Ok(values
+                .into_iter()
+                .reduce(|a, b| if order(&b, &a).is_gt() { b } else { a })
+                .unwrap_or_default()),
+            "sum" => sum(&values),
+            "avg" if values.is_empty() => Ok(Value::Null),
+            "avg" => {
+                let numbers = numbers(&values)?;
+                Ok(Value::Float(
+                    numbers.iter().sum::<f64>() / numbers.len() as f64,
+                ))
+            }
+            "stdev" | "stdevp" => {
+                let numbers = numbers(&values)?;
+                let count = numbers.len() as f64;
+                let mean = numbers.iter().sum::<f64>() / count;
+                let squares: f64 = numbers.iter().map(|x| (x - mean) * (x - mean)).sum();
+                let divisor = if name == "stdev" { count - 1.0 } else { count };
+                Ok(Value::Float(if divisor <= 0.0 {
+                    0.0
+                } else {
+                    (squares / divisor).sqrt()
+                }))
+            }
+            _ => {
+                numbers(&values)?;
+                values.sort_by(order);
+                Ok(percentile(
+                    &values,
+                    share.and_then(|share| share.to_f64()).unwrap_or(0.0),
+                    name == "percentilecont",
+                ))
+            }
+        }
+    }
+}
+
+fn check_share(share: Option<&Value>) -> Result<()> {
+    match share.and_then(Value::to_f64) {
+        Some(share) if (0.0..=1.0).contains(&share) => Ok(()),
+        _ => raised("a percentile lies between 0 and 1"),
+    }
+}
+
+fn sum(values: &[Value]) -> Result<Value> {
+    let mut total = Value::Int(0);
+    for value in values {
+        match value {
+            Value::Int(_) | Value::Float(_) => total = arithmetic(BinaryOp::Add, &total, value)?,
+            Value::Duration(_) => return Err(Fault::Unknown("sums of durations".into())),
+            other => return raised(format!("{} is not added", literal(other))),
+        }
+    }
+    Ok(total)
+}
+
+fn numbers(values: &[Value]) -> Result<Vec<f64>> {
+    let number = |value: &Value| match value {
+        Value::Duration(_) => Err(Fault::Unknown("means of durations".into())),
+        value => match value.to_f64() {
+            Some(number) => Ok(number),
+            None => raised(format!("{} is no number", literal(value))),
+        },
+    };
+    values.iter().map(number).collect()
+}
+
+/// Of sorted numbers: the nearest by rank, or between the two nearest.
+fn percentile(sorted: &[Value], share: f64, between: bool) -> Value {
+    if sorted.is_empty() {
+        return Value::Null;
+    }
+    if !between {
+        let rank = (share * sorted.len() as f64).ceil().max(1.0) as usize;
+        return sorted[rank - 1].clone();
+    }
+    let place = share * (sorted.len() - 1) as f64;
+    let at = |place: f64| sorted[place as usize].to_f64().unwrap_or_default();
+    let (low, high) = (at(place.floor()), at(place.ceil()));
+    Value::Float(low + (high - low) * place.fract())
+}

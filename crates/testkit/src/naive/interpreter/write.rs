@@ -1,0 +1,396 @@
+//! Clauses that write: row by row, each row sees what the rows before it did.
+
+use std::collections::BTreeSet;
+
+use isomer_cypher::ast::{
+    Create, Delete, Direction, Expr, ExprKind, Link, Merge, MergeEvent, NodePattern, PathPattern,
+    RemoveItem, SetItem,
+};
+use isomer_value::{Map, NodeId, Path, Value};
+
+use super::graph;
+use super::notation::literal;
+use super::{Fault, Interpreter, Result, Row, raised};
+
+impl Interpreter<'_> {
+    pub(super) fn create(&self, clause: &Create, rows: Vec<Row>) -> Result<Vec<Row>> {
+        let one = |mut row: Row| {
+            for path in &clause.pattern.paths {
+                self.create_path(path, &mut row, false)?;
+            }
+            Ok(row)
+        };
+        rows.into_iter().map(one).collect()
+    }
+
+    /// Makes what of the path is not there.
+    fn create_path(&self, path: &PathPattern, row: &mut Row, refuses_nulls: bool) -> Result<()> {
+        let mut nodes = vec![self.create_node(&path.start, row, refuses_nulls)?];
+        let mut ends = Vec::new();
+        // Nodes first, in order, then the relationships between them.
+        for step in &path.steps {
+            nodes.push(self.create_node(&step.node, row, refuses_nulls)?);
+        }
+        for (at, step) in path.steps.iter().enumerate() {
+            let Link::Relationship(pattern) = &step.link else {
+                return raised("a quantified path is not created");
+            };
+            let Some(name) = pattern.types.as_ref().and_then(|types| types.as_name()) else {
+                return raised("a relationship is created with one type");
+            };
+            let (source, target) = match pattern.direction {
+                Direction::Incoming => (nodes[at + 1], nodes[at]),
+                Direction::Outgoing | Direction::Both => (nodes[at], nodes[at + 1]),
+            };
+            let properties =
+                self.new_properties(pattern.properties.as_ref(), row, refuses_nulls)?;
+            let id = self
+                .graph
+                .borrow_mut()
+                .add_relationship(graph::Relationship {
+                    source,
+                    target,
+                    name: name.as_str().to_owned(),
+                    properties,
+                });
+            ends.push(id);
+            if let Some(variable) = &pattern.variable {
+                row.insert(variable.name.clone(), self.relationship(id)?.into());
+            }
+        }
+        if let Some(variable) = &path.variable {
+            let relationships = ends
+                .iter()
+                .map(|id| self.relationship(*id))
+                .collect::<Result<_>>()?;
+            let nodes = nodes
+                .iter()
+                .map(|id| isomer_value::Node::new(NodeId(*id)))
+                .collect();
+            row.insert(
+                variable.name.clone(),
+                Path {
+                    nodes,
+                    relationships,
+                }
+                .into(),
+            );
+        }
+        Ok(())
+    }
+
+    fn create_node(
+        &self,
+        pattern: &NodePattern,
+        row: &mut Row,
+        refuses_nulls: bool,
+    ) -> Result<u64> {
+        if let Some(variable) = &pattern.variable {
+            match row.get(&variable.name) {
+                Some(Value::Node(node)) if self.graph.borrow().nodes.contains_key(&node.id.0) => {
+                    return Ok(node.id.0);
+                }
+                Some(other) => {
+                    return raised(format!("{} is no end of a relationship", literal(other)));
+                }
+                None => {}
+            }
+        }
+        let labels: BTreeSet<String> = match &pattern.labels {
+            None => BTreeSet::new(),
+            Some(labels) => match labels.as_conjunction() {
+                Some(names) => names.iter().map(|name| name.as_str().to_owned()).collect(),
+                None => return raised("a node is created with labels, not with a condition"),
+            },
+        };
+        let properties = self.new_properties(pattern.properties.as_ref(), row, refuses_nulls)?;
+        let id = self
+            .graph
+            .borrow_mut()
+            .add_node(graph::Node { labels, properties });
+        if let Some(variable) = &pattern.variable {
+            row.insert(
+                variable.name.clone(),
+                isomer_value::Node::new(NodeId(id)).into(),
+            );
+        }
+        Ok(id)
+    }
+
+    fn new_properties(
+        &self,
+        properties: Option<&Expr>,
+        row: &Row,
+        refuses_nulls: bool,
+    ) -> Result<Map> {
+        let given = match properties
+            .map(|properties| self.eval(properties, row))
+            .transpose()?
+        {
+            None | Some(Value::Null) => return Ok(Map::new()),
+            Some(Value::Map(map)) => map,
+            Some(other) => return raised(format!("{} is no map of properties", literal(&other))),
+        };
+        let mut map = Map::new();
+        for (name, value) in given.iter() {
+            match value {
+                Value::Null if refuses_nulls => return raised("MERGE looks for no null"),
+                Value::Null => {}
+                value => {
+                    storable(value)?;
+                    map.insert(name.clone(), value.clone());
+                }
+            }
+        }
+        Ok(map)
+    }
+
+    pub(super) fn merge(&self, clause: &Merge, rows: Vec<Row>) -> Result<Vec<Row>> {
+        let mut out = Vec::new();
+        for row in rows {
+            self.refuse_nulls(&clause.path, &row)?;
+            let mut found = self.matches(&[&clause.path], &row)?;
+            let event = if found.is_empty() {
+                MergeEvent::Create
+            } else {
+                MergeEvent::Match
+            };
+            if found.is_empty() {
+                let mut row = row;
+                self.create_path(&clause.path, &mut row, true)?;
+                found.push(row);
+            }
+            for row in found {
+                for action in clause.actions.iter().filter(|action| action.event == event) {
+                    self.set_items(&action.items, &row)?;
+                }
+                out.push(row);
+            }
+        }
+        self.in_any_order(out)
+    }
+
+    /// A null in the pattern of a `MERGE` is an error, whether or not there is something to match.
+    fn refuse_nulls(&self, path: &PathPattern, row: &Row) -> Result<()> {
+        let mut all: Vec<Option<&Expr>> =
+            path.nodes().map(|node| node.properties.as_ref()).collect();
+        for step in &path.steps {
+            if let Link::Relationship(pattern) = &step.link {
+                all.push(pattern.properties.as_ref());
+            }
+        }
+        for properties in all.into_iter().flatten() {
+            if let Value::Map(map) = self.eval(properties, row)?
+                && map.values().any(Value::is_null)
+            {
+                return raised("MERGE looks for no null");
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_items(&self, items: &[SetItem], row: &Row) -> Result<()> {
+        for item in items {
+            match item {
+                SetItem::Property { target, value } => {
+                    let value = self.eval(value, row)?;
+                    self.set_property(target, value, row)?;
+                }
+                SetItem::Replace { variable, value } => {
+                    self.set_all(&variable.name, self.eval(value, row)?, row, true)?;
+                }
+                SetItem::Merge { variable, value } => {
+                    self.set_all(&variable.name, self.eval(value, row)?, row, false)?;
+                }
+                SetItem::Labels { variable, labels } => {
+                    self.change_labels(&variable.name, row, |carried| {
+                        carried.extend(labels.iter().map(|label| label.as_str().to_owned()));
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn remove_items(&self, items: &[RemoveItem], row: &Row) -> Result<()> {
+        for item in items {
+            match item {
+                RemoveItem::Property(target) => self.set_property(target, Value::Null, row)?,
+                RemoveItem::Labels { variable, labels } => {
+                    self.change_labels(&variable.name, row, |carried| {
+                        carried.retain(|name| !labels.iter().any(|label| label.as_str() == name));
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn change_labels(
+        &self,
+        name: &str,
+        row: &Row,
+        change: impl FnOnce(&mut BTreeSet<String>),
+    ) -> Result<()> {
+        match row.get(name) {
+            Some(Value::Null) => Ok(()),
+            Some(Value::Node(node)) => match self.graph.borrow_mut().nodes.get_mut(&node.id.0) {
+                Some(node) => {
+                    change(&mut node.labels);
+                    Ok(())
+                }
+                None => raised("the node was deleted"),
+            },
+            _ => raised("only nodes have labels"),
+        }
+    }
+
+    /// Changes an entity's properties; null changes nothing.
+    fn change(&self, entity: &Value, change: impl FnOnce(&mut Map) -> Result<()>) -> Result<()> {
+        let mut graph = self.graph.borrow_mut();
+        let properties = match entity {
+            Value::Null => return Ok(()),
+            Value::Node(node) => graph
+                .nodes
+                .get_mut(&node.id.0)
+                .map(|node| &mut node.properties),
+            Value::Relationship(one) => graph
+                .relationships
+                .get_mut(&one.id.0)
+                .map(|one| &mut one.properties),
+            other => return raised(format!("{} has no properties to set", literal(other))),
+        };
+        match properties {
+            Some(properties) => change(properties),
+            None => raised("the entity was deleted"),
+        }
+    }
+
+    /// `n.a = …`, `n.a.b = …`, `n['a'] = …`
+    fn set_property(&self, target: &Expr, value: Value, row: &Row) -> Result<()> {
+        let mut path = Vec::new();
+        let mut base = target;
+        loop {
+            match &base.kind {
+                ExprKind::Property { base: inner, key } => {
+                    path.push(key.as_str().to_owned());
+                    base = inner;
+                }
+                ExprKind::Index { base: inner, index } => match self.eval(index, row)? {
+                    Value::String(name) => {
+                        path.push(name.to_string());
+                        base = inner;
+                    }
+                    other => return raised(format!("{} names no property", literal(&other))),
+                },
+                _ => break,
+            }
+        }
+        path.reverse();
+        storable(&value)?;
+        let entity = self.eval(base, row)?;
+        self.change(&entity, |properties| set_in(properties, &path, value))
+    }
+
+    fn set_all(&self, name: &str, given: Value, row: &Row, replaces: bool) -> Result<()> {
+        let Some(entity) = row.get(name) else {
+            return raised(format!("the variable {name} is not defined"));
+        };
+        if entity.is_null() {
+            return Ok(());
+        }
+        let given = match given {
+            Value::Null => Map::new(),
+            other => self.properties(&other)?,
+        };
+        given.values().try_for_each(storable)?;
+        self.change(entity, |properties| {
+            if replaces {
+                *properties = Map::new();
+            }
+            for (name, value) in given.iter() {
+                match value {
+                    Value::Null => properties.remove(name),
+                    value => properties.insert(name.clone(), value.clone()),
+                };
+            }
+            Ok(())
+        })
+    }
+
+    /// All rows name what is deleted; it is deleted together.
+    pub(super) fn delete(&self, clause: &Delete, rows: Vec<Row>) -> Result<Vec<Row>> {
+        let (mut nodes, mut relationships) = (BTreeSet::new(), BTreeSet::new());
+        for row in &rows {
+            for target in &clause.targets {
+                match self.eval(target, row)? {
+                    Value::Null => {}
+                    Value::Node(node) => {
+                        nodes.insert(node.id.0);
+                    }
+                    Value::Relationship(one) => {
+                        relationships.insert(one.id.0);
+                    }
+                    Value::Path(path) => {
+                        nodes.extend(path.nodes.iter().map(|node| node.id.0));
+                        relationships.extend(path.relationships.iter().map(|one| one.id.0));
+                    }
+                    other => return raised(format!("{} cannot be deleted", literal(&other))),
+                }
+            }
+        }
+        // What is still connected is looked at when the statement ends: another `DELETE` may name the relationships.
+        let mut owed = self.owed.borrow_mut();
+        let mut graph = self.graph.borrow_mut();
+        owed.retain(|id| !relationships.contains(id));
+        graph.relationships.retain(|id, one| {
+            let goes_along = nodes.contains(&one.source) || nodes.contains(&one.target);
+            if goes_along && !clause.detach && !relationships.contains(id) {
+                owed.insert(*id);
+            }
+            !relationships.contains(id) && !goes_along
+        });
+        graph.nodes.retain(|id, _| !nodes.contains(id));
+        drop(graph);
+        Ok(rows)
+    }
+}
+
+/// Sets, or with null removes, what a path of names leads to; maps on the way are made.
+fn set_in(map: &mut Map, path: &[String], value: Value) -> Result<()> {
+    match path {
+        [] => raised("a variable itself is not set"),
+        [name] if value.is_null() => {
+            map.remove(name);
+            Ok(())
+        }
+        [name] => {
+            map.insert(name.as_str(), value);
+            Ok(())
+        }
+        [name, rest @ ..] => {
+            let mut inner = match map.get(name) {
+                Some(Value::Map(inner)) => Map::clone(inner),
+                None if value.is_null() => return Ok(()),
+                None => Map::new(),
+                Some(other) => return raised(format!("{} has no fields", literal(other))),
+            };
+            set_in(&mut inner, rest, value)?;
+            map.insert(name.as_str(), inner.into());
+            Ok(())
+        }
+    }
+}
+
+/// Entities are no properties, nor do lists and maps of them be.
+fn storable(value: &Value) -> Result<()> {
+    match value {
+        Value::Node(_) | Value::Relationship(_) | Value::Path(_) => Err(Fault::Raised(format!(
+            "{} cannot be a property",
+            literal(value)
+        ))),
+        Value::List(items) => items.iter().try_for_each(storable),
+        Value::Map(map) => map.values().try_for_each(storable),
+        _ => Ok(()),
+    }
+}

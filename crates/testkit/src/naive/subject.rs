@@ -1,0 +1,220 @@
+//! The database, opened in different ways, and what it makes of a query.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use isomer_db::{
+    Builder, Database, ErrorKind, Phase, Planning, QueryOptions, Transaction, views::ViewOptions,
+};
+use isomer_value::{Map, Value};
+
+use super::interpreter::graph::{Graph, Node, Relationship};
+
+/// One way to run queries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// No index.
+    Plain,
+    /// Indexes.
+    Indexed,
+    /// Indexes, and none of the planner's rules.
+    NoRules,
+    /// Indexes, and a barrier after every clause.
+    Barriers,
+    /// Indexes, and prepared with the literals as parameters.
+    Prepared,
+    /// Read views from the first relationship on, waited for.
+    Views,
+}
+
+/// All of them.
+pub const WAYS: [Way; 6] = [
+    Way::Plain,
+    Way::Indexed,
+    Way::NoRules,
+    Way::Barriers,
+    Way::Prepared,
+    Way::Views,
+];
+
+/// A database with a graph.
+pub struct Subject {
+    /// How it runs queries.
+    pub way: Way,
+    database: Database,
+    options: QueryOptions,
+}
+
+/// What a query came to.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// Rows, and the graph afterwards where the query writes.
+    Rows {
+        /// The names of the columns.
+        columns: Vec<Arc<str>>,
+        /// The rows.
+        rows: Vec<Vec<Value>>,
+        /// The graph afterwards.
+        graph: Option<Graph>,
+    },
+    /// An error: when, what, and whether it is the database's own fault.
+    Error {
+        /// When it was found.
+        phase: Option<Phase>,
+        /// What it says.
+        message: String,
+        /// What it is.
+        kind: ErrorKind,
+    },
+}
+
+impl Subject {
+    /// A database with that graph and, where the way says so, the schema.
+    pub fn open(way: Way, graph: &Graph, schema: &[String]) -> Result<Self> {
+        let mut planning = Planning::default();
+        planning.plain = way == Way::NoRules;
+        planning.barriers_everywhere = way == Way::Barriers;
+        let database = Builder::default()
+            .planning(planning)
+            .views(views(way))
+            .sweep_interval(None)
+            .open_in_memory()?;
+        let fill = || -> Result<()> {
+            if let Some(text) = graph.to_cypher() {
+                database.query(&text, ()).with_context(|| text.clone())?;
+            }
+            Ok(())
+        };
+        // Indexes are built over what is there, or kept while it comes.
+        if schema.len() % 2 == 0 {
+            fill()?;
+        }
+        if way != Way::Plain {
+            for statement in schema {
+                database
+                    .query(statement, ())
+                    .with_context(|| statement.clone())?;
+            }
+        }
+        if schema.len() % 2 == 1 {
+            fill()?;
+        }
+        Ok(Self {
+            way,
+            database,
+            options: QueryOptions::new().time_limit(Duration::from_secs(20)),
+        })
+    }
+
+    /// Runs a query. Nothing of what it writes stays, unless `keeps`.
+    pub fn run(&self, text: &str, writes: bool, keeps: bool) -> Result<Outcome> {
+        let (text, parameters) = match self.way {
+            Way::Prepared => lifted(text),
+            _ => (text.to_owned(), Map::new()),
+        };
+        if self.way == Way::Views {
+            self.database.views().wait_ready();
+        }
+        let mut transaction = if writes {
+            self.database.begin()?
+        } else {
+            self.database.begin_read()?
+        };
+        let answer = match self.way {
+            Way::Prepared => self
+                .database
+                .prepare(&text)
+                .and_then(|prepared| transaction.query_prepared(&prepared, &parameters)),
+            _ => transaction.query_with(&text, &parameters, &self.options),
+        };
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                return Ok(Outcome::Error {
+                    phase: error.query_error().map(|error| error.phase),
+                    message: error.to_string(),
+                    kind: error.kind(),
+                });
+            }
+        };
+        let graph = match writes {
+            true => Some(graph_of(&mut transaction)?),
+            false => None,
+        };
+        if keeps {
+            transaction.commit()?;
+        } else {
+            transaction.rollback();
+        }
+        Ok(Outcome::Rows {
+            columns: answer.columns().to_vec(),
+            rows: answer
+                .rows()
+                .iter()
+                .map(|row| row.values().to_vec())
+                .collect(),
+            graph,
+        })
+    }
+}
+
+/// Views at once, or none.
+fn views(way: Way) -> ViewOptions {
+    let mut options = ViewOptions::default();
+    options.enabled = way == Way::Views;
+    options.demand = 1;
+    options.merge_after = 2;
+    options
+}
+
+/// The text with its literals as parameters.
+fn lifted(text: &str) -> (String, Map) {
+    use isomer_cypher::ast::Literal;
+    let normalised = isomer_cypher::normalise(text);
+    let value = |literal: &Literal| match literal {
+        Literal::Null => Value::Null,
+        Literal::Bool(value) => Value::Bool(*value),
+        Literal::Int(value) => Value::Int(*value),
+        Literal::Float(value) => Value::Float(*value),
+        Literal::String(value) => Value::String(value.clone()),
+    };
+    let parameters = normalised
+        .literals
+        .iter()
+        .map(|(name, literal)| (name.as_str(), value(literal)));
+    (normalised.key.clone(), parameters.collect())
+}
+
+/// All that the database holds, as the transaction sees it.
+fn graph_of(transaction: &mut Transaction) -> Result<Graph> {
+    let mut graph = Graph::default();
+    for row in transaction.query("MATCH (n) RETURN n", ())?.rows() {
+        if let Some(Value::Node(node)) = row.values().first() {
+            let content = node.content.as_deref().cloned().unwrap_or_default();
+            let labels = content.labels.iter().map(ToString::to_string).collect();
+            graph.nodes.insert(
+                node.id.0,
+                Node {
+                    labels,
+                    properties: content.properties,
+                },
+            );
+        }
+    }
+    for row in transaction.query("MATCH ()-[r]->() RETURN r", ())?.rows() {
+        if let Some(Value::Relationship(one)) = row.values().first() {
+            let content = one.content.as_deref().cloned().unwrap_or_default();
+            graph.relationships.insert(
+                one.id.0,
+                Relationship {
+                    source: one.source.0,
+                    target: one.target.0,
+                    name: content.type_name.to_string(),
+                    properties: content.properties,
+                },
+            );
+        }
+    }
+    Ok(graph)
+}

@@ -1,0 +1,45 @@
+//! Random whole queries: the database in all its ways, and an interpreter that shares nothing with it, agree.
+
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::ensure;
+use isomer_testkit::harness::{Harness, Verdict, is_quick, seed};
+use isomer_testkit::naive::differential::{Bounds, compare};
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+fn main() -> ExitCode {
+    let mut harness = Harness::new();
+    harness.case("random_queries_agree_with_the_interpreter", || {
+        let count = number("ISOMER_TEST_QUERIES").unwrap_or(if is_quick() { 2_000 } else { 20_000 });
+        let started = Instant::now();
+        println!("seed {}", seed());
+        let bounds = Bounds {
+            queries: count as usize,
+            differences: number("ISOMER_TEST_DIFFERENCES").unwrap_or(1) as usize,
+            until: number("ISOMER_TEST_SECONDS").map(|seconds| started + Duration::from_secs(seconds)),
+        };
+        let tally = compare(seed(), bounds)?;
+        println!(
+            "{} queries in {:.0} s: {} agreed ({} with rows, {} writing, {} in error), {} left open by the language, {} undecided, {} refused, {} too large",
+            tally.tried,
+            started.elapsed().as_secs_f64(),
+            tally.agreed,
+            tally.with_rows,
+            tally.wrote,
+            tally.errors,
+            tally.open,
+            tally.undecided,
+            tally.refused,
+            tally.too_large
+        );
+        ensure!(tally.differences.is_empty(), "{}", tally.differences.join("\n\n"));
+        ensure!(tally.agreed > tally.tried / 2, "few queries tell anything: {tally:?}");
+        ensure!(tally.undecided < tally.tried / 50, "many queries are undecided: {tally:?}");
+        Ok(Verdict::Passed)
+    });
+    harness.run()
+}

@@ -1,0 +1,10 @@
+//! Any text as a statement: parsing never panics, and what is parsed is printed and parsed the same.
+#![no_main]
+
+use libfuzzer_sys::fuzz_target;
+
+#[allow(dead_code)]
+#[path = "../../crates/testkit/src/fuzzed.rs"]
+mod fuzzed;
+
+fuzz_target!(|text: &str| fuzzed::parse_and_print(text));
