@@ -44,8 +44,46 @@ enum State {
 
 #[derive(Debug)]
 enum Mean {
-    Number(f64),
+    Number(Numbers),
     Other(Value),
+}
+
+/// A sum that loses nothing small beside something large (Neumaier, 1974), so that a mean does not depend on the order of
+/// the rows; and, for sums beyond the greatest double, the running mean.
+#[derive(Debug, Default)]
+struct Numbers {
+    sum: f64,
+    lost: f64,
+    running: f64,
+    /// Whether an infinity or NaN was among them.
+    infinite: bool,
+}
+
+impl Numbers {
+    /// Takes in `x`, `times` times, after `count` others.
+    fn add(&mut self, x: f64, times: u64, count: u64) {
+        let (part, times) = (x * times as f64, times as f64);
+        let sum = self.sum + part;
+        self.lost += if self.sum.abs() >= part.abs() {
+            (self.sum - sum) + part
+        } else {
+            (part - sum) + self.sum
+        };
+        self.sum = sum;
+        self.running += (x - self.running) * (times / (count as f64 + times));
+        self.infinite |= !x.is_finite();
+    }
+
+    fn mean(&self, count: u64) -> f64 {
+        let whole = self.sum + self.lost;
+        if self.infinite {
+            self.sum
+        } else if whole.is_finite() {
+            whole / count as f64
+        } else {
+            self.running
+        }
+    }
 }
 
 impl Accumulator {
@@ -54,7 +92,7 @@ impl Accumulator {
         let state = match function {
             Aggregation::CountRows | Aggregation::Count => State::Count(0),
             Aggregation::Sum => State::Sum(Value::Int(0)),
-            Aggregation::Avg => State::Avg(Mean::Number(0.0), 0),
+            Aggregation::Avg => State::Avg(Mean::Number(Numbers::default()), 0),
             Aggregation::Min => State::Min(Value::Null),
             Aggregation::Max => State::Max(Value::Null),
             Aggregation::Collect => State::Collect(Vec::new()),
@@ -234,7 +272,7 @@ impl Accumulator {
             State::Count(count) => Value::Int(count),
             State::Sum(sum) => sum,
             State::Avg(_, 0) => Value::Null,
-            State::Avg(Mean::Number(mean), _) => Value::Float(mean),
+            State::Avg(Mean::Number(numbers), count) => Value::Float(numbers.mean(count)),
             State::Avg(Mean::Other(sum), count) => arithmetic(
                 Arithmetic::Divide,
                 &sum,
@@ -316,9 +354,7 @@ fn add_mean(
 ) -> Result<()> {
     match (&mut *mean, value) {
         (Mean::Number(so_far), Value::Int(_) | Value::Float(_)) => {
-            let x = number(value, "avg")?;
-            let total = count as f64 + times as f64;
-            *so_far += (x - *so_far) * (times as f64 / total);
+            so_far.add(number(value, "avg")?, times, count);
         }
         (Mean::Number(_), Value::Duration(_)) if count == 0 => {
             *mean = Mean::Other(add_sum(&Value::Int(0), value, times, env)?)
@@ -385,6 +421,22 @@ mod tests {
 
     fn ints(values: &[i64]) -> Vec<Value> {
         values.iter().copied().map(Value::Int).collect()
+    }
+
+    #[test]
+    fn a_mean_is_the_same_in_any_order_and_keeps_its_range() {
+        let mean = |values: &[f64]| {
+            let values: Vec<Value> = values.iter().copied().map(Value::Float).collect();
+            run(Aggregation::Avg, false, &values).unwrap()
+        };
+        assert_eq!(mean(&[4.5, 1.5, 1.5, 4.5, 3.0]), Value::Float(3.0));
+        assert_eq!(mean(&[1e16, 1.0, -1e16, 1.0]), Value::Float(0.5));
+        assert_eq!(mean(&[f64::MAX, f64::MAX]), Value::Float(f64::MAX));
+        assert_eq!(
+            mean(&[1.0, f64::INFINITY, 2.0]),
+            Value::Float(f64::INFINITY)
+        );
+        assert_eq!(mean(&[1.0, f64::NAN]), Value::Float(f64::NAN));
     }
 
     #[test]
