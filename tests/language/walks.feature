@@ -104,3 +104,33 @@ Feature: Quantified paths and the k shortest
       | MATCH (x) WHERE (x)((s)-->(t))+() RETURN x | UndefinedVariable |
       | CREATE (x)((s)-[:K]->(t)){2}(y) | CreatingVarLength |
       | MATCH p = SHORTEST 0 (x)-->+(y) RETURN p | UnexpectedSyntax |
+
+  Scenario: A selected path shares no relationship with the other paths of its clause
+    Given an empty graph
+    And having executed:
+      """
+      CREATE (a:A {i: 1}), (b:B {i: 2}), (a)-[:T]->(b), (b)-[:T]->(a)
+      """
+    When executing query:
+      """
+      MATCH p = ALL SHORTEST (a:A)-[:T]->+(b:B), (c)-[r:T]->(d) RETURN c.i AS c, d.i AS d
+      """
+    Then the result should be, in any order:
+      | c | d |
+      | 2 | 1 |
+    And no side effects
+
+  Scenario: A shortest path of several shares no relationship with the other paths of its clause
+    Given an empty graph
+    And having executed:
+      """
+      CREATE (a:A {i: 1}), (b:B {i: 2}), (a)-[:T]->(b), (b)-[:T]->(a)
+      """
+    When executing query:
+      """
+      MATCH p = SHORTEST 2 (a:A)-[:T]->+(b:B), (c)-[r:T]->(d) RETURN c.i AS c, d.i AS d
+      """
+    Then the result should be, in any order:
+      | c | d |
+      | 2 | 1 |
+    And no side effects

@@ -74,6 +74,31 @@ impl Numbers {
         self.infinite |= !x.is_finite();
     }
 
+    fn into_value(self) -> Value {
+        let parts = [self.sum, self.lost, self.running].map(Value::Float);
+        parts
+            .into_iter()
+            .chain([Value::Bool(self.infinite)])
+            .collect()
+    }
+
+    fn from_value(value: &Value) -> Option<Self> {
+        match value.as_list()? {
+            [
+                Value::Float(sum),
+                Value::Float(lost),
+                Value::Float(running),
+                Value::Bool(infinite),
+            ] => Some(Self {
+                sum: *sum,
+                lost: *lost,
+                running: *running,
+                infinite: *infinite,
+            }),
+            _ => None,
+        }
+    }
+
     fn mean(&self, count: u64) -> f64 {
         let whole = self.sum + self.lost;
         if self.infinite {
@@ -196,8 +221,8 @@ impl Accumulator {
         let state = match self.state {
             State::Count(count) => vec![Value::Int(count)],
             State::Sum(value) | State::Min(value) | State::Max(value) => vec![value],
-            State::Avg(Mean::Number(mean), times) => {
-                vec![Value::Bool(false), Value::Float(mean), count(times)]
+            State::Avg(Mean::Number(numbers), times) => {
+                vec![Value::Bool(false), numbers.into_value(), count(times)]
             }
             State::Avg(Mean::Other(sum), times) => vec![Value::Bool(true), sum, count(times)],
             State::Collect(values) => vec![Value::from(values)],
@@ -232,9 +257,9 @@ impl Accumulator {
                 *value = saved.clone();
             }
             (State::Avg(mean, count), [Value::Bool(other), saved, number]) => {
-                *mean = match saved {
-                    Value::Float(saved) if !other => Mean::Number(*saved),
-                    saved => Mean::Other(saved.clone()),
+                *mean = match other {
+                    false => Mean::Number(Numbers::from_value(saved).ok_or_else(lost)?),
+                    true => Mean::Other(saved.clone()),
                 };
                 *count = times(number).ok_or_else(lost)?;
             }

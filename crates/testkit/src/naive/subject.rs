@@ -72,9 +72,11 @@ pub enum Outcome {
 impl Subject {
     /// A database with that graph and, where the way says so, the schema.
     pub fn open(way: Way, graph: &Graph, schema: &[String]) -> Result<Self> {
-        let mut planning = Planning::default();
-        planning.plain = way == Way::NoRules;
-        planning.barriers_everywhere = way == Way::Barriers;
+        let planning = Planning {
+            plain: way == Way::NoRules,
+            barriers_everywhere: way == Way::Barriers,
+            ..Planning::default()
+        };
         let database = Builder::default()
             .planning(planning)
             .views(views(way))
@@ -87,7 +89,8 @@ impl Subject {
             Ok(())
         };
         // Indexes are built over what is there, or kept while it comes.
-        if schema.len() % 2 == 0 {
+        let comes_first = schema.len().is_multiple_of(2);
+        if comes_first {
             fill()?;
         }
         if way != Way::Plain {
@@ -97,7 +100,7 @@ impl Subject {
                     .with_context(|| statement.clone())?;
             }
         }
-        if schema.len() % 2 == 1 {
+        if !comes_first {
             fill()?;
         }
         Ok(Self {

@@ -238,6 +238,7 @@ impl Planner<'_> {
                     })
                 };
                 self.push(flow, shortest, rows);
+                self.keep_selected_apart(problem, flow, at, solved);
             }
             Length::Repeat(walk) => {
                 let search = |input| {
@@ -274,14 +275,24 @@ impl Planner<'_> {
                     })
                 };
                 self.push(flow, search, rows);
-                // The paths are selected before they are kept apart from what else the clause asks for.
-                if !distinct_from.is_empty() {
-                    let pairs = overlapping(problem, at, solved)
-                        .map(|other| (at, other))
-                        .collect();
-                    self.keep_apart(problem, flow, pairs);
-                }
+                self.keep_selected_apart(problem, flow, at, solved);
             }
+        }
+    }
+
+    /// Paths are selected before they are kept apart from what else the clause asks for.
+    fn keep_selected_apart(
+        &mut self,
+        problem: &Problem,
+        flow: &mut Flow,
+        at: usize,
+        solved: &[usize],
+    ) {
+        let pairs: Vec<(usize, usize)> = overlapping(problem, at, solved)
+            .map(|other| (at, other))
+            .collect();
+        if !pairs.is_empty() {
+            self.keep_apart(problem, flow, pairs);
         }
     }
 
@@ -341,10 +352,19 @@ pub(super) fn overlapping<'s>(
     let one = &problem.graph.relationships[at];
     solved.iter().copied().filter(move |other| {
         let other = &problem.graph.relationships[*other];
-        let shortest = |one: &PatternRelationship| matches!(one.length, Length::Shortest { .. });
+        // `shortestPath(…)` looks at no other path of its clause.
+        let alone = |one: &PatternRelationship| {
+            matches!(
+                one.length,
+                Length::Shortest {
+                    takes_conditions: true,
+                    ..
+                }
+            )
+        };
         other.clause == one.clause
-            && !shortest(one)
-            && !shortest(other)
+            && !alone(one)
+            && !alone(other)
             && types_overlap(&one.types, &other.types)
     })
 }

@@ -85,6 +85,20 @@ impl Interpreter<'_> {
                     .collect::<Result<Vec<_>>>()?;
                 of_truth(super::logic::every(terms.into_iter()))
             }
+            ExprKind::ArithmeticChain {
+                operands,
+                operators,
+            } => {
+                let mut value = Value::Null;
+                for (at, operand) in operands.iter().enumerate() {
+                    let right = eval(operand)?;
+                    value = match at.checked_sub(1) {
+                        None => right,
+                        Some(before) => arithmetic(operators[before], &value, &right)?,
+                    };
+                }
+                value
+            }
             ExprKind::And(terms) => self.connect(terms, false, scope)?,
             ExprKind::Or(terms) => self.connect(terms, true, scope)?,
             ExprKind::Xor(terms) => {

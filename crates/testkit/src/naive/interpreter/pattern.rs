@@ -81,7 +81,7 @@ impl Interpreter<'_> {
     fn path<'q>(&self, path: &'q PathPattern, before: &Trail<'q>) -> Result<Vec<Trail<'q>>> {
         let outer_checks = before.checks.len();
         let mut start = before.clone();
-        // A path that is selected is selected by itself: the relationships of others are open to it, and its own to them.
+        // A path is selected by itself, and then kept apart from the others; `shortestPath(…)` not even that.
         if path.selector.is_some() {
             start.used.clear();
         }
@@ -108,9 +108,22 @@ impl Interpreter<'_> {
         }
         if let Some(selector) = path.selector {
             trails = self.select(selector, trails)?;
-            trails
-                .iter_mut()
-                .for_each(|trail| trail.used.clone_from(&before.used));
+            let is_function = matches!(
+                selector,
+                PathSelector::ShortestPathFunction | PathSelector::AllShortestPathsFunction
+            );
+            if !is_function {
+                trails.retain(|trail| {
+                    let is_free = |one: &u64| !before.used.contains(one);
+                    trail.relationships.iter().all(is_free)
+                });
+            }
+            for trail in &mut trails {
+                trail.used.clone_from(&before.used);
+                if !is_function {
+                    trail.used.extend(&trail.relationships);
+                }
+            }
         }
         if let Some(variable) = &path.variable {
             for trail in &mut trails {
@@ -493,7 +506,7 @@ fn shortest_groups(sorted: &mut Vec<Trail<'_>>, groups: u64) {
         .map(|trail| trail.relationships.len())
         .collect();
     lengths.dedup();
-    let longest = lengths.into_iter().take(groups as usize).last();
+    let longest = lengths.into_iter().take(groups as usize).next_back();
     sorted.retain(|trail| Some(trail.relationships.len()) <= longest);
 }
 

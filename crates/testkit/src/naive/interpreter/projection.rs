@@ -234,7 +234,9 @@ fn parts(expr: &Expr) -> Vec<&Expr> {
         | ExprKind::IsTyped { operand, .. }
         | ExprKind::HasLabels { operand, .. } => vec![operand],
         ExprKind::Binary { left, right, .. } => vec![left, right],
-        ExprKind::ComparisonChain { operands, .. } => operands.iter().collect(),
+        ExprKind::ComparisonChain { operands, .. } | ExprKind::ArithmeticChain { operands, .. } => {
+            operands.iter().collect()
+        }
         ExprKind::Case {
             subject,
             branches,

@@ -98,7 +98,7 @@ impl Maker<'_> {
                 )
             }
             7 => format!(
-                "{} IN {}",
+                "({} IN {})",
                 self.expression(Kind::Int, depth),
                 self.expression(Kind::Ints, depth)
             ),
@@ -155,7 +155,7 @@ impl Maker<'_> {
                     "STRING NOT NULL",
                     "ANY",
                 ]);
-                format!("{} IS :: {wanted}", self.expression(kind, depth))
+                format!("({} IS :: {wanted})", self.expression(kind, depth))
             }
             16 if self.known(Kind::Relationship).is_some() => {
                 let one = self.known(Kind::Relationship).unwrap_or_default();

@@ -202,6 +202,10 @@ impl Maker<'_> {
             added.push((r.clone(), Kind::Relationships));
             added.push((b.clone(), Kind::Nodes));
         }
-        format!("(({a}){left}[{r}{types}]{right}({b}){condition}){{{least},{most}}}")
+        let further = match self.once_in(4) {
+            true => format!("-[:{}]->()", self.random.pick(&TYPES)),
+            false => String::new(),
+        };
+        format!("(({a}){left}[{r}{types}]{right}({b}){further}{condition}){{{least},{most}}}")
     }
 }
