@@ -226,7 +226,7 @@ impl Planner<'_> {
     fn can_order(&self, problem: &Problem, progress: &Progress, at: usize) -> bool {
         let one = &problem.graph.relationships[at];
         !one.bound
-            && !matches!(one.length, Length::Shortest { .. })
+            && !one.needs_both_ends()
             && problem.condition_slots[at]
                 .iter()
                 .all(|slot| progress.bound.contains(slot))
@@ -387,7 +387,7 @@ impl Planner<'_> {
         let backward = self
             .costs
             .fan_out(one, to_labels, one.direction.reversed(), self.arena);
-        let walk = matches!(one.length, Length::Walk { .. });
+        let walk = !matches!(one.length, Length::One);
         let between = self.costs.between(
             &one.types,
             from_labels,
