@@ -6,7 +6,9 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use isomer_bench::{
     Network,
+    guanciale::graph::RECOMMEND,
     load::{load_friendships, load_people},
+    pokec::graph,
     random::Random,
 };
 use isomer_db::{Database, Durability, params};
@@ -154,10 +156,6 @@ fn writes(engine: &str, db: &Database) -> Result<()> {
     Ok(())
 }
 
-const RECOMMEND: &str = "MATCH (me:Person {_key: $k})-[:LIKES]->(:Item)<-[:LIKES]-(other:Person) \
-     MATCH (other)-[:LIKES]->(item:Item) \
-     RETURN item._key AS item, count(*) AS times ORDER BY times DESC, item LIMIT 10";
-
 fn recommend(items: i64, likes: i64, people: i64) -> Result<()> {
     let db = Database::open_in_memory()?;
     db.query(
@@ -178,20 +176,27 @@ fn recommend(items: i64, likes: i64, people: i64) -> Result<()> {
             params! { "k" => format!("person{person}"), "liked" => liked },
         )?;
     }
-    let query = db.prepare(RECOMMEND)?;
     let name = format!("recommend {items} x {likes} x {people}");
+    for _ in 0..50 {
+        db.query(RECOMMEND, params! {"key" => "person0"})?;
+    }
+    db.views().wait_ready();
+    let query = db.prepare(RECOMMEND)?;
     println!(
         "{}",
-        db.query(&format!("PROFILE {RECOMMEND}"), params! {"k" => "person0"})?
-            .plan()
-            .unwrap_or_default()
+        db.query(
+            &format!("PROFILE {RECOMMEND}"),
+            params! {"key" => "person0"}
+        )?
+        .plan()
+        .unwrap_or_default()
     );
     let mut times = Vec::new();
     let start = Instant::now();
     while start.elapsed() < Duration::from_secs(1) || times.len() < 3 {
         let key = format!("person{}", random.below(people as usize));
         let begin = Instant::now();
-        query.query(params! { "k" => key })?;
+        query.query(params! { "key" => key })?;
         times.push(begin.elapsed());
     }
     println!(
@@ -219,11 +224,16 @@ fn network(scale: f64) -> Result<()> {
         .map(|_| Network::key(random.below(network.people() as usize) as u32))
         .collect();
     for text in [
+        graph::NEIGHBOURS,
         "MATCH (p:Person {_key: $key})-[:FRIEND]->()-[:FRIEND]->(n) RETURN DISTINCT id(n) AS id",
-        "MATCH (p:Person {_key: $key})-[:FRIEND*1..2]->(n) RETURN DISTINCT id(n) AS id",
-        "MATCH (p:Person {_key: $key})-[:FRIEND*1..2]->(n) WHERE n <> p RETURN DISTINCT n._key AS key",
-        "MATCH (p:Person {_key: $key})-[:FRIEND*1..2]->(n) WHERE n <> p RETURN DISTINCT n",
+        "MATCH (p:Person {_key: $key})-[:FRIEND]->(a) MATCH (a)-[:FRIEND]->(n) RETURN n.AGE, count(*)",
+        graph::NEIGHBOUR_KEYS,
+        graph::NEIGHBOUR_PROFILES,
     ] {
+        for key in keys.iter().take(30) {
+            db.query(text, params! {"key" => key.as_str()})?;
+        }
+        db.views().wait_ready();
         let query = db.prepare(text)?;
         println!(
             "{}",
@@ -241,27 +251,29 @@ fn network(scale: f64) -> Result<()> {
         })?;
         println!("  {rows} rows");
     }
-    let path = "MATCH (a:Person {_key: $a}), (b:Person {_key: $b}), p = shortestPath((a)-[:FRIEND*]->(b)) RETURN length(p) AS n";
+    let path = graph::SHORTEST;
     let query = db.prepare(path)?;
     println!(
         "{}",
         db.query(
             &format!("PROFILE {path}"),
-            params! {"a" => keys[0].as_str(), "b" => keys[1].as_str()}
+            params! {"from" => keys[0].as_str(), "to" => keys[1].as_str()}
         )?
         .plan()
         .unwrap_or_default()
     );
     timed(path, keys.len() - 1, |at| {
         Ok(query
-            .query(params! { "a" => keys[at].as_str(), "b" => keys[at + 1].as_str() })?
+            .query(params! { "from" => keys[at].as_str(), "to" => keys[at + 1].as_str() })?
             .len())
     })?;
     for text in [
-        "MATCH (p:Person) RETURN p.AGE AS age, count(*) AS people",
-        "MATCH (a:Person)-[:FRIEND]->(b:Person)-[:FRIEND]->(c:Person) RETURN count(*) AS paths",
-        "MATCH ()-[:FRIEND]->()-[:FRIEND]->() RETURN count(*) AS paths",
+        graph::AGES,
+        graph::PATHS,
+        "MATCH (p:Person)-[:FRIEND]->(q:Person) RETURN q.AGE AS age, count(*) AS people",
     ] {
+        db.query(text, ())?;
+        db.views().wait_ready();
         let query = db.prepare(text)?;
         println!(
             "{}",

@@ -92,6 +92,31 @@ impl Transaction {
         })
     }
 
+    /// Another reader of the same version, for another thread. None of a transaction that may write: what it writes and
+    /// observes is its own.
+    pub fn fork(&self) -> Option<Self> {
+        let State::Reading(snapshot) = &self.state else {
+            return None;
+        };
+        Some(Self {
+            max_bytes: self.max_bytes,
+            store: self.store.clone(),
+            catalog: self.catalog.clone(),
+            state: State::Reading(snapshot.clone()),
+            footprint: RefCell::new(Footprint::new(false, self.store.options().footprint_limit)),
+            operations: Vec::new(),
+            deltas: Deltas::default(),
+            changed: Changed::default(),
+            marks: Vec::new(),
+            wrote: false,
+            broken: false,
+            now: self.now.clone(),
+            buckets: RefCell::default(),
+            dropped_buckets: Vec::new(),
+            dirty: Dirty::default(),
+        })
+    }
+
     /// The store it belongs to.
     pub fn store(&self) -> &Store {
         &self.store

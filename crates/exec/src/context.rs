@@ -51,6 +51,8 @@ pub(crate) struct Run {
     pub(crate) running: Option<Arc<dyn crate::result::RunningQueries>>,
     /// The folder that queries may read files from.
     pub(crate) csv_folder: Option<Arc<std::path::Path>>,
+    /// Threads that may work for it at once, its own included.
+    pub(crate) workers: usize,
     labels: Vec<Option<LabelId>>,
     types: Vec<Option<TypeId>>,
     props: Vec<Option<PropId>>,
@@ -113,6 +115,7 @@ impl Run {
             owed_rels: FxHashMap::default(),
             running: None,
             csv_folder: None,
+            workers: 1,
             random: Cell::new(surroundings.seed),
             regexes: RefCell::new(FxHashMap::default()),
             statement_time: surroundings.statement_time,

@@ -1,6 +1,9 @@
 //! One execution of a plan: started in a transaction, pulled for rows, resumable between pulls.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, OnceLock},
+};
 
 use isomer_data::{GraphRead, Mark, Transaction};
 use isomer_plan::{
@@ -40,6 +43,8 @@ pub struct Options {
     pub running: Option<Arc<dyn RunningQueries>>,
     /// The folder that `LOAD CSV` may read files from; none may be read where it is absent.
     pub csv_folder: Option<Arc<Path>>,
+    /// Threads that may work for it at once, the caller's included; 0 for as many as the machine has cores.
+    pub workers: usize,
     /// The database's read views; rows answer where there are none.
     pub views: Option<Arc<Views>>,
 }
@@ -55,6 +60,7 @@ impl Default for Options {
             seed: None,
             running: None,
             csv_folder: None,
+            workers: 0,
             views: None,
         }
     }
@@ -154,6 +160,10 @@ impl Execution {
         );
         run.running = options.running.clone();
         run.csv_folder = options.csv_folder.clone();
+        run.workers = match options.workers {
+            0 => cores(),
+            workers => workers,
+        };
         if let Some(views) = &options.views {
             run.views = views.at(transaction);
         }
@@ -391,6 +401,12 @@ fn kill(cx: &mut Cx<'_>) -> Result<()> {
             "this database keeps no list of running queries".into(),
         )),
     }
+}
+
+/// The machine's cores, as far as this process may use them.
+fn cores() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// A seed that differs from call to call.

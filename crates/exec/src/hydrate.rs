@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_data::GraphRead;
+use isomer_data::{GraphRead, Transaction};
 use isomer_plan::physical::{Op, OpId};
 use isomer_value::{
     Map, Node, NodeContent, NodeId, Path, RelId, Relationship, RelationshipContent, TypeId, Value,
@@ -11,6 +11,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     chunk::Chunk,
+    column::Column,
     context::Cx,
     error::{ExecError, Result},
     result::Rows,
@@ -28,18 +29,101 @@ pub(crate) fn produce(
         return Err(ExecError::Internal("a result without its operator".into()));
     };
     chunk.flatten();
-    let width = columns.len();
+    let len = chunk.len();
+    let mut filled = Vec::with_capacity(columns.len());
+    for slot in columns {
+        filled.push(match chunk.column(*slot) {
+            Some(Column::Nodes(nodes)) => whole_nodes(cx, nodes)?,
+            column => {
+                let column = column.cloned().unwrap_or(Column::Const(Value::Null));
+                let holds_entities = matches!(
+                    column,
+                    Column::Values(_) | Column::Const(_) | Column::Rels(_) | Column::Nodes(_)
+                );
+                let mut values = column.into_values(len);
+                if holds_entities {
+                    fill(cx, &mut values)?;
+                }
+                values
+            }
+        });
+    }
     let values = rows.values_mut();
-    let start = values.len();
-    values.reserve(chunk.len() * width);
-    for row in 0..chunk.len() {
-        for slot in columns {
-            values.push(chunk.value(*slot, row));
+    match filled.as_mut_slice() {
+        [only] => values.append(only),
+        _ => {
+            values.reserve(len * columns.len());
+            let mut filled: Vec<_> = filled.into_iter().map(Vec::into_iter).collect();
+            for _ in 0..len {
+                values.extend(filled.iter_mut().filter_map(Iterator::next));
+            }
         }
     }
-    fill(cx, &mut values[start..])?;
-    rows.add_rows(chunk.len());
+    rows.add_rows(len);
     Ok(())
+}
+
+/// Nodes with their contents, in the order of the ids; each is read once.
+fn whole_nodes(cx: &mut Cx<'_>, nodes: &[NodeId]) -> Result<Vec<Value>> {
+    let mut ids = nodes.to_vec();
+    ids.sort_unstable();
+    ids.dedup();
+    let whole: Vec<Arc<Node>> = ids
+        .iter()
+        .zip(node_contents(cx, &ids)?)
+        .map(|(id, content)| {
+            let content = Some(content.unwrap_or_default());
+            Arc::new(Node { id: *id, content })
+        })
+        .collect();
+    // Often they come in order and each once.
+    if ids == nodes {
+        return Ok(whole.into_iter().map(Value::Node).collect());
+    }
+    let placed = nodes.iter().map(|node| {
+        let at = ids.binary_search(node).unwrap_or_default();
+        Value::Node(whole[at].clone())
+    });
+    Ok(placed.collect())
+}
+
+/// Below so many records for each thread, starting it costs more than it saves.
+const RECORDS_PER_THREAD: usize = 256;
+
+/// Labels and properties of nodes, whose ids ascend. Many are read by several threads.
+fn node_contents(cx: &mut Cx<'_>, ids: &[NodeId]) -> Result<Vec<Option<Arc<NodeContent>>>> {
+    let threads = (ids.len() / RECORDS_PER_THREAD).min(cx.run.workers);
+    let forks: Option<Vec<Transaction>> = (1..threads).map(|_| cx.tx.fork()).collect();
+    let mut found = Vec::with_capacity(ids.len());
+    let forks = match forks {
+        Some(forks) if !forks.is_empty() => forks,
+        _ => {
+            cx.reader().node_contents(ids, &mut found)?;
+            return Ok(found);
+        }
+    };
+    let (own, others) = ids.split_at(ids.len() / threads);
+    let parts = others.chunks(others.len().div_ceil(forks.len()));
+    std::thread::scope(|scope| {
+        let helpers: Vec<_> = forks
+            .into_iter()
+            .zip(parts)
+            .map(|(fork, part)| {
+                scope.spawn(move || {
+                    let mut found = Vec::with_capacity(part.len());
+                    fork.node_contents(part, &mut found).map(|()| found)
+                })
+            })
+            .collect();
+        cx.reader().node_contents(own, &mut found)?;
+        for helper in helpers {
+            match helper.join() {
+                Ok(more) => found.extend(more?),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        Ok(found)
+    })
 }
 
 /// The entities in some values, and their contents.
@@ -55,12 +139,10 @@ struct Contents {
 pub(crate) fn fill(cx: &mut Cx<'_>, values: &mut [Value]) -> Result<()> {
     if let [Value::Node(node)] = values {
         let id = node.id;
-        let mut found = Vec::with_capacity(1);
-        cx.tx.node_contents(&[id], &mut found)?;
-        let content = found.pop().flatten().unwrap_or_default();
+        let content = node_contents(cx, &[id])?.pop().flatten();
         values[0] = Value::Node(Arc::new(Node {
             id,
-            content: Some(content),
+            content: Some(content.unwrap_or_default()),
         }));
         return Ok(());
     }
@@ -104,8 +186,7 @@ impl Contents {
     fn read(&mut self, cx: &mut Cx<'_>) -> Result<()> {
         let mut ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         ids.sort_unstable();
-        let mut found = Vec::with_capacity(ids.len());
-        cx.reader().node_contents(&ids, &mut found)?;
+        let found = node_contents(cx, &ids)?;
         for (id, content) in ids.into_iter().zip(found) {
             self.nodes.insert(id, content);
         }
