@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use isomer_testkit::harness::{Harness, Verdict, is_quick, seed};
 use isomer_testkit::naive;
+use isomer_testkit::tck::notation::Noted;
 use isomer_testkit::tck::report::{Deviations, Report};
 use isomer_testkit::tck::scenario::load_folder;
 use isomer_testkit::tck::suite::run_all;
@@ -109,21 +110,89 @@ fn report(folder: &Path) -> Result<Report> {
     Ok(Report::new(outcomes, &Deviations::parse(DEVIATIONS)))
 }
 
-/// Runs the statements of the document in order, on one database.
+/// Runs the statements of the document in order, on one database, and compares the rows and errors that it shows.
+///
+/// A line `// a | b` under a statement is a row of its result, in order; `// error: Name` says that it fails, with that
+/// detail of the language or that kind. Files are blocks of `csv` with their name.
 fn run_document() -> Result<usize> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/language.md");
     let text = std::fs::read_to_string(&path)?;
-    let database = isomer_db::Database::open_in_memory()?;
+    let folder = tempfile::tempdir()?;
+    for block in text.split("```csv ").skip(1) {
+        let block = block.split("```").next().unwrap_or_default();
+        let (name, content) = block.split_once('\n').unwrap_or_default();
+        std::fs::write(folder.path().join(name.trim()), content)?;
+    }
+    let database = isomer_db::Database::builder()
+        .csv_folder(folder.path())
+        .open_in_memory()?;
     let mut count = 0;
+    let mut differences = Vec::new();
     for block in text.split("```cypher\n").skip(1) {
         let block = block.split("```").next().unwrap_or_default();
-        for statement in isomer_cypher::editor::statements(block) {
-            let statement = statement.slice(block);
-            database
-                .query(statement, ())
-                .map_err(|error| anyhow::anyhow!("{statement}\n{error}"))?;
+        for span in isomer_cypher::editor::statements(block) {
+            let statement = span.slice(block);
+            let shown: Vec<&str> = block[span.end as usize..]
+                .trim_start_matches([';', '\n', ' '])
+                .lines()
+                .map_while(|line| line.strip_prefix("// "))
+                .collect();
+            if let Err(wrong) = check_statement(&database, statement, &shown) {
+                differences.push(wrong.to_string());
+            }
             count += 1;
         }
     }
+    ensure!(differences.is_empty(), "{}", differences.join("\n\n"));
+    for kind in ["FUNCTIONS", "PROCEDURES"] {
+        let listed = database.query(&format!("SHOW {kind} YIELD name"), ())?;
+        for row in listed.rows() {
+            let name = row.values()[0].as_str().unwrap_or_default();
+            let clock = [".transaction", ".statement", ".realtime"];
+            let known = text.contains(&format!("`{name}(")) || text.contains(&format!("`{name}`"));
+            ensure!(
+                known || clock.iter().any(|end| name.ends_with(end)),
+                "the document does not tell of {name}"
+            );
+        }
+    }
     Ok(count)
+}
+
+fn check_statement(database: &isomer_db::Database, statement: &str, shown: &[&str]) -> Result<()> {
+    let answer = database.query(statement, ());
+    if let [expected] = shown
+        && let Some(expected) = expected.strip_prefix("error: ")
+    {
+        let error = match answer {
+            Err(error) => error,
+            Ok(_) => anyhow::bail!("{statement}\nhas an answer, and {expected} was shown"),
+        };
+        let detail = error.query_error().map(|known| known.detail);
+        let kind = error.kind().name();
+        ensure!(
+            detail == Some(expected) || kind.eq_ignore_ascii_case(expected),
+            "{statement}\n{expected} was shown, it is {kind} {detail:?}: {error}"
+        );
+        return Ok(());
+    }
+    let answer = answer.map_err(|error| anyhow::anyhow!("{statement}\n{error}"))?;
+    if shown.is_empty() {
+        return Ok(());
+    }
+    let noted = |row: &isomer_db::Row| {
+        let cells = row
+            .values()
+            .iter()
+            .map(|value| Noted::of(value).to_string());
+        cells.collect::<Vec<_>>().join(" | ")
+    };
+    let rows: Vec<String> = answer.rows().iter().map(noted).collect();
+    ensure!(
+        rows == shown,
+        "{statement}\nthe document shows\n{}\nit is\n{}",
+        shown.join("\n"),
+        rows.join("\n")
+    );
+    Ok(())
 }
