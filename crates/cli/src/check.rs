@@ -5,7 +5,7 @@ use std::{io::IsTerminal, path::PathBuf};
 use anyhow::{Result, bail};
 use clap::Args;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isomer_db::data::Verdict;
+use isomer_db::{Database, data::Verdict};
 
 use crate::{
     open,
@@ -17,8 +17,8 @@ use crate::{
 #[command(after_help = "Example:
   isomer check people.db && echo all is well
 
-Reads everything that is stored, compares checksums, and compares keys, indexes, adjacency and counts with the records
-that they are made from. Nothing is changed. Exit code 1 where something is damaged.")]
+Reads everything that is stored, compares checksums, and compares keys, indexes, adjacency, counts and read views with the
+records that they are made from. Nothing is changed. Exit code 1 where something is damaged.")]
 pub struct CheckOptions {
     /// The database
     pub db: PathBuf,
@@ -56,6 +56,9 @@ pub fn command(options: &CheckOptions) -> Result<()> {
         })?;
         bar.finish_and_clear();
     }
+    if damage.is_empty() {
+        damage = views(&db)?;
+    }
     drop(store);
     db.close()?;
     if damage.is_empty() {
@@ -74,6 +77,23 @@ pub fn command(options: &CheckOptions) -> Result<()> {
         counted(damage.len() as u64, "damaged place"),
         options.db.display()
     )
+}
+
+/// Read views, and their files, against the records. They are derived: what is wrong is dropped and made again.
+fn views(db: &Database) -> Result<Vec<String>> {
+    let catalog = db.store()?.catalog();
+    let found = db.views().check(&mut |_| {});
+    for (kind, reason) in &found.skipped {
+        let what = kind.describe(&catalog);
+        crate::style::line(&format!("not compared: the view of {what}: {reason}"))?;
+    }
+    let wrong = found.wrong.iter().map(|kind| {
+        format!(
+            "the view of {} differed from the records: it was dropped, and is made again from them",
+            kind.describe(&catalog)
+        )
+    });
+    Ok(wrong.collect())
 }
 
 fn bar_target(shown: bool) -> ProgressDrawTarget {

@@ -43,10 +43,35 @@ pub fn command(options: &StatsOptions) -> Result<()> {
     ];
     lines.extend(statistics.details);
     write_lines(&mut text, &lines);
+    let views = views(&db)?;
+    if !views.is_empty() {
+        let _ = writeln!(text, "{}", style.heading("Read views"));
+        write_lines(&mut text, &views);
+    }
     let _ = writeln!(text, "{}", style.heading("Memory"));
     write_lines(&mut text, &memory(&db)?);
     crate::style::line(text.trim_end())?;
     Ok(db.close()?)
+}
+
+/// The read views that have files, or stand.
+fn views(db: &Database) -> Result<Vec<(String, String)>> {
+    let catalog = db.store()?.catalog();
+    let mut lines = Vec::new();
+    for view in db.views().status() {
+        let mut parts = Vec::new();
+        if let Some(version) = view.stored_version {
+            let size = bytes(view.stored_bytes);
+            parts.push(format!("{size} on disk, as of version {}", count(version)));
+        }
+        if view.bytes > 0 {
+            parts.push(format!("{} in memory", bytes(view.bytes)));
+        }
+        if !parts.is_empty() {
+            lines.push((view.kind.describe(&catalog), parts.join("; ")));
+        }
+    }
+    Ok(lines)
 }
 
 /// Who holds how much of the budget.

@@ -4,11 +4,20 @@
 //! writer says on its standard output that it begins to commit one, and that the commit was acknowledged. Whoever
 //! reads these lines (the *journal*) knows which transactions must be there and which one may be.
 
-use std::{collections::BTreeMap, io::Write, path::Path};
+use std::{
+    collections::BTreeMap,
+    io::Write,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use isomer_data::Verdict;
-use isomer_db::{Database, ErrorKind, Transaction, params};
+use isomer_db::{
+    Database, ErrorKind, Transaction, params,
+    views::{Side, ViewKind, ViewOptions},
+};
 
 /// Writers at a time, so that commits share a sync.
 pub const WRITERS: u64 = 3;
@@ -88,18 +97,58 @@ pub fn prepare(db: &Database) -> Result<()> {
     Ok(())
 }
 
+/// Opens the database with read views that are made, merged and written to disk all the time.
+pub fn open(path: &Path) -> Result<Database> {
+    let mut views = ViewOptions::default();
+    views.demand = 1;
+    views.merge_after = 8;
+    views.keep_at_least = 1;
+    Ok(Database::builder().views(views).open(path)?)
+}
+
 /// Opens the database at `path` and commits until killed (or until `most` transactions of each writer), telling `out`.
 pub fn write_until_killed(path: &Path, most: u64) -> Result<()> {
-    let db = Database::open(path)?;
+    let db = open(path)?;
     prepare(&db)?;
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                write_views(&db);
+                std::thread::sleep(Duration::from_millis(2));
+            }
+        });
+        let written = write_all(&db, most);
+        done.store(true, Ordering::Relaxed);
+        written
+    })
+}
+
+/// Makes and merges views, each of which is then written.
+fn write_views(db: &Database) {
+    let Ok(catalog) = db.store().map(|store| store.catalog()) else {
+        return;
+    };
+    let mut kinds = vec![ViewKind::Members(None)];
+    for (type_id, _) in catalog.types() {
+        kinds.extend([Side::Out, Side::In].map(|side| ViewKind::Adjacency(type_id, side)));
+    }
+    if let (Some(label), Some(n)) = (catalog.label_id("Part"), catalog.prop_id("n")) {
+        kinds.push(ViewKind::Column(label, [n].into()));
+    }
+    for kind in kinds {
+        // What cannot be made now is made in the next round.
+        let _ = db
+            .views()
+            .make(&kind)
+            .and_then(|()| db.views().merge_now(&kind));
+    }
+}
+
+fn write_all(db: &Database, most: u64) -> Result<()> {
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
-                scope.spawn({
-                    let db = &db;
-                    move || write(db, writer, most)
-                })
-            })
+            .map(|writer| scope.spawn(move || write(db, writer, most)))
             .collect();
         writers
             .into_iter()
@@ -250,11 +299,14 @@ fn verify_writer(tx: &mut Transaction, writer: u64, found: u64, progress: Progre
     Ok(())
 }
 
-/// Reads everything and compares what is derived with its source; an error tells the first problems.
-pub fn check(path: &Path) -> Result<()> {
-    let db = Database::open(path).context("opening to check")?;
+/// Reads everything and compares what is derived with its source; an error tells the first problems. Answers how many
+/// read views came from their files.
+pub fn check(path: &Path) -> Result<usize> {
+    let db = open(path).context("opening to check")?;
     let mut problems = db.store()?.engine().verify(&mut |_, _| {})?;
     problems.extend(db.store()?.check(&mut |_, _| Verdict::Continue)?);
     ensure!(problems.is_empty(), "{}", problems.join("\n"));
-    Ok(())
+    let views = db.views().check(&mut |_| {});
+    ensure!(views.wrong.is_empty(), "{views:?}");
+    Ok(views.sound)
 }

@@ -14,6 +14,7 @@
 mod adjacency;
 mod at;
 mod build;
+mod check;
 mod column;
 mod delta;
 mod error;
@@ -31,6 +32,7 @@ mod worker;
 
 pub use adjacency::{AdjacencyAt, LinkScratch, Links, Side};
 pub use at::ViewsAt;
+pub use check::ViewCheck;
 pub use column::{Cell, ColumnAt, PAGE_ROWS, Page, PageBits, PageValues};
 pub use error::ViewError;
 pub use reader::Reader;

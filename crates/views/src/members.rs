@@ -76,6 +76,31 @@ impl Stored for MemberBase {
         Ok(base)
     }
 
+    fn fresh(
+        tx: &Transaction,
+        kind: &ViewKind,
+        _: &Self,
+        effort: &mut Effort<'_>,
+    ) -> Result<Self, ViewError> {
+        match kind {
+            ViewKind::Members(label) => build(tx, *label, effort),
+            _ => Err(malformed().into()),
+        }
+    }
+
+    fn merged(
+        generation: &Generation<Self>,
+        tx: &Transaction,
+        _: &ViewKind,
+        effort: &mut Effort<'_>,
+    ) -> Result<Self, ViewError> {
+        merge(generation, tx.version(), effort)
+    }
+
+    fn agrees(&self, other: &Self) -> bool {
+        self.set == other.set
+    }
+
     fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>) {
         if let ViewKind::Members(label) = kind {
             registry.members.insert(*label, slot);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use isomer_data::Version;
-use isomer_value::{LabelId, PropId, TypeId};
+use isomer_data::{Catalog, Version};
+use isomer_value::{LabelId, Names, PropId, TypeId};
 
 use crate::Side;
 
@@ -16,6 +16,42 @@ pub enum ViewKind {
     Members(Option<LabelId>),
     /// The values at a path of a label's nodes.
     Column(LabelId, Arc<[PropId]>),
+}
+
+impl ViewKind {
+    /// It in the words of the database: `relationships KNOWS by start`, `nodes Person`, `values Person.address.city`.
+    pub fn describe(&self, catalog: &Catalog) -> String {
+        let label = |id: LabelId| {
+            catalog
+                .label_name(id)
+                .map_or_else(|| format!("label {}", id.0), |name| name.to_string())
+        };
+        match self {
+            Self::Adjacency(type_id, side) => {
+                let name = catalog.type_name(*type_id);
+                let name =
+                    name.map_or_else(|| format!("type {}", type_id.0), |name| name.to_string());
+                let end = match side {
+                    Side::Out => "start",
+                    Side::In => "end",
+                };
+                format!("relationships {name} by {end}")
+            }
+            Self::Members(None) => "all nodes".into(),
+            Self::Members(Some(id)) => format!("nodes {}", label(*id)),
+            Self::Column(id, path) => {
+                let mut text = format!("values {}", label(*id));
+                for prop in path.iter() {
+                    text.push('.');
+                    match Names::name(catalog, *prop) {
+                        Some(name) => text.push_str(&name),
+                        None => text.push_str(&prop.0.to_string()),
+                    }
+                }
+                text
+            }
+        }
+    }
 }
 
 /// Where a view is in its life.

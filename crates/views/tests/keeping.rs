@@ -125,6 +125,11 @@ fn a_reopened_database_goes_on_from_its_files() {
             check(&store, &views, &world, &mut random);
             write(&store, &world, &mut random, 3);
             check(&store, &views, &world, &mut random);
+            let found = views.check(&mut |_| {});
+            assert!(
+                found.wrong.is_empty() && found.skipped.is_empty(),
+                "{found:?}"
+            );
             views.close();
         }
     }

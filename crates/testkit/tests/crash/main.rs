@@ -57,22 +57,24 @@ fn acknowledged_transactions_survive_kill() -> Outcome {
     let path = folder.path().join("db");
     let mut random = Random::new(seed());
     let mut journal = Journal::default();
+    let mut views = 0;
     for kill in 0..kills {
         // Moments in opening, in recovery, in the first commits, and in a steady run of them.
         let lifetime = Duration::from_millis(*random.pick(&[5, 30, 100, 200, 400]))
             + Duration::from_millis(random.below(60));
         write_for(&path, lifetime, &mut journal)?;
-        let db = Database::open(&path).with_context(|| format!("opening after kill {kill}"))?;
+        let db = crash::open(&path).with_context(|| format!("opening after kill {kill}"))?;
         crash::verify(&db, &mut journal).with_context(|| format!("after kill {kill}"))?;
         drop(db);
         if kill % 10 == 0 || kill + 1 == kills {
-            crash::check(&path).with_context(|| format!("check after kill {kill}"))?;
+            views += crash::check(&path).with_context(|| format!("check after kill {kill}"))?;
         }
     }
     println!(
-        "{kills} kills, {} transactions acknowledged",
+        "{kills} kills, {} transactions acknowledged, {views} read views came from their files",
         journal.acknowledged()
     );
+    ensure!(views > 0, "no view was found on disk after a kill");
     ensure!(
         journal.acknowledged() > kills,
         "too few transactions between kills to tell anything"

@@ -18,7 +18,7 @@
 
 use std::sync::Arc;
 
-use isomer_data::Catalog;
+use isomer_data::{Catalog, Transaction};
 
 use super::{
     AdjacencyBase,
@@ -30,7 +30,7 @@ use crate::{
     error::ViewError,
     registry::Registry,
     segment::{Blocks, SegmentError, Stored, Taker, Writer, malformed, push_packed},
-    slot::Slot,
+    slot::{Generation, Slot},
 };
 
 impl Stored for AdjacencyBase {
@@ -72,6 +72,35 @@ impl Stored for AdjacencyBase {
             return Err(malformed().into());
         }
         Ok(base)
+    }
+
+    fn fresh(
+        tx: &Transaction,
+        kind: &ViewKind,
+        like: &Self,
+        effort: &mut Effort<'_>,
+    ) -> Result<Self, ViewError> {
+        match kind {
+            ViewKind::Adjacency(type_id, side) => {
+                super::build(tx, *type_id, *side, like.with_ids, effort)
+            }
+            _ => Err(malformed().into()),
+        }
+    }
+
+    fn merged(
+        generation: &Generation<Self>,
+        tx: &Transaction,
+        _: &ViewKind,
+        effort: &mut Effort<'_>,
+    ) -> Result<Self, ViewError> {
+        super::merge(generation, tx.version(), effort)
+    }
+
+    fn agrees(&self, other: &Self) -> bool {
+        let length = self.chunks.len().max(other.chunks.len());
+        let chunk = |base: &Self, at: usize| base.chunks.get(at).cloned().flatten();
+        (0..length).all(|at| chunk(self, at) == chunk(other, at))
     }
 
     fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>) {

@@ -15,7 +15,7 @@
 
 use std::sync::Arc;
 
-use isomer_data::Catalog;
+use isomer_data::{Catalog, Transaction};
 use isomer_value::{
     Interner, PropId, Value, ValueError,
     record::{decode_value, encode_value},
@@ -31,7 +31,7 @@ use crate::{
     error::ViewError,
     registry::Registry,
     segment::{Blocks, SegmentError, Stored, Taker, Writer, malformed, push_packed},
-    slot::Slot,
+    slot::{Generation, Slot},
 };
 
 /// Names of nested values: all are known, as the values are in the database.
@@ -83,6 +83,40 @@ impl Stored for ColumnBase {
         }
         pages.shrink_to_fit();
         Ok(Self::new(pages))
+    }
+
+    fn fresh(
+        tx: &Transaction,
+        kind: &ViewKind,
+        _: &Self,
+        effort: &mut Effort<'_>,
+    ) -> Result<Self, ViewError> {
+        match kind {
+            ViewKind::Column(label, path) => super::build(tx, *label, path, effort),
+            _ => Err(malformed().into()),
+        }
+    }
+
+    fn merged(
+        generation: &Generation<Self>,
+        tx: &Transaction,
+        kind: &ViewKind,
+        effort: &mut Effort<'_>,
+    ) -> Result<Self, ViewError> {
+        match kind {
+            ViewKind::Column(label, path) => super::merge(generation, tx, *label, path, effort),
+            _ => Err(malformed().into()),
+        }
+    }
+
+    fn agrees(&self, other: &Self) -> bool {
+        let bound = (self.pages.len().max(other.pages.len()) * PAGE_ROWS) as u32;
+        (0..bound).all(|node| match (self.cell(node), other.cell(node)) {
+            (Cell::Rows, cell) | (cell, Cell::Rows) => !matches!(cell, Cell::Absent),
+            (Cell::Absent, Cell::Absent) => true,
+            (Cell::Value(one), Cell::Value(two)) => one == two,
+            _ => false,
+        })
     }
 
     fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>) {

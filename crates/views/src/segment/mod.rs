@@ -11,13 +11,13 @@ pub(crate) use format::{Blocks, Head, SegmentError, Writer, malformed};
 
 use std::sync::Arc;
 
-use isomer_data::Catalog;
+use isomer_data::{Catalog, Transaction};
 
 use crate::{
     ViewError, ViewKind,
     build::Effort,
     registry::Registry,
-    slot::{Base, Slot},
+    slot::{Base, Generation, Slot},
 };
 
 /// A base that can be stored.
@@ -30,6 +30,22 @@ pub(crate) trait Stored: Base + Sized {
         catalog: &Catalog,
         effort: &mut Effort<'_>,
     ) -> Result<Self, ViewError>;
+    /// Makes it from the rows, with as much in it as in `like`.
+    fn fresh(
+        tx: &Transaction,
+        kind: &ViewKind,
+        like: &Self,
+        effort: &mut Effort<'_>,
+    ) -> Result<Self, ViewError>;
+    /// An older base and its changes as of the transaction's version.
+    fn merged(
+        generation: &Generation<Self>,
+        tx: &Transaction,
+        kind: &ViewKind,
+        effort: &mut Effort<'_>,
+    ) -> Result<Self, ViewError>;
+    /// Whether both answer the same; what one of them leaves to the rows does not count.
+    fn agrees(&self, other: &Self) -> bool;
     /// Enters a slot for a view of this sort, and of this name, into a registry.
     fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>);
 }

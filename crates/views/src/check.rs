@@ -1,0 +1,65 @@
+//! Holding views and their files against the rows.
+
+use crate::{ViewError, ViewKind, Views, segment::Stored, slot::Slot, views::for_slot};
+
+/// What was found: see [`Views::check`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ViewCheck {
+    /// Views that were compared and agree with the rows.
+    pub sound: usize,
+    /// Views that do not, and were dropped with their files.
+    pub wrong: Vec<ViewKind>,
+    /// Views that were not compared, and why.
+    pub skipped: Vec<(ViewKind, String)>,
+}
+
+impl Views {
+    /// Compares every view that stands, and every one that has a file, with one made anew from the rows. What differs is a
+    /// fault of this program, or of memory: it is dropped. Files that are damaged are no fault, as they are never answered
+    /// from: they were removed when they were met. `progress` is told which view comes next.
+    pub fn check(&self, progress: &mut dyn FnMut(&ViewKind)) -> ViewCheck {
+        let mut found = ViewCheck::default();
+        for view in self.status() {
+            progress(&view.kind);
+            let kind = view.kind;
+            match for_slot!(self, &kind, slot => self.check_slot(&slot, &kind)) {
+                Ok(None) => {}
+                Ok(Some(true)) => found.sound += 1,
+                Ok(Some(false)) => found.wrong.push(kind),
+                Err(error) => found.skipped.push((kind, error.to_string())),
+            }
+        }
+        found
+    }
+
+    /// Whether a view agrees with the rows; nothing where there is no view.
+    fn check_slot<B: Stored>(
+        &self,
+        slot: &Slot<B>,
+        kind: &ViewKind,
+    ) -> Result<Option<bool>, ViewError> {
+        let _making = slot.making.lock();
+        if !slot.stands() && !self.restore(slot, kind, |_| true)? {
+            return Ok(None);
+        }
+        let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
+        let tx = self.settled(&store)?;
+        let Some(pinned) = slot.pin(tx.version()) else {
+            return Ok(None);
+        };
+        let (now, _held) = self.with_effort(kind, |effort| {
+            B::merged(&pinned.generation, &tx, kind, effort)
+        })?;
+        let (fresh, _held_too) =
+            self.with_effort(kind, |effort| B::fresh(&tx, kind, pinned.base(), effort))?;
+        let agrees = now.agrees(&fresh);
+        if !agrees {
+            if let Some(keeping) = &self.keeping {
+                keeping.forget(kind);
+            }
+            let _feed = self.feed.lock();
+            slot.clear();
+        }
+        Ok(Some(agrees))
+    }
+}
