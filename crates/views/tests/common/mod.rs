@@ -1,4 +1,5 @@
 //! A small random world, and the comparison of views with rows.
+#![allow(dead_code)] // each test file uses some of it
 
 use std::{collections::BTreeSet, sync::Arc};
 
