@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use anyhow::{Result, ensure};
 use isomer_testkit::harness::{Harness, Verdict, is_quick, seed};
 use isomer_testkit::naive;
+use isomer_testkit::naive::subject::Way;
 use isomer_testkit::tck::notation::Noted;
 use isomer_testkit::tck::report::{Deviations, Report};
 use isomer_testkit::tck::scenario::load_folder;
-use isomer_testkit::tck::suite::run_all;
+use isomer_testkit::tck::suite::{run_all, run_in};
 use isomer_testkit::tck::{DEVIATIONS, graphs_folder, mutate, suite_folder};
 
 /// The share of the conformance suite that is promised.
@@ -43,6 +44,26 @@ fn main() -> ExitCode {
         );
         Ok(Verdict::Passed)
     });
+    for way in [Way::NoRules, Way::Barriers, Way::Views, Way::Plain] {
+        harness.case(
+            format!("scenarios_hold_{way:?}").to_lowercase(),
+            move || {
+                let mut scenarios = load_folder(&own_folder())?;
+                if let Some(folder) = suite_folder().filter(|_| !is_quick()) {
+                    scenarios.extend(load_folder(&folder.join("features"))?);
+                }
+                let graphs =
+                    suite_folder().and_then(|folder| graphs_folder(&folder.join("features")));
+                let outcomes = run_in(scenarios, graphs.as_deref(), Some(way))?;
+                let report = Report::new(outcomes, &Deviations::parse(DEVIATIONS));
+                let tally = report.tally();
+                println!("{tally}");
+                ensure!(tally.wrong == 0, "{}", report.failures().join("\n"));
+                ensure!(tally.failed <= 2, "{}", report.failures().join("\n"));
+                Ok(Verdict::Passed)
+            },
+        );
+    }
     harness.case("mutated_queries_are_answered_or_refused", || {
         let own = own_folder();
         let suite = suite_folder().map(|folder| folder.join("features"));

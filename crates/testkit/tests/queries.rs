@@ -24,12 +24,13 @@ fn main() -> ExitCode {
         };
         let tally = compare(seed(), bounds)?;
         println!(
-            "{} queries in {:.0} s: {} agreed ({} with rows, {} writing, {} in error), {} left open by the language, {} undecided, {} refused, {} too large",
+            "{} queries in {:.0} s: {} agreed ({} with rows, {} writing, {} kept, {} in error), {} left open by the language, {} undecided, {} refused, {} too large",
             tally.tried,
             started.elapsed().as_secs_f64(),
             tally.agreed,
             tally.with_rows,
             tally.wrote,
+            tally.kept,
             tally.errors,
             tally.open,
             tally.undecided,

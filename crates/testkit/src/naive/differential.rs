@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail, ensure};
 use isomer_cypher::ast::Statement;
 use isomer_db::{ErrorKind, Phase};
 use isomer_value::{Map, Value};
@@ -16,13 +17,19 @@ use super::interpreter::graph::Graph;
 use super::interpreter::logic::same_group;
 use super::interpreter::{self, Answer, Fault, Ordered, Variation};
 use super::queries::{self, Made};
-use super::subject::{Outcome, Subject, WAYS};
+use super::subject::{Outcome, Subject, WAYS, Way};
 use crate::random::Random;
 
 /// Queries tried on one graph.
 const QUERIES_PER_GRAPH: usize = 60;
 /// Orders of rows that are tried before two answers count as different.
 const ORDERS: u64 = 60;
+/// Parts of a run, each with a seed of its own.
+const PARTS: u64 = 16;
+/// Unoptimised frames need more than a thread's usual stack.
+const STACK_BYTES: usize = 64 << 20;
+/// Of so many graphs one is kept on disk, too.
+const DURABLE: u64 = 25;
 
 /// What came of a run.
 #[derive(Clone, Debug, Default)]
@@ -45,6 +52,8 @@ pub struct Tally {
     pub refused: usize,
     /// Queries with too many rows to be worth it.
     pub too_large: usize,
+    /// Queries whose writes were kept for those that follow.
+    pub kept: usize,
     /// Differences, each with all that is needed to see it again.
     pub differences: Vec<String>,
 }
@@ -71,8 +80,51 @@ pub struct Bounds {
     pub until: Option<Instant>,
 }
 
-/// Compares until a bound is reached.
+/// Compares until a bound is reached, on as many threads as there are cores. What is tried depends on the seed alone.
 pub fn compare(seed: u64, bounds: Bounds) -> Result<Tally> {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let share = Bounds {
+        queries: bounds.queries.div_ceil(PARTS as usize),
+        ..bounds
+    };
+    let next = AtomicU64::new(0);
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let work = || {
+        let mut whole = Tally::default();
+        loop {
+            let part = next.fetch_add(1, Ordering::Relaxed);
+            if part >= PARTS || whole.differences.len() >= bounds.differences {
+                return Ok(whole);
+            }
+            whole.add(compare_part(
+                seed.wrapping_mul(PARTS).wrapping_add(part),
+                share,
+            )?);
+        }
+    };
+    let parts: Vec<Result<Tally>> = std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads)
+            .filter_map(|_| {
+                let builder = std::thread::Builder::new().stack_size(STACK_BYTES);
+                builder.spawn_scoped(scope, work).ok()
+            })
+            .collect();
+        let panicked = |_| Err(anyhow::anyhow!("a thread of the comparison panicked"));
+        let joined = workers
+            .into_iter()
+            .map(|worker| worker.join().unwrap_or_else(panicked));
+        joined.collect()
+    });
+    std::panic::set_hook(hook);
+    let mut whole = Tally::default();
+    for part in parts {
+        whole.add(part?);
+    }
+    Ok(whole)
+}
+
+fn compare_part(seed: u64, bounds: Bounds) -> Result<Tally> {
     let mut random = Random::new(seed);
     let mut tally = Tally::default();
     let over = |tally: &Tally| {
@@ -80,14 +132,26 @@ pub fn compare(seed: u64, bounds: Bounds) -> Result<Tally> {
             || tally.differences.len() >= bounds.differences
             || bounds.until.is_some_and(|until| Instant::now() >= until)
     };
-    let hook = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
-    let mut result = Ok(());
-    while !over(&tally) && result.is_ok() {
-        result = on_one_graph(&mut random, &mut tally, &over);
+    while !over(&tally) {
+        on_one_graph(&mut random, &mut tally, &over)?;
     }
-    std::panic::set_hook(hook);
-    result.map(|()| tally)
+    Ok(tally)
+}
+
+impl Tally {
+    fn add(&mut self, other: Self) {
+        self.tried += other.tried;
+        self.agreed += other.agreed;
+        self.errors += other.errors;
+        self.with_rows += other.with_rows;
+        self.wrote += other.wrote;
+        self.open += other.open;
+        self.undecided += other.undecided;
+        self.refused += other.refused;
+        self.too_large += other.too_large;
+        self.kept += other.kept;
+        self.differences.extend(other.differences);
+    }
 }
 
 fn on_one_graph(
@@ -98,6 +162,10 @@ fn on_one_graph(
     let graph = queries::graph::graph(random);
     let schema = queries::graph::schema(random);
     let mut world = World::open(graph, schema)?;
+    if random.once_in(DURABLE) {
+        let durable = Subject::open(Way::Durable, &world.graph, &world.schema)?;
+        world.subjects.push(durable);
+    }
     for _ in 0..QUERIES_PER_GRAPH {
         if over(tally) {
             break;
@@ -110,15 +178,24 @@ fn on_one_graph(
                 tally.errors += usize::from(error);
                 tally.with_rows += usize::from(rows);
                 tally.wrote += usize::from(made.writes && !error);
+                if made.writes && !error && random.once_in(3) {
+                    tally.kept += 1;
+                    if let Err(what) = world.keep(&made) {
+                        tally.differences.push(format!("{what:#}"));
+                        return Ok(());
+                    }
+                }
             }
             Verdict::Open => tally.open += 1,
             Verdict::Undecided => tally.undecided += 1,
             Verdict::Refused => tally.refused += 1,
             Verdict::TooLarge => tally.too_large += 1,
-            Verdict::Different(_) => {
+            Verdict::Different(what) => {
+                let report = super::shrink::report(&made, &world.graph, &world.schema, &what);
+                let history = world.history.join("\n    ");
                 tally
                     .differences
-                    .push(super::shrink::report(&made, &world.graph, &world.schema));
+                    .push(format!("{report}\n  after {history}"));
                 // A panic may have left something behind.
                 world = World::open(world.graph.clone(), world.schema.clone())?;
             }
@@ -141,6 +218,8 @@ struct World {
     graph: Graph,
     schema: Vec<String>,
     subjects: Vec<Subject>,
+    /// What made the graph, where later queries see what earlier ones wrote.
+    history: Vec<String>,
 }
 
 impl World {
@@ -149,11 +228,43 @@ impl World {
             .iter()
             .map(|way| Subject::open(*way, &graph, &schema))
             .collect::<Result<_>>()?;
+        let history = graph.to_cypher().into_iter().collect();
         Ok(Self {
             graph,
             schema,
             subjects,
+            history,
         })
+    }
+
+    /// Keeps what a query writes, in every way.
+    fn keep(&mut self, made: &Made) -> Result<()> {
+        self.history.push(made.text.clone());
+        let statement = isomer_cypher::parse(&made.text)?;
+        let mut expected = Expected::new(&statement, &self.graph);
+        let Ok((_, after)) = expected.outcome(Variation::default()) else {
+            bail!("{} cannot be run again", made.text);
+        };
+        for subject in &self.subjects {
+            let kept = match subject.run(&made.text, true, true)? {
+                Outcome::Rows { graph, .. } => graph,
+                // What does not fit into memory is kept without it.
+                Outcome::Error { .. } if subject.way == Way::Small => {
+                    subject.run_with_memory(&made.text)?
+                }
+                Outcome::Error { message, .. } => {
+                    bail!("{:?}: {message}\n{}", subject.way, made.text)
+                }
+            };
+            ensure!(
+                kept.is_some_and(|kept| kept.shape() == after.shape()),
+                "{:?} keeps another graph than it showed for\n  {}",
+                subject.way,
+                self.history.join("\n  ")
+            );
+        }
+        self.graph = after;
+        Ok(())
     }
 
     fn judge(&self, made: &Made) -> Verdict {
@@ -198,6 +309,14 @@ impl World {
                     return Verdict::Different(format!("{:?}: panic: {message}", subject.way));
                 }
             };
+            if let Outcome::Error {
+                kind: ErrorKind::Limit,
+                ..
+            } = actual
+                && subject.way == Way::Small
+            {
+                continue;
+            }
             match judge_one(made, &mut expected, &actual) {
                 Verdict::Agreed { .. } => {}
                 Verdict::Different(what) => {

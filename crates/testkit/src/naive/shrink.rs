@@ -10,15 +10,16 @@ use super::queries::Made;
 const ATTEMPTS: usize = 400;
 
 /// The smallest query and graph found, with what differs.
-pub fn report(made: &Made, graph: &Graph, schema: &[String]) -> String {
+pub fn report(made: &Made, graph: &Graph, schema: &[String], seen: &str) -> String {
     let mut best = made.clone();
     let mut graph = graph.clone();
     let mut schema = schema.to_vec();
     let Some(mut what) = difference(&best, &graph, &schema) else {
         return format!(
-            "{}\n  on {}\n  differed once and not again",
+            "{}\n  on {}\n  schema {}\n  {seen}\n  not so on a graph made at once",
             made.text,
-            shown(&graph)
+            shown(&graph),
+            schema.join("; ")
         );
     };
     let mut attempts = 0;

@@ -5,9 +5,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use isomer_db::{
-    Builder, Database, ErrorKind, Phase, Planning, QueryOptions, Transaction, views::ViewOptions,
+    Builder, Database, Durability, ErrorKind, Limits, Phase, Planning, QueryOptions, Transaction,
+    views::ViewOptions,
 };
 use isomer_value::{Map, Value};
+use tempfile::TempDir;
 
 use super::interpreter::graph::{Graph, Node, Relationship};
 
@@ -26,17 +28,51 @@ pub enum Way {
     Prepared,
     /// Read views from the first relationship on, waited for.
     Views,
+    /// Next to no memory: what sorts, groups and joins goes to disk, or is refused.
+    Small,
+    /// Indexes, on disk.
+    Durable,
 }
 
-/// All of them.
-pub const WAYS: [Way; 6] = [
+/// Those that every query is run in; [`Way::Durable`] is for a sample.
+pub const WAYS: [Way; 7] = [
     Way::Plain,
     Way::Indexed,
     Way::NoRules,
     Way::Barriers,
     Way::Prepared,
     Way::Views,
+    Way::Small,
 ];
+
+/// Bytes that a query of [`Way::Small`] may hold.
+const SMALL_BYTES: usize = 12 << 10;
+
+impl Way {
+    /// How a database is opened for it.
+    pub fn builder(self) -> Builder {
+        let planning = Planning {
+            plain: self == Way::NoRules,
+            barriers_everywhere: self == Way::Barriers,
+            ..Planning::default()
+        };
+        Builder::default()
+            .planning(planning)
+            .views(views(self))
+            .sweep_interval(None)
+            .durability(Durability::Buffered)
+    }
+
+    /// How its queries run.
+    pub fn options(self) -> QueryOptions {
+        let mut limits = Limits::default();
+        limits.time = Some(Duration::from_secs(20));
+        if self == Way::Small {
+            limits.memory_bytes = SMALL_BYTES;
+        }
+        QueryOptions::new().limits(limits)
+    }
+}
 
 /// A database with a graph.
 pub struct Subject {
@@ -44,6 +80,8 @@ pub struct Subject {
     pub way: Way,
     database: Database,
     options: QueryOptions,
+    /// Gone with the database.
+    _folder: Option<TempDir>,
 }
 
 /// What a query came to.
@@ -72,16 +110,13 @@ pub enum Outcome {
 impl Subject {
     /// A database with that graph and, where the way says so, the schema.
     pub fn open(way: Way, graph: &Graph, schema: &[String]) -> Result<Self> {
-        let planning = Planning {
-            plain: way == Way::NoRules,
-            barriers_everywhere: way == Way::Barriers,
-            ..Planning::default()
+        let (database, folder) = match way {
+            Way::Durable => {
+                let folder = tempfile::tempdir()?;
+                (way.builder().open(folder.path().join("db"))?, Some(folder))
+            }
+            _ => (way.builder().open_in_memory()?, None),
         };
-        let database = Builder::default()
-            .planning(planning)
-            .views(views(way))
-            .sweep_interval(None)
-            .open_in_memory()?;
         let fill = || -> Result<()> {
             if let Some(text) = graph.to_cypher() {
                 database.query(&text, ()).with_context(|| text.clone())?;
@@ -106,8 +141,18 @@ impl Subject {
         Ok(Self {
             way,
             database,
-            options: QueryOptions::new().time_limit(Duration::from_secs(20)),
+            options: way.options(),
+            _folder: folder,
         })
+    }
+
+    /// Keeps what a query writes that needs more memory than the others may take: the graph afterwards.
+    pub fn run_with_memory(&self, text: &str) -> Result<Option<Graph>> {
+        let mut transaction = self.database.begin()?;
+        transaction.query(text, ())?;
+        let graph = graph_of(&mut transaction)?;
+        transaction.commit()?;
+        Ok(Some(graph))
     }
 
     /// Runs a query. Nothing of what it writes stays, unless `keeps`.

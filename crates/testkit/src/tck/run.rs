@@ -11,6 +11,7 @@ use super::notation::{self, Noted};
 use super::procedure::TableProcedure;
 use super::scenario::Scenario;
 use super::subject::{Answer, Failure, State, Subject};
+use crate::naive::subject::Way;
 
 /// How a scenario ended.
 #[derive(Clone, Debug, PartialEq)]
@@ -26,11 +27,11 @@ pub enum Outcome {
 }
 
 /// Runs a scenario on a database of its own. `graphs` is the folder of the suite's named graphs.
-pub fn run(scenario: &Scenario, graphs: Option<&Path>) -> Outcome {
+pub fn run(scenario: &Scenario, graphs: Option<&Path>, way: Option<Way>) -> Outcome {
     if scenario.is_ignored {
         return Outcome::Skipped("the suite marks it as ignored".into());
     }
-    match Run::start(scenario).and_then(|mut run| {
+    match Run::start(scenario, way).and_then(|mut run| {
         scenario
             .steps
             .iter()
@@ -50,7 +51,7 @@ struct Run {
 }
 
 impl Run {
-    fn start(scenario: &Scenario) -> Result<Self, Outcome> {
+    fn start(scenario: &Scenario, way: Option<Way>) -> Result<Self, Outcome> {
         let declarations = scenario
             .steps
             .iter()
@@ -63,7 +64,7 @@ impl Run {
             .map_err(|error| {
                 Outcome::Skipped(format!("a procedure is not understood: {error:#}"))
             })?;
-        let subject = Subject::open(procedures)
+        let subject = Subject::open(procedures, way)
             .map_err(|error| Outcome::Failed(format!("no database: {error:#}")))?;
         Ok(Self {
             subject,

@@ -10,6 +10,7 @@ use isomer_value::{Map, Value};
 
 use super::notation::Noted;
 use super::procedure::TableProcedure;
+use crate::naive::subject::Way;
 
 /// Longer than this no query of a conformance suite may take.
 const TIME_LIMIT: Duration = Duration::from_secs(10);
@@ -18,6 +19,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(10);
 pub(super) struct Subject {
     database: Database,
     options: QueryOptions,
+    /// Whether views are waited for before each query.
+    waits: bool,
 }
 
 /// What a query answered.
@@ -36,19 +39,22 @@ pub(super) struct Failure {
 }
 
 impl Subject {
-    pub(super) fn open(procedures: Vec<TableProcedure>) -> Result<Self> {
-        let builder = procedures
-            .into_iter()
-            .fold(Database::builder(), |builder, procedure| {
-                builder.procedure(Arc::new(procedure))
-            });
+    pub(super) fn open(procedures: Vec<TableProcedure>, way: Option<Way>) -> Result<Self> {
+        let fresh = way.map_or_else(Database::builder, Way::builder);
+        let builder = procedures.into_iter().fold(fresh, |builder, procedure| {
+            builder.procedure(Arc::new(procedure))
+        });
         Ok(Self {
             database: builder.open_in_memory()?,
             options: QueryOptions::new().time_limit(TIME_LIMIT),
+            waits: way == Some(Way::Views),
         })
     }
 
     pub(super) fn execute(&self, text: &str, parameters: &Map) -> Result<Answer, Failure> {
+        if self.waits {
+            self.database.views().wait_ready();
+        }
         let result = self
             .database
             .query_with(text, parameters, &self.options)

@@ -10,14 +10,24 @@ use anyhow::Result;
 
 use super::run::{Outcome, run};
 use super::scenario::Scenario;
+use crate::naive::subject::Way;
 
 /// Unoptimised frames of deep queries need more than a thread's usual stack.
 const STACK_BYTES: usize = 64 << 20;
 
-/// Runs the scenarios; a panic is a failure.
+/// Runs the scenarios as users run queries; a panic is a failure.
 pub fn run_all(
     scenarios: Vec<Scenario>,
     graphs: Option<&Path>,
+) -> Result<Vec<(Scenario, Outcome)>> {
+    run_in(scenarios, graphs, None)
+}
+
+/// Runs the scenarios, in a way of its own where one is given; a panic is a failure.
+pub fn run_in(
+    scenarios: Vec<Scenario>,
+    graphs: Option<&Path>,
+    way: Option<Way>,
 ) -> Result<Vec<(Scenario, Outcome)>> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let next = AtomicUsize::new(0);
@@ -35,7 +45,7 @@ pub fn run_all(
                         let Some(scenario) = scenarios.get(at) else {
                             return;
                         };
-                        let outcome = catch_unwind(AssertUnwindSafe(|| run(scenario, graphs)))
+                        let outcome = catch_unwind(AssertUnwindSafe(|| run(scenario, graphs, way)))
                             .unwrap_or_else(|panic| {
                                 Outcome::Failed(format!("panic: {}", message(panic.as_ref())))
                             });
