@@ -127,8 +127,13 @@ impl ViewsAt {
 
     /// As [`ViewsAt::column`], but where there is none it is made at once, on this thread: for those who would read all
     /// of the label's rows otherwise, which costs about as much. None where another thread makes it just now, or it
-    /// cannot be made, or for an older version.
-    pub fn column_now(&self, label: LabelId, path: &[PropId]) -> Option<ColumnAt> {
+    /// cannot be made, or for an older version, and when `go_on`, which is asked every few milliseconds, says no.
+    pub fn column_now(
+        &self,
+        label: LabelId,
+        path: &[PropId],
+        go_on: &dyn Fn() -> bool,
+    ) -> Option<ColumnAt> {
         if let Some(known) = self.column_asked(label, path, 0) {
             return Some(known);
         }
@@ -137,7 +142,8 @@ impl ViewsAt {
         if slot.stands() || slot.busy.swap(true, Ordering::AcqRel) {
             return None;
         }
-        views.make(&ViewKind::Column(label, path.into())).ok()?;
+        let kind = ViewKind::Column(label, path.into());
+        views.build(&kind, false, go_on).ok()?;
         self.column_asked(label, path, 0)
     }
 

@@ -9,9 +9,13 @@ use crate::error::ViewError;
 /// Gives memory back so that so many bytes more fit; says whether it may have helped.
 pub(crate) type MakeRoom<'a> = &'a dyn Fn(usize) -> bool;
 
+/// Whether whoever waits for the work still wants it; asked every few milliseconds.
+pub(crate) type GoOn<'a> = &'a dyn Fn() -> bool;
+
 /// What a base takes while it is made.
 pub(crate) struct Effort<'a> {
     stop: &'a AtomicBool,
+    go_on: GoOn<'a>,
     make_room: MakeRoom<'a>,
     /// What stays.
     kept: Reservation,
@@ -22,12 +26,14 @@ pub(crate) struct Effort<'a> {
 impl<'a> Effort<'a> {
     pub(crate) fn new(
         stop: &'a AtomicBool,
+        go_on: GoOn<'a>,
         make_room: MakeRoom<'a>,
         kept: Reservation,
         passing: Reservation,
     ) -> Self {
         Self {
             stop,
+            go_on,
             make_room,
             kept,
             passing,
@@ -36,7 +42,7 @@ impl<'a> Effort<'a> {
 
     /// Ends the work where nobody wants it any more.
     pub(crate) fn check(&self) -> Result<(), ViewError> {
-        if self.stop.load(Ordering::Relaxed) {
+        if self.stop.load(Ordering::Relaxed) || !(self.go_on)() {
             return Err(ViewError::Stopped);
         }
         Ok(())

@@ -6,11 +6,11 @@ use std::{
 };
 
 use isomer_data::{Access, Store, Transaction};
-use isomer_storage::MemoryKind;
+use isomer_storage::{MemoryKind, Reservation};
 
 use crate::{
     ViewError, ViewKind, Views, adjacency,
-    build::Effort,
+    build::{Effort, GoOn},
     column, members,
     segment::Stored,
     slot::{Base, Generation, Slot},
@@ -20,11 +20,14 @@ use crate::{
 /// How long a job waits for commits that are under way.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// For work that nobody waits for.
+pub(crate) const ALWAYS: GoOn<'static> = &|| true;
+
 impl Views {
     /// Does a job, on the worker's thread. What cannot be made now is asked for again by those who need it.
     pub(crate) fn run(&self, job: &Job) {
         match job {
-            Job::Build { kind, with_ids } => drop(self.build(kind, *with_ids)),
+            Job::Build { kind, with_ids } => drop(self.build(kind, *with_ids, ALWAYS)),
             Job::Merge(kind) => drop(self.merge(kind)),
             Job::Save(kind) => drop(self.save(kind)),
             Job::LookAfterFiles => self.look_after_files(),
@@ -32,12 +35,17 @@ impl Views {
     }
 
     /// Makes a view unless it stands; adjacency with the ids of relationships where asked.
-    pub(crate) fn build(&self, kind: &ViewKind, with_ids: bool) -> Result<(), ViewError> {
+    pub(crate) fn build(
+        &self,
+        kind: &ViewKind,
+        with_ids: bool,
+        go_on: GoOn<'_>,
+    ) -> Result<(), ViewError> {
         match kind {
             ViewKind::Adjacency(type_id, side) => {
                 let slot = self.adjacency_slot(*type_id, *side);
                 let fits = |base: &adjacency::AdjacencyBase| base.with_ids || !with_ids;
-                self.build_slot(&slot, kind, fits, |tx, effort| {
+                self.build_slot(&slot, kind, go_on, fits, |tx, effort| {
                     let reversed = self.adjacency_slot(*type_id, side.reversed());
                     match reversed.pin(tx.version()) {
                         Some(pinned) if pinned.base().with_ids || !with_ids => {
@@ -52,6 +60,7 @@ impl Views {
                 self.build_slot(
                     &slot,
                     kind,
+                    go_on,
                     |_| true,
                     |tx, effort| members::build(tx, *label, effort),
                 )
@@ -61,6 +70,7 @@ impl Views {
                 self.build_slot(
                     &slot,
                     kind,
+                    go_on,
                     |_| true,
                     |tx, effort| column::build(tx, *label, path, effort),
                 )
@@ -73,6 +83,7 @@ impl Views {
         &self,
         slot: &Slot<B>,
         kind: &ViewKind,
+        go_on: GoOn<'_>,
         fits: impl Fn(&B) -> bool,
         make: impl FnOnce(&Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
     ) -> Result<(), ViewError> {
@@ -81,18 +92,22 @@ impl Views {
             Some((generation, true)) if fits(&generation.base) => Ok(()),
             _ => self.restore(slot, kind, fits).and_then(|restored| {
                 if !restored {
-                    self.build_base(slot, kind, make)?;
+                    self.build_base(slot, kind, go_on, make)?;
                     self.save_soon(kind);
                 }
                 Ok(())
             }),
         };
-        if outcome.is_err() {
-            let _feed = self.feed.lock();
-            slot.stop_building();
-            slot.failures.fetch_add(1, Ordering::Relaxed);
-        } else {
-            slot.failures.store(0, Ordering::Relaxed);
+        match &outcome {
+            Ok(()) => slot.failures.store(0, Ordering::Relaxed),
+            Err(error) => {
+                let _feed = self.feed.lock();
+                slot.stop_building();
+                // Who stops it says nothing of what it takes.
+                let failed = !matches!(error, ViewError::Stopped);
+                slot.failures
+                    .fetch_add(u32::from(failed), Ordering::Relaxed);
+            }
         }
         slot.demand.store(0, Ordering::Relaxed);
         slot.busy.store(false, Ordering::Release);
@@ -103,12 +118,13 @@ impl Views {
         &self,
         slot: &Slot<B>,
         kind: &ViewKind,
+        go_on: GoOn<'_>,
         make: impl FnOnce(&Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
     ) -> Result<(), ViewError> {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
         self.begin_building(slot, store.node_count_now(None))?;
         let tx = self.settled(&store)?;
-        let (base, kept) = self.with_effort(kind, |effort| make(&tx, effort))?;
+        let (base, kept) = self.with_effort_while(kind, go_on, |effort| make(&tx, effort))?;
         let feed = self.feed.lock();
         slot.finish_building(tx.version(), base, kept, feed.told);
         Ok(())
@@ -220,10 +236,20 @@ impl Views {
         &self,
         kind: &ViewKind,
         make: impl FnOnce(&mut Effort<'_>) -> Result<T, ViewError>,
-    ) -> Result<(T, isomer_storage::Reservation), ViewError> {
+    ) -> Result<(T, Reservation), ViewError> {
+        self.with_effort_while(kind, ALWAYS, make)
+    }
+
+    fn with_effort_while<T>(
+        &self,
+        kind: &ViewKind,
+        go_on: GoOn<'_>,
+        make: impl FnOnce(&mut Effort<'_>) -> Result<T, ViewError>,
+    ) -> Result<(T, Reservation), ViewError> {
         let make_room = |bytes| self.give_way(bytes, Some(kind));
         let mut effort = Effort::new(
             self.worker.stop(),
+            go_on,
             &make_room,
             self.memory.reservation(MemoryKind::Views),
             self.memory.reservation(MemoryKind::Views),

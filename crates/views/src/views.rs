@@ -18,6 +18,7 @@ use crate::{
     adjacency::AdjacencyBase,
     column::ColumnBase,
     keeping::Keeping,
+    making::ALWAYS,
     members::MemberBase,
     registry::Registry,
     slot::{Base, Pinned, Slot},
@@ -189,7 +190,7 @@ impl Views {
     /// # Errors
     /// Why it could not be made; rows answer then.
     pub fn make(&self, kind: &ViewKind) -> Result<(), ViewError> {
-        self.build(kind, true)
+        self.build(kind, true, ALWAYS)
     }
 
     /// As [`Views::make`], adjacency without the ids of relationships, which takes half the memory.
@@ -197,7 +198,7 @@ impl Views {
     /// # Errors
     /// As [`Views::make`].
     pub fn make_plain(&self, kind: &ViewKind) -> Result<(), ViewError> {
-        self.build(kind, false)
+        self.build(kind, false, ALWAYS)
     }
 
     /// Puts all that a view has gathered since its base was made into a new base, now, on this thread. Happens by itself

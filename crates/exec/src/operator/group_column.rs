@@ -223,7 +223,10 @@ impl GroupColumn {
         if !cx.reader().is_plain() {
             return Ok(None);
         }
-        let Some(column) = cx.run.views.column_now(label, &path) else {
+        let stop = cx.run.watch.stop();
+        let go_on = || stop.check().is_ok();
+        let Some(column) = cx.run.views.column_now(label, &path, &go_on) else {
+            stop.check()?;
             return Ok(None);
         };
         if column
