@@ -96,6 +96,12 @@ pub fn print(
             writeln!(out, "{}", plan.trim_end())?;
             return Ok(result.len() as u64);
         }
+        if let Some(plan) = result.plan_json()
+            && matches!(mode, Mode::Json | Mode::Jsonl)
+        {
+            writeln!(out, "{plan}")?;
+            return Ok(result.len() as u64);
+        }
         let rows = result.len() as u64;
         let (counters, notices) = (*result.counters(), result.notices().to_vec());
         let columns = result.columns().to_vec();

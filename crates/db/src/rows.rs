@@ -145,6 +145,7 @@ pub struct QueryResult {
     pub(crate) rows: Vec<Row>,
     pub(crate) counters: Counters,
     pub(crate) plan: Option<String>,
+    pub(crate) plan_json: Option<String>,
     pub(crate) notices: Vec<String>,
 }
 
@@ -210,6 +211,13 @@ impl QueryResult {
     /// The plan as text, for a query that begins with `EXPLAIN` or `PROFILE`.
     pub fn plan(&self) -> Option<&str> {
         self.plan.as_deref()
+    }
+
+    /// The same plan as JSON: `{"class", "columns", "parameters", "plan": {"operator", "details", "rows", "inputs"}}`, where
+    /// `rows` is what was expected; after `PROFILE` each operator has `actual_rows`, `calls`, `time_ms` (of it and all
+    /// below it), `memory_bytes`, `spilled_bytes` and `from_view`, too. Nothing for a plan nested too deep for JSON.
+    pub fn plan_json(&self) -> Option<&str> {
+        self.plan_json.as_deref()
     }
 
     /// Things worth knowing that are not errors, such as a cartesian product.

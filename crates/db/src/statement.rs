@@ -48,12 +48,13 @@ impl Statement {
                 normalised: Some(normalised),
             };
         }
-        let known = db.inner.plans.get(&normalised.key).map(|mut ready| {
+        let known = db.inner.plans.get(&normalised.key).and_then(|mut ready| {
             ready.lifted = Arc::new(lifted(&normalised));
-            Self {
+            let serves = !is_special(&ready.plan, &ready.lifted);
+            serves.then(|| Self {
                 text: text.into(),
                 ready,
-            }
+            })
         });
         Lookup {
             known,
@@ -128,6 +129,15 @@ fn lifted(normalised: &Normalised) -> Map {
         .collect()
 }
 
+/// Whether one of the literals is a value that far more or far fewer nodes have than most: the text is then planned as
+/// it stands, for this value, and kept under the text itself.
+fn is_special(plan: &Plan, lifted: &Map) -> bool {
+    plan.skewed.iter().any(|(parameter, values)| {
+        let literal = lifted.get(parameter);
+        literal.is_some_and(|literal| values.contains(literal))
+    })
+}
+
 /// Plans a text: with its literals lifted out where that gives a plan, as it stands otherwise, so that errors tell
 /// places in the text that the user wrote.
 fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Result<Ready> {
@@ -136,11 +146,14 @@ fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Resul
         && let Ok(plan) = plan(transaction, &normalised.key)
         && plan.notices.is_empty()
     {
-        return Ok(Ready {
-            plan,
-            lifted: Arc::new(lifted(normalised)),
-            planned_for,
-        });
+        let lifted = lifted(normalised);
+        if !is_special(&plan, &lifted) {
+            return Ok(Ready {
+                plan,
+                lifted: Arc::new(lifted),
+                planned_for,
+            });
+        }
     }
     let plan = plan(transaction, text).map_err(|error| {
         let rendered = error.span.map(|span| {
@@ -275,6 +288,8 @@ pub(crate) fn gather(
             .map(|line| Row::new(run.columns.clone(), vec![line.into()]))
             .collect();
         result.plan = Some(text);
+        result.plan_json =
+            isomer_value::json::to_string(&isomer_plan::explain::value(&run.plan)).ok();
         result.notices = run.notices();
         return Ok(result);
     }
@@ -302,6 +317,9 @@ pub(crate) fn gather(
     }
     result.counters = run.counters();
     result.plan = run.explained();
+    if run.plan.mode == Mode::Profile {
+        result.plan_json = isomer_value::json::to_string(&run.execution.explain_value()).ok();
+    }
     result.notices = run.notices();
     Ok(result)
 }

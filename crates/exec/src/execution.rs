@@ -10,7 +10,7 @@ use isomer_plan::{
     Plan,
     physical::{Body, Mode, Op, OpId, StatementClass},
 };
-use isomer_value::{Map, jiff, limits::MAX_NESTING};
+use isomer_value::{Map, Value, jiff, limits::MAX_NESTING};
 use isomer_views::Views;
 
 use crate::{
@@ -239,6 +239,7 @@ impl Execution {
     /// The plan as text, with what each operator did where the plan says `PROFILE`.
     pub fn explain(&self) -> String {
         let plan = &self.run.plan;
+        let expected = comparable(plan);
         match &self.run.profile {
             None => isomer_plan::explain::text(plan),
             Some(profile) => isomer_plan::explain::annotated_text(plan, &|id| {
@@ -258,13 +259,22 @@ impl Execution {
                 } else {
                     String::new()
                 };
+                let missed = missed(expected[id.index()], figures.rows);
                 Some(format!(
-                    "rows {}, {:.3} ms{memory}{spilled}{view}",
+                    "rows {}{missed}, {:.3} ms{memory}{spilled}{view}",
                     figures.rows,
                     figures.time.as_secs_f64() * 1e3
                 ))
             }),
         }
+    }
+
+    /// As [`Execution::explain`], as a value to be written as JSON: each operator with its estimate as `rows`, and, if the
+    /// statement was profiled, with what it did.
+    pub fn explain_value(&self) -> Value {
+        isomer_plan::explain::annotated_value(&self.run.plan, &|id| {
+            Some(self.run.profile.as_ref()?.get(id.index())?.to_map())
+        })
     }
 
     /// Most bytes held at once so far.
@@ -413,4 +423,39 @@ fn cores() -> usize {
 fn fresh_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(std::time::SystemTime::now())
+}
+
+/// The estimates that can be compared with the rows an operator gave in all: those of operators that ran once. Below a
+/// limit, which stops them early, only that there were more rows than expected means something.
+fn comparable(plan: &Plan) -> Vec<Option<(f64, bool)>> {
+    let mut expected = vec![None; plan.operators.len()];
+    let isomer_plan::physical::Body::Pipeline(root) = plan.body else {
+        return expected;
+    };
+    let mut next = Some((root, false));
+    while let Some((id, cut)) = next {
+        let operator = plan.operator(id);
+        expected[id.index()] = Some((operator.rows, cut));
+        let cut = cut || matches!(operator.op, Op::Limit { .. });
+        next = operator.op.children().first().map(|input| (*input, cut));
+    }
+    expected
+}
+
+/// Says so where an estimate was far off.
+fn missed(expected: Option<(f64, bool)>, rows: u64) -> String {
+    let Some((expected, cut)) = expected else {
+        return String::new();
+    };
+    let (expected, rows) = (expected.max(1.0), (rows as f64).max(1.0));
+    if rows.max(expected) < 100.0 {
+        return String::new();
+    }
+    if rows / expected >= 10.0 {
+        format!(" ({:.0} times as many as expected)", rows / expected)
+    } else if expected / rows >= 10.0 && !cut {
+        format!(" ({:.0} times fewer than expected)", expected / rows)
+    } else {
+        String::new()
+    }
 }

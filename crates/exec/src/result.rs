@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use isomer_value::Value;
+use isomer_value::{Map, Value};
 
 /// Rows of a result, one after the other in one vector.
 #[derive(Clone, Debug, Default)]
@@ -145,12 +145,32 @@ pub struct OperatorProfile {
     pub calls: u64,
     /// Time in it and in what it pulls from.
     pub time: Duration,
-    /// Most bytes the whole query held when it returned.
+    /// Most bytes that it held itself when it returned, what it pulls from aside.
     pub memory_bytes: u64,
     /// Whether a read view answered it.
     pub from_view: bool,
     /// Bytes that it wrote to disk because they did not fit into memory.
     pub spilled_bytes: u64,
+    /// Bytes held and spilled by it and all below it.
+    pub(crate) tree_held_bytes: i64,
+    pub(crate) tree_spilled_bytes: u64,
+}
+
+impl OperatorProfile {
+    /// As a map: `actual_rows`, `calls`, `time_ms`, `memory_bytes`, `spilled_bytes`, `from_view`.
+    pub(crate) fn to_map(self) -> Map {
+        let number = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
+        [
+            ("actual_rows", number(self.rows)),
+            ("calls", number(self.calls)),
+            ("time_ms", Value::Float(self.time.as_secs_f64() * 1e3)),
+            ("memory_bytes", number(self.memory_bytes)),
+            ("spilled_bytes", number(self.spilled_bytes)),
+            ("from_view", Value::Bool(self.from_view)),
+        ]
+        .into_iter()
+        .collect()
+    }
 }
 
 /// Who knows what runs: answers `SHOW QUERIES` and `KILL QUERY`.

@@ -1,7 +1,9 @@
 //! Where a plan grows: operators, slots, names and parameters, all numbered as they come.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
+use isomer_value::Value;
 use rustc_hash::FxHashMap;
 
 use crate::expr::{Kind, LabelRef, LocalId, ParamId, PropRef, RegisteredRef, SlotId, TypeRef};
@@ -44,6 +46,8 @@ pub(crate) struct Arena {
     pub outer_of: FxHashMap<OpId, OpId>,
     /// Whether rules that only make plans better are left out.
     pub plain: bool,
+    /// Parameters whose plan may depend on their value: see [`Plan::skewed`](crate::Plan::skewed).
+    pub skewed: RefCell<Vec<(ParamId, Vec<Value>)>>,
     /// Whether rows are grouped before they are multiplied wherever that is right, not only where it pays.
     pub group_always: bool,
 }

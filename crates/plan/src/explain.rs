@@ -134,6 +134,11 @@ fn subqueries(op: &Op) -> Vec<&Subquery> {
 
 /// The plan as a value, to be written as JSON: `{class, columns, plan: {operator, details, rows, inputs}}`.
 pub fn value(plan: &Plan) -> Value {
+    annotated_value(plan, &|_| None)
+}
+
+/// The plan as [`value`], with more entries for each operator.
+pub fn annotated_value(plan: &Plan, annotate: &dyn Fn(OpId) -> Option<Map>) -> Value {
     let printer = Printer::new(plan);
     let class = match plan.class {
         StatementClass::Read => "read",
@@ -142,7 +147,7 @@ pub fn value(plan: &Plan) -> Value {
         StatementClass::Admin => "admin",
     };
     let tree = match &plan.body {
-        Body::Pipeline(root) => tree_value(plan, &printer, *root),
+        Body::Pipeline(root) => tree_value(plan, &printer, *root, annotate),
         _ => map([("operator", string(text(plan).trim_end()))]),
     };
     let columns = plan
@@ -164,7 +169,12 @@ pub fn value(plan: &Plan) -> Value {
 }
 
 /// Built from the leaves up, so that a long chain needs no recursion.
-fn tree_value(plan: &Plan, printer: &Printer<'_>, root: OpId) -> Value {
+fn tree_value(
+    plan: &Plan,
+    printer: &Printer<'_>,
+    root: OpId,
+    annotate: &dyn Fn(OpId) -> Option<Map>,
+) -> Value {
     let mut values: Vec<Option<Value>> = vec![None; plan.operators.len()];
     for at in 0..=root.index() {
         let operator = &plan.operators[at];
@@ -179,12 +189,18 @@ fn tree_value(plan: &Plan, printer: &Printer<'_>, root: OpId) -> Value {
                 .iter()
                 .filter_map(|one| values[one.root.index()].take()),
         );
-        values[at] = Some(map([
+        let mut entries: Map = [
             ("operator", string(operator::name(&operator.op))),
             ("details", string(&operator::details(printer, &operator.op))),
             ("rows", Value::Float(operator.rows)),
             ("inputs", Value::List(Arc::new(inputs))),
-        ]));
+        ]
+        .into_iter()
+        .collect();
+        for (name, value) in annotate(OpId(at as u32)).iter().flat_map(Map::iter) {
+            entries.insert(name.clone(), value.clone());
+        }
+        values[at] = Some(Value::Map(Arc::new(entries)));
     }
     values[root.index()].take().unwrap_or_default()
 }

@@ -70,6 +70,9 @@ pub struct Plan {
     pub mode: Mode,
     /// Things worth telling the user that are not errors.
     pub notices: Vec<Notice>,
+    /// Parameters compared with a property whose values are spread very unevenly, each with the values that far more or
+    /// far fewer nodes have than have one on average: with one of these another plan may be better.
+    pub skewed: Vec<(Arc<str>, Vec<Value>)>,
     /// The schema version of the catalog that it was made for; plan again when the catalog's differs.
     pub schema_version: u64,
 }

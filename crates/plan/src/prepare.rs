@@ -98,11 +98,19 @@ fn finish(
 ) -> Plan {
     let schema_version = binder.catalog.schema_version();
     let Binder { arena, notices, .. } = binder;
+    let parameters = arena.parameters();
+    let skewed = arena
+        .skewed
+        .take()
+        .into_iter()
+        .map(|(parameter, values)| (parameters[parameter.index()].clone(), values))
+        .collect();
     Plan {
         body,
+        skewed,
         local_count: arena.local_count as usize,
         names: arena.names(),
-        parameters: arena.parameters(),
+        parameters,
         registered_functions: arena.registered_functions(),
         columns,
         class,

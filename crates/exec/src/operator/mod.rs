@@ -273,21 +273,34 @@ impl Child {
             cx.tick(chunk.as_ref().map_or(1, |chunk| chunk.len() + 1))?;
             return Ok(chunk);
         }
+        let before = (cx.run.watch.held_bytes(), cx.run.watch.spilled_bytes());
         let started = Instant::now();
         let chunk = self.state.next(cx)?;
         let time = started.elapsed();
         cx.tick(chunk.as_ref().map_or(1, |chunk| chunk.len() + 1))?;
-        let held = cx.run.watch.held_bytes() as u64;
-        if let Some(figures) = cx
-            .run
-            .profile
-            .as_mut()
-            .and_then(|profile| profile.get_mut(self.spot.id.index()))
-        {
-            figures.calls += 1;
-            figures.time += time;
-            figures.rows += chunk.as_ref().map_or(0, |chunk| chunk.row_count() as u64);
-            figures.memory_bytes = figures.memory_bytes.max(held);
+        let after = (cx.run.watch.held_bytes(), cx.run.watch.spilled_bytes());
+        if let Some(profile) = &mut cx.run.profile {
+            let children = self.spot.op().children();
+            let below = children
+                .iter()
+                .filter_map(|child| profile.get(child.index()));
+            let (held, spilled) = below.fold((0, 0), |(held, spilled), child| {
+                (
+                    held + child.tree_held_bytes,
+                    spilled + child.tree_spilled_bytes,
+                )
+            });
+            if let Some(figures) = profile.get_mut(self.spot.id.index()) {
+                figures.calls += 1;
+                figures.time += time;
+                figures.rows += chunk.as_ref().map_or(0, |chunk| chunk.row_count() as u64);
+                figures.tree_held_bytes += after.0 as i64 - before.0 as i64;
+                figures.tree_spilled_bytes += after.1 - before.1;
+                // What it holds itself is what it and all below it took, without what those below took.
+                let own = u64::try_from(figures.tree_held_bytes - held).unwrap_or(0);
+                figures.memory_bytes = figures.memory_bytes.max(own);
+                figures.spilled_bytes = figures.tree_spilled_bytes.saturating_sub(spilled);
+            }
         }
         Ok(chunk)
     }

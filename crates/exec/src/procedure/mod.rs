@@ -4,6 +4,7 @@ mod algorithms;
 mod network;
 mod paths;
 mod settings;
+mod statistics;
 
 use std::sync::{Arc, OnceLock};
 
@@ -128,6 +129,7 @@ impl Registry {
         crate::builtin::register(&mut registry);
         algorithms::register(&mut registry);
         paths::register(&mut registry);
+        statistics::register(&mut registry);
         registry
     }
 

@@ -170,6 +170,7 @@ impl Builder {
             class,
             mode: Mode::Run,
             notices: Vec::new(),
+            skewed: Vec::new(),
             schema_version: 0,
         })
     }

@@ -17,6 +17,9 @@ use crate::physical::Direction;
 /// In a database with more types than this a relationship of any type is taken to be between any labels.
 const MOST_TYPES: usize = 32;
 
+/// A value that so many times more nodes have than have one on average, or fewer, may want a plan of its own.
+const SKEWED: f64 = 4.0;
+
 /// Estimates by a catalog.
 pub(crate) struct Costs<'c> {
     pub catalog: &'c dyn Catalog,
@@ -273,8 +276,12 @@ impl<'c> Costs<'c> {
             same => same,
         };
         let known = self
-            .about(left, arena, |facts| self.compared(op, right, facts))
-            .or_else(|| self.about(right, arena, |facts| self.compared(mirrored, left, facts)));
+            .about(left, arena, |facts| self.compared(op, right, facts, arena))
+            .or_else(|| {
+                self.about(right, arena, |facts| {
+                    self.compared(mirrored, left, facts, arena)
+                })
+            });
         known.unwrap_or(match op {
             Comparison::Equal => 0.1,
             Comparison::NotEqual => 0.9,
@@ -282,15 +289,36 @@ impl<'c> Costs<'c> {
         })
     }
 
-    fn compared(&self, op: Comparison, with: &Expr, facts: &ValueFacts) -> f64 {
+    fn compared(&self, op: Comparison, with: &Expr, facts: &ValueFacts, arena: &Arena) -> f64 {
         let value = self.value(with);
         let side = value.map_or(Side::Unknown, Side::At);
         match op {
-            Comparison::Equal => facts.equal_share(value),
+            Comparison::Equal => self.equal_share(with, facts, arena),
             Comparison::NotEqual => (facts.present_share() - facts.equal_share(value)).max(0.01),
             Comparison::Less | Comparison::LessOrEqual => facts.range_share(Side::Open, side),
             Comparison::Greater | Comparison::GreaterOrEqual => facts.range_share(side, Side::Open),
         }
+    }
+
+    /// The share of a label's nodes whose property equals `with`.
+    pub fn equal_share(&self, with: &Expr, facts: &ValueFacts, arena: &Arena) -> f64 {
+        if let Expr::Param(parameter) = with {
+            let average = facts.equal_share(None);
+            let special: Vec<Value> = facts
+                .common
+                .iter()
+                .filter(|(value, _)| {
+                    let share = facts.equal_share(Some(value));
+                    share > SKEWED * average || share < average / SKEWED
+                })
+                .map(|(value, _)| value.clone())
+                .collect();
+            let mut skewed = arena.skewed.borrow_mut();
+            if !special.is_empty() && skewed.iter().all(|(known, _)| known != parameter) {
+                skewed.push((*parameter, special));
+            }
+        }
+        facts.equal_share(self.value(with))
     }
 
     fn membership(&self, item: &Expr, list: &Expr, arena: &Arena) -> f64 {

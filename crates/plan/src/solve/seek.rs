@@ -273,7 +273,7 @@ fn index_access(
             _ => None,
         }) {
             let alone = match &values {
-                Some(values) => values.equal_share(costs.value(value)),
+                Some(values) => costs.equal_share(value, values, arena),
                 None => 0.05,
             };
             prefix.push(value.clone());
