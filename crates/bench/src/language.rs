@@ -7,6 +7,9 @@
 //!
 //! **Planning.** Patterns of ten relationships (a chain, a star, a clique of five nodes) are prepared under texts that were
 //! never seen before: parsing, binding, ordering, all of it.
+//!
+//! **Plan quality.** Two queries whose best order only statistics tell run on two databases with the same data, one that
+//! plans by statistics and one that plans by the numbers of nodes and relationships alone (`…_plain_ms`), alternating.
 
 use std::{
     fmt::Write as _,
@@ -49,6 +52,7 @@ pub fn run(folder: &Path, scale: f64, report: &mut dyn Report) -> Result<()> {
     overhead(&memory, records, reads, names, "memory", report)?;
     planning(&memory, if records < 10_000 { 5 } else { PLANS }, report)?;
     memory.close()?;
+    quality((records / 5).clamp(500, 50_000), report)?;
     Ok(())
 }
 
@@ -250,6 +254,101 @@ fn planning(db: &Database, plans: usize, report: &mut dyn Report) -> Result<()> 
             unit: "us",
             n: plans as u64,
         });
+    }
+    Ok(())
+}
+
+/// What runs for each figure of plan quality: name with statistics, name without, query.
+const QUALITY: [(&str, &str, &str); 2] = [
+    // Nearly all accounts are open, few are of grade 7: the same to who does not know.
+    (
+        "skewed_values_ms",
+        "skewed_values_plain_ms",
+        "MATCH (a:Account {state: 'open'})-[:KNOWS]->(b:Account {grade: 7}) RETURN count(*) AS n",
+    ),
+    // One type stands between several labels: nearly all of it leads to shops, little from shops to cities.
+    (
+        "mixed_ends_ms",
+        "mixed_ends_plain_ms",
+        "MATCH (a:Account)-[:IN]->(s:Shop)-[:IN]->(c:City)<-[:OF]-(m:Mayor) WHERE m.name = 'm3' AND a.grade < 500 RETURN count(*) AS n",
+    ),
+];
+const QUALITY_ROUNDS: usize = 15;
+
+/// The same queries planned with statistics and without.
+fn quality(accounts: usize, report: &mut dyn Report) -> Result<()> {
+    report.stage("plans with statistics and without");
+    let databases = [true, false].map(|statistics| -> Result<Database> {
+        let db = Database::builder()
+            .plan_statistics(statistics)
+            .open_in_memory()?;
+        make_bank(&db, accounts as i64)?;
+        Ok(db)
+    });
+    let [with, without] = databases;
+    let databases = [with?, without?];
+    for (name, plain, query) in QUALITY {
+        let prepared = [databases[0].prepare(query)?, databases[1].prepare(query)?];
+        let mut times = [Vec::new(), Vec::new()];
+        let mut answers = [0i64; 2];
+        for round in 0..=QUALITY_ROUNDS {
+            for turn in 0..2 {
+                let at = (turn + round) % 2;
+                let start = Instant::now();
+                let found = prepared[at].query(())?;
+                let time = start.elapsed();
+                answers[at] = found.rows()[0].get::<i64>("n")?;
+                if round > 0 {
+                    times[at].push(time);
+                }
+            }
+        }
+        ensure!(
+            answers[0] == answers[1] && answers[0] > 0,
+            "both plans of {name} give the same answer: {answers:?}"
+        );
+        for (case, times) in [name, plain].into_iter().zip(&mut times) {
+            let value = spread(case, times, report) / 1e3;
+            report.case(Case {
+                bench: NAME,
+                case: case.into(),
+                value,
+                unit: "ms",
+                n: QUALITY_ROUNDS as u64,
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Accounts that know one another and are in shops, shops in cities, a mayor for each city.
+fn make_bank(db: &Database, accounts: i64) -> Result<()> {
+    let shops = (accounts / 50).max(10);
+    for (text, count) in [
+        (
+            "UNWIND range(0, $n - 1) AS i CREATE (:City {_key: i})<-[:OF]-(:Mayor {name: 'm' + toString(i)})",
+            10,
+        ),
+        (
+            "UNWIND range(0, $n - 1) AS i MATCH (c:City {_key: i % 10}) CREATE (:Shop {_key: i})-[:IN]->(c)",
+            shops,
+        ),
+        (
+            "UNWIND range(0, $n - 1) AS i CREATE (:Account {_key: i, grade: i % 1000, state: CASE i % 100 WHEN 0 THEN 'shut' ELSE 'open' END})",
+            accounts,
+        ),
+        (
+            "UNWIND range(0, $n - 1) AS i MATCH (a:Account {_key: i}), (b:Account {_key: (i * 7 + 3) % $n}), (c:Account {_key: (i * 13 + 5) % $n})
+             CREATE (a)-[:KNOWS]->(b), (a)-[:KNOWS]->(c)",
+            accounts,
+        ),
+        (
+            "UNWIND range(0, $n - 1) AS i MATCH (a:Account {_key: i}), (s:Shop {_key: i % $shops}), (t:Shop {_key: (i * 3) % $shops})
+             CREATE (a)-[:IN]->(s), (a)-[:IN]->(t)",
+            accounts,
+        ),
+    ] {
+        db.query(text, params! { "n" => count, "shops" => shops })?;
     }
     Ok(())
 }

@@ -13,7 +13,9 @@ impl Report for Gathered {
         self.0.push(case);
     }
     fn stage(&mut self, _what: &str) {}
-    fn note(&mut self, _text: &str) {}
+    fn note(&mut self, text: &str) {
+        println!("{text}");
+    }
 }
 
 #[test]
@@ -32,6 +34,10 @@ fn language_tells_all_its_figures() {
             "plan_chain10_us",
             "plan_star10_us",
             "plan_clique10_us",
+            "skewed_values_ms",
+            "skewed_values_plain_ms",
+            "mixed_ends_ms",
+            "mixed_ends_plain_ms",
         ]
     );
     // The overheads are differences: on a busy machine their sign is not sure, that they are numbers is.

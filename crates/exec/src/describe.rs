@@ -300,6 +300,10 @@ const PROCEDURES: &[(&str, &str)] = &[
     ("kv.delete", "takes a key out of a bucket"),
     ("kv.scan", "pairs of a bucket in the order of their keys"),
     (
+        "db.statistics",
+        "what the planner knows: how labels, relationships and values are spread",
+    ),
+    (
         "algo.shortestPath",
         "a path of least weight between two nodes",
     ),
