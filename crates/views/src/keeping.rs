@@ -155,7 +155,11 @@ impl Views {
         let Some(head) = keeping.head(kind) else {
             return Ok(false);
         };
-        match self.restore_base(keeping, &head, slot, fits) {
+        let restored = self.restore_base(keeping, &head, slot, fits);
+        if !matches!(restored, Ok(true)) {
+            slot.stored.store(false, Ordering::Relaxed);
+        }
+        match restored {
             Ok(true) => {
                 self.renew(&head);
                 Ok(true)

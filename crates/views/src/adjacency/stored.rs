@@ -11,10 +11,11 @@
 //!   u32           number of relationships
 //!   packed …      per node of each page that is there, in order: its number of relationships, then its other ends: the
 //!                 first one, then the difference of each to the one before it
-//!   u32 …         the relationships' ids in the same order, where they are stored
+//!   packed …      the relationships' ids in the same order, where they are stored: the difference of each to the one before
+//!                 it (0 before the first), as `zigzag(i)` of its 32 bits: 2i, or -2i - 1 below 0
 //! ```
 //! `packed` is a number in 1 to 5 bytes, the low seven bits first, with the highest bit set in all but the last. Other ends
-//! ascend, so that most differences take two bytes instead of four.
+//! ascend, so that most differences take two bytes instead of four; ids of relationships that were loaded in order do too.
 
 use std::sync::Arc;
 
@@ -125,8 +126,11 @@ fn push_chunk(chunk: &Chunk, block: &mut Vec<u8>) {
             before = *other;
         }
     }
+    let mut before = 0_u32;
     for id in ids {
-        block.extend_from_slice(&id.to_le_bytes());
+        let step = id.wrapping_sub(before) as i32;
+        push_packed(block, (step << 1 ^ step >> 31) as u32);
+        before = *id;
     }
 }
 
@@ -155,10 +159,13 @@ fn take_chunk(block: &[u8], with_ids: bool) -> Option<Chunk> {
         }
         offsets.push(others.len() as u32);
     }
-    let ids = match with_ids {
-        true => taker.u32s(count)?,
-        false => Vec::new(),
-    };
+    let mut ids = Vec::with_capacity(if with_ids { count } else { 0 });
+    let mut id = 0_u32;
+    while with_ids && ids.len() < count {
+        let zigzag = taker.packed()?;
+        id = id.wrapping_add(zigzag >> 1 ^ (zigzag & 1).wrapping_neg());
+        ids.push(id);
+    }
     if !taker.is_empty() || others.len() != count {
         return None;
     }
