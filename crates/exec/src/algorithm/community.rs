@@ -271,7 +271,7 @@ fn merge(rows: &Rows, loops: &[f64], groups: &[u32], work: &Work<'_>) -> Result<
             weights.push(tally.of(*to));
         }
     }
-    merged.rows = Rows::new(count, &edges, &weights);
+    merged.rows = Rows::new(count, &edges, &weights, &mut pace)?;
     Ok(merged)
 }
 

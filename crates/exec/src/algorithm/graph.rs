@@ -1,5 +1,6 @@
 //! The graph that an algorithm works on: rows of dense numbers, made once from what the transaction sees.
 
+use super::{PACE, Pace};
 use crate::error::{ExecError, Result};
 
 /// Rows in compressed sparse row form: of each node its neighbours, by dense number.
@@ -16,10 +17,18 @@ pub(crate) struct Rows {
 
 impl Rows {
     /// Of `nodes` nodes, from edges in any order. Counting sort: O(nodes + edges).
-    pub(crate) fn new(nodes: usize, edges: &[(u32, u32)], weights: &[f64]) -> Self {
+    pub(crate) fn new(
+        nodes: usize,
+        edges: &[(u32, u32)],
+        weights: &[f64],
+        pace: &mut Pace<'_>,
+    ) -> Result<Self> {
         let mut offsets = vec![0_usize; nodes + 1];
-        for (source, _) in edges {
-            offsets[*source as usize + 1] += 1;
+        for part in edges.chunks(PACE) {
+            pace.step(part.len())?;
+            for (source, _) in part {
+                offsets[*source as usize + 1] += 1;
+            }
         }
         for at in 0..nodes {
             offsets[at + 1] += offsets[at];
@@ -28,6 +37,7 @@ impl Rows {
         let mut targets = vec![0; edges.len()];
         let mut placed = vec![0.0; weights.len()];
         for (at, (source, target)) in edges.iter().enumerate() {
+            pace.step(1)?;
             let place = &mut next[*source as usize];
             targets[*place] = *target;
             if let Some(weight) = weights.get(at) {
@@ -40,8 +50,8 @@ impl Rows {
             targets,
             weights: placed,
         };
-        rows.sort();
-        rows
+        rows.sort(pace)?;
+        Ok(rows)
     }
 
     /// From rows that are whole already, each ascending.
@@ -59,10 +69,11 @@ impl Rows {
     }
 
     /// Orders each row by target, and by weight among the same.
-    fn sort(&mut self) {
+    fn sort(&mut self, pace: &mut Pace<'_>) -> Result<()> {
         let mut pairs: Vec<(u32, f64)> = Vec::new();
         for bounds in self.offsets.windows(2) {
             let range = bounds[0]..bounds[1];
+            pace.step(1 + range.len())?;
             let targets = &mut self.targets[range.clone()];
             if self.weights.is_empty() {
                 if !targets.is_sorted() {
@@ -79,6 +90,7 @@ impl Rows {
                 weights[at] = *weight;
             }
         }
+        Ok(())
     }
 
     /// Number of nodes.
@@ -128,11 +140,14 @@ impl Rows {
     }
 
     /// The same edges from their other end. O(nodes + edges); rows come out ascending.
-    pub(crate) fn reversed(&self) -> Self {
+    pub(crate) fn reversed(&self, pace: &mut Pace<'_>) -> Result<Self> {
         let nodes = self.len();
         let mut offsets = vec![0_usize; nodes + 1];
-        for target in &self.targets {
-            offsets[*target as usize + 1] += 1;
+        for part in self.targets.chunks(PACE) {
+            pace.step(part.len())?;
+            for target in part {
+                offsets[*target as usize + 1] += 1;
+            }
         }
         for at in 0..nodes {
             offsets[at + 1] += offsets[at];
@@ -141,6 +156,7 @@ impl Rows {
         let mut targets = vec![0; self.targets.len()];
         let mut weights = vec![0.0; self.weights.len()];
         for node in 0..nodes {
+            pace.step(1 + self.degree(node as u32))?;
             for at in self.offsets[node]..self.offsets[node + 1] {
                 let place = &mut next[self.targets[at] as usize];
                 targets[*place] = node as u32;
@@ -150,21 +166,22 @@ impl Rows {
                 *place += 1;
             }
         }
-        Self {
+        Ok(Self {
             offsets,
             targets,
             weights,
-        }
+        })
     }
 
     /// Each node beside its neighbours of both directions; a self loop stands once in its row.
-    pub(crate) fn undirected(&self, reversed: &Self) -> Self {
+    pub(crate) fn undirected(&self, reversed: &Self, pace: &mut Pace<'_>) -> Result<Self> {
         let nodes = self.len();
         let mut offsets = Vec::with_capacity(nodes + 1);
         let mut targets = Vec::with_capacity(self.targets.len() * 2);
         let mut weights = Vec::with_capacity(self.weights.len() * 2);
         offsets.push(0);
         for node in 0..nodes as u32 {
+            pace.step(1 + self.degree(node) + reversed.degree(node))?;
             let (mut ahead, mut back) = (self.weighted(node).peekable(), {
                 reversed
                     .weighted(node)
@@ -187,20 +204,21 @@ impl Rows {
             }
             offsets.push(targets.len());
         }
-        Self {
+        Ok(Self {
             offsets,
             targets,
             weights,
-        }
+        })
     }
 
     /// The same rows without self loops and with each neighbour once. Weights are dropped.
-    pub(crate) fn simple(&self) -> Self {
+    pub(crate) fn simple(&self, pace: &mut Pace<'_>) -> Result<Self> {
         let mut offsets = Vec::with_capacity(self.offsets.len());
         let mut targets = Vec::with_capacity(self.targets.len());
         offsets.push(0);
         for node in 0..self.len() as u32 {
             let start = targets.len();
+            pace.step(1 + self.degree(node))?;
             for target in self.of(node) {
                 if *target != node && targets[start..].last() != Some(target) {
                     targets.push(*target);
@@ -208,11 +226,11 @@ impl Rows {
             }
             offsets.push(targets.len());
         }
-        Self {
+        Ok(Self {
             offsets,
             targets,
             weights: Vec::new(),
-        }
+        })
     }
 
     /// Bytes that such rows take.
@@ -239,17 +257,17 @@ pub(crate) fn check_node_count(nodes: usize) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::algorithm::tests::{reversed, rows, simple, undirected};
 
     #[test]
     fn rows_are_ascending_whatever_the_order_of_the_edges() {
         let edges = [(2, 1), (0, 2), (0, 1), (0, 2), (1, 1)];
         let weights = [5.0, 4.0, 3.0, 2.0, 1.0];
-        let rows = Rows::new(3, &edges, &weights);
+        let rows = rows(3, &edges, &weights);
         assert_eq!(rows.of(0), [1, 2, 2]);
         assert_eq!(rows.weights_of(0), [3.0, 2.0, 4.0]);
         assert_eq!((rows.degree(1), rows.degree(2)), (1, 1));
-        let back = rows.reversed();
+        let back = reversed(&rows);
         assert_eq!(back.of(1), [0, 1, 2]);
         assert_eq!(back.of(2), [0, 0]);
         assert_eq!(back.weights_of(1), [3.0, 1.0, 5.0]);
@@ -257,20 +275,20 @@ mod tests {
 
     #[test]
     fn undirected_rows_hold_a_self_loop_once_and_parallels_each() {
-        let rows = Rows::new(3, &[(0, 1), (1, 0), (1, 1), (2, 1)], &[]);
-        let both = rows.undirected(&rows.reversed());
+        let rows = rows(3, &[(0, 1), (1, 0), (1, 1), (2, 1)], &[]);
+        let both = undirected(&rows);
         assert_eq!(both.of(0), [1, 1]);
         assert_eq!(both.of(1), [0, 0, 1, 2]);
         assert_eq!(both.of(2), [1]);
-        let simple = both.simple();
+        let simple = simple(&both);
         assert_eq!(simple.of(1), [0, 2]);
         assert_eq!(simple.of(0), [1]);
     }
 
     #[test]
     fn nothing_is_a_graph_too() {
-        let rows = Rows::new(0, &[], &[]);
+        let rows = rows(0, &[], &[]);
         assert_eq!((rows.len(), rows.edge_count()), (0, 0));
-        assert_eq!(rows.undirected(&rows.reversed()).simple().len(), 0);
+        assert_eq!(simple(&undirected(&rows)).len(), 0);
     }
 }

@@ -186,7 +186,7 @@ pub(crate) struct Pace<'a> {
 }
 
 impl<'a> Pace<'a> {
-    fn new(stop: &'a Stop) -> Self {
+    pub(crate) fn new(stop: &'a Stop) -> Self {
         Self { stop, left: PACE }
     }
 
@@ -250,4 +250,4 @@ fn renumber(groups: &mut [u32]) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

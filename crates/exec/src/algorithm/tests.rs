@@ -36,11 +36,11 @@ impl Sketch {
     }
 
     fn rows(&self) -> Rows {
-        Rows::new(self.nodes, &self.edges, &[])
+        rows(self.nodes, &self.edges, &[])
     }
 
     fn weighted(&self) -> Rows {
-        Rows::new(self.nodes, &self.edges, &self.weights)
+        rows(self.nodes, &self.edges, &self.weights)
     }
 
     fn both(&self, weighted: bool) -> Rows {
@@ -49,7 +49,7 @@ impl Sketch {
         } else {
             self.rows()
         };
-        rows.undirected(&rows.reversed())
+        undirected(&rows)
     }
 
     /// Hops between all pairs, and how many shortest paths there are.
@@ -79,6 +79,24 @@ impl Sketch {
             })
             .collect()
     }
+}
+
+/// [`Rows::new`], never stopped; the same below.
+pub(super) fn rows(nodes: usize, edges: &[(u32, u32)], weights: &[f64]) -> Rows {
+    Rows::new(nodes, edges, weights, &mut Pace::new(&stop())).unwrap()
+}
+
+pub(super) fn reversed(rows: &Rows) -> Rows {
+    rows.reversed(&mut Pace::new(&stop())).unwrap()
+}
+
+pub(super) fn undirected(rows: &Rows) -> Rows {
+    let back = reversed(rows);
+    rows.undirected(&back, &mut Pace::new(&stop())).unwrap()
+}
+
+pub(super) fn simple(rows: &Rows) -> Rows {
+    rows.simple(&mut Pace::new(&stop())).unwrap()
 }
 
 fn stop() -> Stop {
@@ -126,7 +144,7 @@ fn page_rank_is_the_walk_of_its_definition() {
             iterations: 40,
             sources: sources.clone(),
         };
-        let back = rows.reversed();
+        let back = reversed(&rows);
         let scores = run(|work| page_rank(&rows, &back, &settings, work));
         // The same walk, edge by edge.
         let n = sketch.nodes;
@@ -203,7 +221,7 @@ fn components_are_who_reaches_whom() {
 fn core_numbers_are_what_pruning_leaves() {
     for seed in 0..ROUNDS {
         let sketch = Sketch::random(seed);
-        let rows = sketch.both(false).simple();
+        let rows = simple(&sketch.both(false));
         let cores = run(|work| core_numbers(&rows, work));
         for (node, core) in cores.iter().enumerate() {
             let survives = |k: usize| {
@@ -229,7 +247,7 @@ fn core_numbers_are_what_pruning_leaves() {
 #[test]
 fn triangles_are_all_triples_of_neighbours() {
     for seed in 0..ROUNDS {
-        let rows = Sketch::random(seed).both(false).simple();
+        let rows = simple(&Sketch::random(seed).both(false));
         let found = run(|work| triangles(&rows, work));
         for (node, found) in found.iter().enumerate() {
             let around = rows.of(node as u32);
@@ -292,9 +310,9 @@ fn centralities_are_those_of_all_pairs() {
         let sketch = Sketch::random(seed);
         for undirected in [false, true] {
             let rows = if undirected {
-                sketch.both(false).simple()
+                simple(&sketch.both(false))
             } else {
-                sketch.rows().simple()
+                simple(&sketch.rows())
             };
             let pairs = Sketch::pairs(&rows);
             let n = sketch.nodes;
@@ -339,7 +357,7 @@ fn a_sample_comes_near_and_a_full_one_is_exact() {
     let edges: Vec<(u32, u32)> = (0..600)
         .map(|_| (random.below(120) as u32, random.below(120) as u32))
         .collect();
-    let rows = Rows::new(120, &edges, &[]).simple();
+    let rows = simple(&rows(120, &edges, &[]));
     let exact = run(|work| betweenness(&rows, false, Sample::All, false, work));
     let full = Sample::Some {
         count: 120,
@@ -424,8 +442,8 @@ fn two_cliques_on_a_thread_are_two_communities() {
             edges.extend((a + 1..10).map(|b| (base + a, base + b)));
         }
     }
-    let rows = Rows::new(20, &edges, &[]);
-    let both = rows.undirected(&rows.reversed());
+    let rows = rows(20, &edges, &[]);
+    let both = undirected(&rows);
     let settings = Louvain {
         resolution: 1.0,
         tolerance: 1e-7,
@@ -442,7 +460,7 @@ fn two_cliques_on_a_thread_are_two_communities() {
 fn long_chains_take_no_stack() {
     let count = 1_000_000;
     let edges: Vec<(u32, u32)> = (1..count).map(|node| (node - 1, node)).collect();
-    let rows = Rows::new(count as usize, &edges, &[]);
+    let rows = rows(count as usize, &edges, &[]);
     let mut hold = |_| Ok(());
     let mut work = Work::new(stop(), &mut hold);
     let components = strong(&rows, &mut work).unwrap();
@@ -458,7 +476,7 @@ fn a_request_to_stop_is_seen_soon_and_memory_is_asked_for_first() {
     let edges: Vec<(u32, u32)> = (0..100_000)
         .map(|_| (random.below(20_000) as u32, random.below(20_000) as u32))
         .collect();
-    let rows = Rows::new(20_000, &edges, &[]).simple();
+    let rows = simple(&rows(20_000, &edges, &[]));
     let handle = CancelHandle::new();
     let watch = Watch::new(
         Limits::default(),

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     algorithm::{
-        Louvain, NOBODY, PageRank, Rows, Sample, Work, betweenness, closeness, core_numbers,
+        Louvain, NOBODY, Pace, PageRank, Rows, Sample, Work, betweenness, closeness, core_numbers,
         distances, label_propagation, louvain, page_rank, strong, triangles, weak,
     },
     error::Result,
@@ -340,7 +340,7 @@ impl Plan {
             Self::PageRank(mut settings, sources) => {
                 settings.sources = sources.into_iter().map(number).collect::<Result<_>>()?;
                 call.hold(rows.bytes())?;
-                let back = rows.reversed();
+                let back = rows.reversed(&mut Pace::new(&call.stop()))?;
                 let scores = work(call, |work| page_rank(rows, &back, &settings, work))?;
                 give(nodes, scores.into_iter().map(Value::Float), call)
             }
@@ -374,7 +374,7 @@ fn integer(number: u32) -> Value {
 /// The rows with each neighbour once and nobody beside itself.
 fn simple(rows: &Rows, call: &mut Call<'_>) -> Result<Rows> {
     call.hold(rows.bytes())?;
-    Ok(rows.simple())
+    rows.simple(&mut Pace::new(&call.stop()))
 }
 
 /// Runs an algorithm; what it held is given back when it ends.

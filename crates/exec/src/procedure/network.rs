@@ -11,7 +11,7 @@ use super::{
     settings::{Settings, refused},
 };
 use crate::{
-    algorithm::{Rows, graph::check_node_count},
+    algorithm::{Pace, Rows, graph::check_node_count},
     context::{known_label, known_prop, known_type},
     error::{Result, shown},
 };
@@ -184,7 +184,9 @@ fn in_rows(
     let (count, weighted) = (edges.pairs.len(), choice.weight.is_some());
     let bytes = Rows::bytes_for(numbers.count(), count, weighted);
     call.hold(bytes * 2)?; // and what places them
-    let rows = Rows::new(numbers.count(), &edges.pairs, &edges.weights);
+    let stop = call.stop();
+    let mut pace = Pace::new(&stop);
+    let rows = Rows::new(numbers.count(), &edges.pairs, &edges.weights, &mut pace)?;
     call.release(bytes + edges.held_bytes);
     Ok(rows)
 }
@@ -196,13 +198,15 @@ fn turned(rows: Rows, way: Way, call: &mut Call<'_>) -> Result<Rows> {
     }
     let bytes = rows.bytes();
     call.hold(bytes)?;
-    let reversed = rows.reversed();
+    let stop = call.stop();
+    let mut pace = Pace::new(&stop);
+    let reversed = rows.reversed(&mut pace)?;
     if way == Way::Incoming {
         call.release(bytes);
         return Ok(reversed);
     }
     call.hold(bytes * 2)?;
-    let both = rows.undirected(&reversed);
+    let both = rows.undirected(&reversed, &mut pace)?;
     call.release(bytes * 2);
     Ok(both)
 }
