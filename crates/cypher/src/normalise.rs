@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use crate::Span;
 use crate::ast::Literal;
 use crate::lexer::{Lexer, string_value};
 use crate::token::{Keyword, Symbol, Token, TokenKind};
@@ -24,6 +25,35 @@ pub struct Normalised {
     pub key: String,
     /// Name and value of each such parameter, in order.
     pub literals: Vec<(String, Literal)>,
+    /// Where each of them stands in the text.
+    pub places: Vec<Span>,
+}
+
+impl Normalised {
+    /// A place of the key in the text.
+    pub fn in_text(&self, place: Span) -> Span {
+        Span {
+            start: self.offset_in_text(place.start),
+            end: self.offset_in_text(place.end),
+        }
+    }
+
+    fn offset_in_text(&self, at: u32) -> u32 {
+        // By how much the key is ahead of the text, so far.
+        let mut ahead = 0_i64;
+        for ((name, _), place) in self.literals.iter().zip(&self.places) {
+            let start = i64::from(place.start) + ahead;
+            let length = name.len() as i64 + 1;
+            if i64::from(at) <= start {
+                break;
+            }
+            if i64::from(at) <= start + length {
+                return place.end;
+            }
+            ahead += length - i64::from(place.end - place.start);
+        }
+        u32::try_from(i64::from(at) - ahead).unwrap_or(at)
+    }
 }
 
 /// Lifts literals out of a query. Two texts with the same key have the same plan; the key parses to the tree of the
@@ -32,6 +62,7 @@ pub fn normalise(text: &str) -> Normalised {
     lift(text).unwrap_or_else(|| Normalised {
         key: text.to_owned(),
         literals: Vec::new(),
+        places: Vec::new(),
     })
 }
 
@@ -54,6 +85,7 @@ fn lift(text: &str) -> Option<Normalised> {
     }];
     let mut key = String::with_capacity(text.len() + 16);
     let mut literals = Vec::new();
+    let mut places = Vec::new();
     let mut copied = 0;
     let (mut before_last, mut last) = (TokenKind::End, TokenKind::End);
     let mut token = lexer.next_token();
@@ -91,6 +123,7 @@ fn lift(text: &str) -> Option<Normalised> {
                     key.push_str(&name);
                     copied = token.span.end as usize;
                     literals.push((name, literal));
+                    places.push(token.span);
                 }
             }
             _ => {}
@@ -99,7 +132,11 @@ fn lift(text: &str) -> Option<Normalised> {
         token = next;
     }
     key.push_str(&text[copied..]);
-    Some(Normalised { key, literals })
+    Some(Normalised {
+        key,
+        literals,
+        places,
+    })
 }
 
 impl Frame {

@@ -22,7 +22,7 @@ pub(crate) struct Running {
 
 #[derive(Debug)]
 pub(crate) struct RunningQuery {
-    text: Arc<str>,
+    pub(crate) text: Arc<str>,
     started: Instant,
     cancel: CancelHandle,
     pub(crate) rows: AtomicU64,

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use isomer_cypher::{Normalised, ast::Literal};
+use isomer_cypher::{Normalised, Span, ast::Literal};
 use isomer_data::GraphRead;
-use isomer_exec::{Execution, Options, Rows};
+use isomer_exec::{ExecError, Execution, Options, Rows};
 use isomer_plan::{
     Plan, PlanError,
     explain::text as plan_text,
@@ -184,6 +184,8 @@ pub(crate) struct Run {
     place: Place,
     pub(crate) columns: Arc<[Arc<str>]>,
     plan: Arc<Plan>,
+    /// The plan is of the text with its literals lifted out.
+    lifted: bool,
 }
 
 impl Run {
@@ -224,6 +226,7 @@ impl Run {
             place,
             columns,
             plan,
+            lifted: !statement.ready.lifted.is_empty(),
         })
     }
 
@@ -233,7 +236,10 @@ impl Run {
         transaction: &mut Transaction,
         rows: &mut Rows,
     ) -> Result<bool> {
-        let more = self.execution.next_rows(&mut transaction.inner, rows)?;
+        let more = self
+            .execution
+            .next_rows(&mut transaction.inner, rows)
+            .map_err(|error| self.told(error))?;
         self.place
             .query
             .rows
@@ -243,6 +249,22 @@ impl Run {
             .bytes
             .store(self.execution.held_bytes() as u64, Ordering::Relaxed);
         Ok(more)
+    }
+
+    /// The error, with the line where it happened if that is known.
+    fn told(&self, error: ExecError) -> Error {
+        let place = error.place();
+        let made = Error::from(error);
+        let Some((start, end)) = place else {
+            return made;
+        };
+        let text = &self.place.query.text;
+        let mut span = Span { start, end };
+        if self.lifted {
+            span = isomer_cypher::normalise(text).in_text(span);
+        }
+        let rendered = isomer_cypher::diagnostic::render(text, span, made.message(), None);
+        made.with_rendered(rendered)
     }
 
     pub(crate) fn counters(&self) -> crate::Counters {

@@ -62,6 +62,38 @@ fn deep_nesting_is_refused() {
     assert_eq!(error.kind(), ErrorKind::Limit);
 }
 
+/// What only values can break is shown in the text as the user wrote it, also where its plan was cached for other literals.
+#[test]
+fn errors_of_running_queries_have_a_place() {
+    let db = Database::open_in_memory().unwrap();
+    db.query("CREATE (:N {x: 0, s: 'abc'})", ()).unwrap();
+    for (text, line, column) in [
+        ("MATCH (n:N)\nRETURN 1, 2 / n.x AS y", 2, 11),
+        (
+            "MATCH (n:N) WHERE n.s = 'abc' AND\n  n.x = 0 AND 100 % n.x = 1 RETURN n",
+            2,
+            15,
+        ),
+        (
+            "MATCH (n:N) WHERE n.s = 'abc' AND n.x = 0 AND 7 / n.x = 1 RETURN n",
+            1,
+            47,
+        ),
+        (
+            "MATCH (n:N) WHERE n.s = 'abc' AND n.x = 0 AND 12345 / n.x = 1 RETURN n",
+            1,
+            47,
+        ),
+        ("WITH [1] AS l, 'a' AS i\nRETURN l[i]", 2, 8),
+        ("RETURN date('nope') AS d", 1, 8),
+        ("UNWIND [1, 'a'] AS x RETURN abs(1) + toInteger([x])", 1, 38),
+    ] {
+        let error = db.query(text, ()).unwrap_err();
+        let place = format!("--> line {line}, column {column}");
+        assert!(error.to_string().contains(&place), "{text}\n{error}");
+    }
+}
+
 #[test]
 fn files_of_the_folder_are_read_and_no_others() {
     let outside = tempfile::tempdir().unwrap();

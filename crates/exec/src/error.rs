@@ -64,6 +64,8 @@ pub enum ExecError {
         detail: &'static str,
         /// What happened, with the values.
         message: String,
+        /// Where in the text that was planned, from and to in bytes, where that is known.
+        place: Option<(u32, u32)>,
     },
     /// A limit of the query was reached.
     #[error("the query reached its limit of {limit}: {advice}")]
@@ -100,6 +102,23 @@ impl ExecError {
             class,
             detail,
             message: message.into(),
+            place: None,
+        }
+    }
+
+    /// The error with its place, unless it has one.
+    pub(crate) fn at(mut self, found: (u32, u32)) -> Self {
+        if let Self::Raised { place, .. } = &mut self {
+            place.get_or_insert(found);
+        }
+        self
+    }
+
+    /// Where in the text that was planned it happened, from and to in bytes, where that is known.
+    pub fn place(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::Raised { place, .. } => *place,
+            _ => None,
         }
     }
 

@@ -273,6 +273,13 @@ pub enum Expr {
         /// The operators between them.
         ops: Vec<Arithmetic>,
     },
+    /// What it holds, with its place in the text, for errors that only values can cause.
+    At {
+        /// What is evaluated.
+        inner: Box<Expr>,
+        /// From and to, in bytes of the text that was planned.
+        place: (u32, u32),
+    },
     /// `-x`
     Negate(Box<Expr>),
     /// `+x`: checks that x is a number.
@@ -423,6 +430,22 @@ impl Expr {
         }
     }
 
+    /// The expression with its place; arithmetic on arithmetic has one place, that of the whole.
+    pub(crate) fn at(self, place: (u32, u32)) -> Self {
+        Self::At {
+            inner: Box::new(self),
+            place,
+        }
+    }
+
+    /// Arithmetic without its place, anything else as it is.
+    pub(crate) fn without_place(self) -> Self {
+        match self {
+            Self::At { inner, .. } if matches!(*inner, Self::Arith { .. }) => *inner,
+            other => other,
+        }
+    }
+
     /// `left = right`
     pub fn equal(left: Expr, right: Expr) -> Self {
         Self::Compare {
@@ -477,7 +500,8 @@ impl Expr {
             | Self::Negate(x)
             | Self::Plus(x)
             | Self::IsNull(x)
-            | Self::IsNotNull(x) => visit(x),
+            | Self::IsNotNull(x)
+            | Self::At { inner: x, .. } => visit(x),
             Self::IsTyped { operand, .. } | Self::Cast { operand, .. } => visit(operand),
             Self::Compare { left, right, .. }
             | Self::Arith { left, right, .. }
@@ -587,7 +611,8 @@ impl Expr {
             | Self::Negate(x)
             | Self::Plus(x)
             | Self::IsNull(x)
-            | Self::IsNotNull(x) => visit(x),
+            | Self::IsNotNull(x)
+            | Self::At { inner: x, .. } => visit(x),
             Self::IsTyped { operand, .. } | Self::Cast { operand, .. } => visit(operand),
             Self::Compare { left, right, .. }
             | Self::Arith { left, right, .. }

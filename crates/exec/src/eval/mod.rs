@@ -47,6 +47,7 @@ pub(crate) fn value(expr: &Expr, row: Row<'_>, cx: &mut Cx<'_>) -> Result<Value>
         Expr::Param(param) => Ok(cx.run.parameters[param.index()].clone()),
         Expr::Slot(slot) => Ok(row.chunk.value(*slot, row.row)),
         Expr::Local(local) => Ok(cx.local(*local)),
+        Expr::At { inner, place } => value(inner, row, cx).map_err(|error| error.at(*place)),
         Expr::And(terms) => conjunction(terms, false, row, cx),
         Expr::Or(terms) => conjunction(terms, true, row, cx),
         Expr::Case {

@@ -48,6 +48,9 @@ pub(crate) fn column<'c>(
 ) -> Result<Cow<'c, Column>> {
     let made = match expr {
         Expr::Slot(slot) => return Ok(slot_column(chunk, *slot, rows)),
+        Expr::At { inner, place } => {
+            return column(inner, chunk, rows, cx).map_err(|error| error.at(*place));
+        }
         Expr::Const(value) => Ok(Column::Const(value.clone())),
         Expr::Param(param) => Ok(Column::Const(cx.run.parameters[param.index()].clone())),
         Expr::Property { base, name } => property_column(base, *name, chunk, rows, cx),

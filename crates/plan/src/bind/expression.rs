@@ -226,13 +226,16 @@ impl<'a> Binder<'a> {
         }
         let position = self.bind_expr(index)?;
         let kind = list.kind.element();
-        Ok(Typed::new(
-            Expr::Index {
-                base: Box::new(list.expr),
-                index: Box::new(position.expr),
-            },
-            kind,
-        ))
+        let made = Expr::Index {
+            base: Box::new(list.expr),
+            index: Box::new(position.expr),
+        };
+        // An entity's property, found by a name that is computed, cannot be of the wrong type.
+        let made = match list.kind {
+            Kind::Node | Kind::Relationship => made,
+            _ => made.at((base.span.start, index.span.end)),
+        };
+        Ok(Typed::new(made, kind))
     }
 
     fn bind_slice(
@@ -364,14 +367,12 @@ impl<'a> Binder<'a> {
             });
             bound.push(right.expr);
         }
-        let kind = whole.map_or(Kind::Any, |(kind, _)| kind);
-        Ok(Typed::new(
-            Expr::ArithChain {
-                operands: bound,
-                ops,
-            },
-            kind,
-        ))
+        let (kind, span) = whole.unwrap_or((Kind::Any, Span::default()));
+        let made = Expr::ArithChain {
+            operands: bound,
+            ops,
+        };
+        Ok(Typed::new(made.at((span.start, span.end)), kind))
     }
 
     fn bind_has_labels(
@@ -746,14 +747,13 @@ fn bind_arithmetic(
         (_, Kind::Integer | Kind::Number, Kind::Integer | Kind::Number) => Kind::Number,
         _ => Kind::Any,
     };
-    Ok(Typed::new(
-        Expr::Arith {
-            op,
-            left: Box::new(left.expr),
-            right: Box::new(right.expr),
-        },
-        kind,
-    ))
+    let span = left_span.to(right_span);
+    let made = Expr::Arith {
+        op,
+        left: Box::new(left.expr.without_place()),
+        right: Box::new(right.expr.without_place()),
+    };
+    Ok(Typed::new(made.at((span.start, span.end)), kind))
 }
 
 fn arithmetic(op: BinaryOp) -> Option<Arithmetic> {

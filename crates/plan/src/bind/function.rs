@@ -70,13 +70,15 @@ impl<'a> Binder<'a> {
             kinds.push(typed.kind);
         }
         let kind = result_kind(function, &kinds);
-        Ok(Typed::new(
-            Expr::Call {
-                function,
-                arguments: bound,
-            },
-            kind,
-        ))
+        let made = Expr::Call {
+            function,
+            arguments: bound,
+        };
+        let made = match may_refuse(function) {
+            true => made.at((span.start, span.end)),
+            false => made,
+        };
+        Ok(Typed::new(made, kind))
     }
 
     fn bind_registered(
@@ -199,4 +201,24 @@ fn result_kind(function: Function, arguments: &[Kind]) -> Kind {
         (Function::Abs, [kind @ (Kind::Integer | Kind::Float)]) => kind.clone(),
         _ => function.kind(),
     }
+}
+
+/// Functions that refuse some values of the right type, or of a type that is not known before.
+fn may_refuse(function: Function) -> bool {
+    use Function::*;
+    function.kind() == Kind::Temporal
+        || matches!(
+            function,
+            ToInteger
+                | ToFloat
+                | ToBoolean
+                | ToString
+                | Substring
+                | Left
+                | Right
+                | Split
+                | Replace
+                | Round
+                | Point
+        )
 }

@@ -80,6 +80,10 @@ impl<'p> Printer<'p> {
     }
 
     fn operand(&self, expr: &Expr, out: &mut String) {
+        let expr = match expr {
+            Expr::At { inner, .. } => inner,
+            other => other,
+        };
         let bare = matches!(
             expr,
             Expr::Const(_)
@@ -176,6 +180,7 @@ impl<'p> Printer<'p> {
             Expr::Xor(terms) => self.terms(terms, " XOR ", out),
             Expr::Compare { op, left, right } => self.infix(left, comparison(*op), right, out),
             Expr::Arith { op, left, right } => self.infix(left, arithmetic(*op), right, out),
+            Expr::At { inner, .. } => self.write(inner, out),
             Expr::ArithChain { operands, ops } => {
                 for (at, operand) in operands.iter().enumerate() {
                     if let Some(op) = at.checked_sub(1).and_then(|before| ops.get(before)) {

@@ -414,6 +414,7 @@ fn weight(predicate: &Expr) -> u32 {
         Expr::Property { .. } | Expr::HasLabels { .. } => 5,
         Expr::Call { .. } | Expr::CallRegistered { .. } => 3,
         Expr::ListComprehension { .. } | Expr::Quantifier { .. } | Expr::Reduce { .. } => 20,
+        Expr::At { .. } => 0,
         _ => 1,
     };
     let mut total: u32 = own;
