@@ -43,7 +43,8 @@ impl Views {
             return Ok(None);
         }
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
-        let tx = self.settled(&store)?;
+        let told = self.feed.lock().told;
+        let tx = self.settled(&store, told)?;
         let Some(pinned) = slot.pin(tx.version()) else {
             return Ok(None);
         };

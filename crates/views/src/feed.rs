@@ -15,6 +15,10 @@ use crate::{
     worker::Job,
 };
 
+/// A delta is merged when it has this part of its base: a merge writes the base anew, and readers of changed nodes are
+/// the slower the more of them there are.
+const MERGED_SHARE: u64 = 64;
+
 /// A relationship that came or went.
 struct LinkChange {
     type_id: TypeId,
@@ -246,7 +250,7 @@ impl Views {
                 slot.clear();
                 return;
             }
-            let share = usize::try_from(base / 16).unwrap_or(usize::MAX);
+            let share = usize::try_from(base / MERGED_SHARE).unwrap_or(usize::MAX);
             if delta >= share
                 && !slot.busy().swap(true, Ordering::AcqRel)
                 && !self.worker.push(&self.this, Job::Merge(kind))

@@ -194,8 +194,8 @@ impl Views {
             return Err(SegmentError::Foreign.into());
         }
         let nodes = store.node_count_now(None);
-        self.begin_building(slot, nodes)?;
-        let tx = self.settled(&store)?;
+        let told = self.begin_building(slot, nodes)?;
+        let tx = self.settled(&store, told)?;
         let catalog = store.catalog();
         let (base, reserved) =
             self.with_effort(&head.kind, |effort| B::load(&mut blocks, &catalog, effort))?;

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_data::{Access, Store, Transaction};
+use isomer_data::{Access, Store, Transaction, Version};
 use isomer_storage::{MemoryKind, Reservation};
 
 use crate::{
@@ -122,35 +122,36 @@ impl Views {
         make: impl FnOnce(&Transaction, &mut Effort<'_>) -> Result<B, ViewError>,
     ) -> Result<(), ViewError> {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
-        self.begin_building(slot, store.node_count_now(None))?;
-        let tx = self.settled(&store)?;
+        let told = self.begin_building(slot, store.node_count_now(None))?;
+        let tx = self.settled(&store, told)?;
         let (base, kept) = self.with_effort_while(kind, go_on, |effort| make(&tx, effort))?;
         let feed = self.feed.lock();
         slot.finish_building(tx.version(), base, kept, feed.told);
         Ok(())
     }
 
-    /// From now on commits are collected for what is being made.
+    /// From now on commits are collected for what is being made. Answers the newest one told before.
     pub(crate) fn begin_building<B: Base>(
         &self,
         slot: &Slot<B>,
         nodes: u64,
-    ) -> Result<(), ViewError> {
-        let _feed = self.feed.lock();
+    ) -> Result<Version, ViewError> {
+        let feed = self.feed.lock();
         if self.closed.load(Ordering::Relaxed) {
             return Err(ViewError::Stopped);
         }
         slot.begin_building(nodes);
         self.any_fed.store(true, Ordering::Release);
-        Ok(())
+        Ok(feed.told)
     }
 
-    /// A snapshot that sees every commit that was told already.
-    pub(crate) fn settled(&self, store: &Store) -> Result<Transaction, ViewError> {
+    /// A snapshot that sees the commit `told`, which may be under way, and so every one before it.
+    pub(crate) fn settled(&self, store: &Store, told: Version) -> Result<Transaction, ViewError> {
         let begun = Instant::now();
         loop {
             let tx = store.begin(Access::Read)?;
-            if tx.version() >= self.feed.lock().told {
+            // Where it was abandoned, the newest one told is older now.
+            if tx.version() >= told.min(self.feed.lock().told) {
                 return Ok(tx);
             }
             if self.worker.stop().load(Ordering::Relaxed) {

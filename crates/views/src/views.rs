@@ -33,7 +33,7 @@ pub struct ViewOptions {
     pub enabled: bool,
     /// Work with rows, in nodes expanded or records read, after which a view is made that would have saved it.
     pub demand: u64,
-    /// Changes beside a base after which both are merged, at least; at most a sixteenth of the base.
+    /// Changes beside a base after which both are merged, at least; in a large view a part of its base.
     pub merge_after: usize,
     /// Where views are kept between openings; nowhere if absent. A store that only reads is only read from.
     pub folder: Option<PathBuf>,

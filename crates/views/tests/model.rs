@@ -172,3 +172,39 @@ fn views_answer_what_rows_answer_to_many_threads() {
         views.close();
     }
 }
+
+/// There is always a commit under way: whoever makes a view must not wait for a pause.
+#[test]
+fn views_are_made_while_commits_never_cease() {
+    let store = open(Arc::new(MemoryEngine::new()));
+    let views = Views::open(&store, options(1, 1 << 20)).unwrap();
+    let world = World::new(&store);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let (store, world, done) = (&store, &world, &done);
+            scope.spawn(move || {
+                let mut random = Random::new(300 + writer);
+                while !done.load(Ordering::Relaxed) {
+                    let mut tx = store.begin(Access::Write).unwrap();
+                    world.write(&mut tx, &mut random);
+                    let _ = tx.commit_with(isomer_data::Durability::Buffered);
+                }
+            });
+        }
+        let mut random = Random::new(17);
+        let mut used = BTreeSet::new();
+        for round in 0..3 {
+            for kind in world.kinds() {
+                let made = views.make(&kind);
+                assert!(made.is_ok(), "{round} {kind:?}: {made:?}");
+            }
+            let tx = store.begin(Access::Read).unwrap();
+            compare(&world, &tx, &views, &mut random, &mut used);
+            views.clear();
+        }
+        done.store(true, Ordering::Relaxed);
+        assert!(used.len() >= 3, "views answered only {used:?}");
+    });
+    views.close();
+}
