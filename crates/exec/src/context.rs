@@ -12,7 +12,7 @@ use isomer_plan::{
     physical::OpId,
 };
 use isomer_value::{LabelId, Map, NodeId, PropId, RelId, Relationship, TypeId, Value, jiff};
-use isomer_views::{Reader, ViewsAt};
+use isomer_views::{Reader, Views, ViewsAt};
 use regex::Regex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -21,7 +21,7 @@ use crate::{
     eval::{LastList, Remembered},
     function::Environment,
     limits::Watch,
-    operator::Child,
+    operator::{Child, Morsels},
     procedure::Registry,
     result::{Counters, OperatorProfile},
 };
@@ -53,6 +53,12 @@ pub(crate) struct Run {
     pub(crate) csv_folder: Option<Arc<std::path::Path>>,
     /// Threads that may work for it at once, its own included.
     pub(crate) workers: usize,
+    /// So many nodes to scan are worth several threads.
+    pub(crate) parallel_rows: f64,
+    /// The shares of a scan, where this is the state of one of several threads.
+    pub(crate) morsels: Option<Arc<Morsels>>,
+    /// Where `views` came from.
+    pub(crate) all_views: Option<Arc<Views>>,
     labels: Vec<Option<LabelId>>,
     types: Vec<Option<TypeId>>,
     props: Vec<Option<PropId>>,
@@ -116,6 +122,9 @@ impl Run {
             running: None,
             csv_folder: None,
             workers: 1,
+            parallel_rows: f64::INFINITY,
+            morsels: None,
+            all_views: None,
             random: Cell::new(surroundings.seed),
             regexes: RefCell::new(FxHashMap::default()),
             statement_time: surroundings.statement_time,
@@ -203,6 +212,41 @@ impl Cx<'_> {
 }
 
 impl Run {
+    /// The state of a thread that works for this query in a `transaction` of its own, of the same version. Draws its
+    /// random numbers by itself.
+    pub(crate) fn fork(
+        &self,
+        number: u64,
+        transaction: &Transaction,
+        morsels: Arc<Morsels>,
+    ) -> Self {
+        let surroundings = Surroundings {
+            statement_time: self.statement_time,
+            transaction_time: self.transaction_time,
+            time_zone: self.time_zone.clone(),
+            seed: self.random.get().rotate_left(32) ^ number,
+        };
+        let watch = self.watch.fork(transaction.store().memory());
+        let mut run = Self::new(
+            self.plan.clone(),
+            self.parameters.clone(),
+            watch,
+            self.registry.clone(),
+            surroundings,
+            transaction.names(),
+        );
+        run.morsels = Some(morsels);
+        if let Some(views) = &self.all_views {
+            run.views = views.at(transaction);
+            run.all_views = Some(views.clone());
+        }
+        run.profile = self
+            .profile
+            .as_ref()
+            .map(|profile| vec![OperatorProfile::default(); profile.len()]);
+        run
+    }
+
     /// Tells `PROFILE` that a read view answered an operator.
     pub(crate) fn note_view(&mut self, operator: OpId) {
         if let Some(profile) = &mut self.profile

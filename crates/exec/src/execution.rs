@@ -45,6 +45,8 @@ pub struct Options {
     pub csv_folder: Option<Arc<Path>>,
     /// Threads that may work for it at once, the caller's included; 0 for as many as the machine has cores.
     pub workers: usize,
+    /// From so many nodes to scan on, an aggregation's rows are made by several threads.
+    pub parallel_rows: u64,
     /// The database's read views; rows answer where there are none.
     pub views: Option<Arc<Views>>,
 }
@@ -61,6 +63,7 @@ impl Default for Options {
             running: None,
             csv_folder: None,
             workers: 0,
+            parallel_rows: 16_384,
             views: None,
         }
     }
@@ -160,12 +163,14 @@ impl Execution {
         );
         run.running = options.running.clone();
         run.csv_folder = options.csv_folder.clone();
+        run.parallel_rows = options.parallel_rows as f64;
         run.workers = match options.workers {
             0 => cores(),
             workers => workers,
         };
         if let Some(views) = &options.views {
             run.views = views.at(transaction);
+            run.all_views = Some(views.clone());
         }
         run.profile = profiled.then(|| vec![OperatorProfile::default(); operator_count]);
         Ok(Self {

@@ -126,6 +126,26 @@ impl Watch {
         }
     }
 
+    /// The watch of a thread that works for the same query: the same deadline and handle, and a part of what the query may
+    /// still hold.
+    pub(crate) fn fork(&self, memory: &Memory) -> Self {
+        let left = self.limits.memory_bytes.saturating_sub(self.held_bytes);
+        let limits = Limits {
+            memory_bytes: left / 4,
+            ..self.limits.clone()
+        };
+        Self {
+            limits,
+            cancel: self.cancel.clone(),
+            deadline: self.deadline,
+            ticks: TICKS,
+            held_bytes: 0,
+            peak_bytes: 0,
+            spilled_bytes: 0,
+            reservation: RefCell::new(memory.reservation(MemoryKind::Queries)),
+        }
+    }
+
     pub(crate) fn limits(&self) -> &Limits {
         &self.limits
     }

@@ -1,5 +1,7 @@
 //! Grouping and aggregation, by hashing.
 
+use std::sync::Arc;
+
 use isomer_plan::{expr::AggregateCall, function::Aggregation, physical::Op};
 use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashMap;
@@ -33,6 +35,8 @@ struct Groups {
     ints: FxHashMap<i64, u32>,
     /// Groups of one key that is a node: all of them are here, none in `index`.
     nodes: FxHashMap<NodeId, u32>,
+    /// The same of one key that is a string.
+    strings: FxHashMap<Arc<str>, u32>,
     keys: Vec<Vec<GroupKey>>,
     accumulators: Vec<Vec<Accumulator>>,
 }
@@ -58,6 +62,7 @@ impl Aggregate {
             index: FxHashMap::default(),
             ints: FxHashMap::default(),
             nodes: FxHashMap::default(),
+            strings: FxHashMap::default(),
             keys: Vec::new(),
             accumulators: Vec::new(),
         };
@@ -179,6 +184,7 @@ impl Groups {
         self.index = FxHashMap::default();
         self.ints = FxHashMap::default();
         self.nodes = FxHashMap::default();
+        self.strings = FxHashMap::default();
     }
 
     fn add(&mut self, key: Vec<GroupKey>, plan: &isomer_plan::physical::Aggregate) -> u32 {
@@ -236,6 +242,22 @@ impl Groups {
                         bytes += 160;
                         let group = self.add(vec![GroupKey(node_value(node))], plan);
                         self.nodes.insert(node, group);
+                        group
+                    }
+                };
+                found.push(group);
+                continue;
+            }
+            if let [column] = keys
+                && let Column::Values(values) = &**column
+                && let Value::String(text) = &values[row]
+            {
+                let group = match self.strings.get(text) {
+                    Some(group) => *group,
+                    None => {
+                        bytes += 160 + text.len();
+                        let group = self.add(vec![GroupKey(Value::String(text.clone()))], plan);
+                        self.strings.insert(text.clone(), group);
                         group
                     }
                 };

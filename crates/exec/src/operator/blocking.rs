@@ -48,8 +48,9 @@ struct Run {
 }
 
 impl Run {
-    /// The rows in the order of their keys: stable. Sorted in pieces that are then merged, so that a query stops in time.
-    fn order(&self, keys: &[SortKey], cx: &mut Cx<'_>) -> Result<Vec<u32>> {
+    /// The rows in the order of their keys, the first `limit` at most: stable. Sorted in pieces that are then merged, so
+    /// that a query stops in time.
+    fn order(&self, keys: &[SortKey], limit: Option<usize>, cx: &mut Cx<'_>) -> Result<Vec<u32>> {
         let compare = |a: &u32, b: &u32| {
             keys.iter()
                 .zip(&self.keys)
@@ -65,6 +66,15 @@ impl Run {
                 .unwrap_or(Ordering::Equal)
         };
         let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
+        if let Some(last) = limit.and_then(|limit| limit.checked_sub(1))
+            && last < order.len()
+            && order.len() <= PIECE
+        {
+            // The first ones in any order; only these are then sorted.
+            order.select_nth_unstable_by(last, |a, b| compare(a, b).then(a.cmp(b)));
+            order.truncate(last + 1);
+            order.sort_unstable();
+        }
         for piece in order.chunks_mut(PIECE) {
             piece.sort_by(compare);
             cx.tick(PIECE)?;
@@ -79,13 +89,13 @@ impl Run {
             order = merged;
             sorted *= 2;
         }
+        order.truncate(limit.unwrap_or(usize::MAX));
         Ok(order)
     }
 
     /// Keeps the first `limit` rows in the order of the keys.
     fn cut(&mut self, keys: &[SortKey], limit: usize, cx: &mut Cx<'_>) -> Result<()> {
-        let mut order = self.order(keys, cx)?;
-        order.truncate(limit);
+        let order = self.order(keys, Some(limit), cx)?;
         self.rows = self.rows.gather(&order);
         for values in &mut self.keys {
             *values = order
@@ -108,8 +118,7 @@ impl Run {
         spilled: &mut Spilled,
         cx: &mut Cx<'_>,
     ) -> Result<()> {
-        let mut order = self.order(keys, cx)?;
-        order.truncate(limit.unwrap_or(usize::MAX));
+        let order = self.order(keys, limit, cx)?;
         spilled.layout.take_in(&self.rows);
         let layout = &spilled.layout;
         spilled.runs.add(cx, |writer, cx| {
@@ -233,10 +242,7 @@ impl Sort {
             let merged = spilled.runs.merge(spilled.layout, cx)?;
             return Ok(Output::Disk(merged, limit.unwrap_or(usize::MAX)));
         }
-        let mut order = run.order(keys, cx)?;
-        if let Some(limit) = limit {
-            order.truncate(limit);
-        }
+        let order = run.order(keys, limit, cx)?;
         Ok(Output::Memory(Sorted {
             rows: run.rows,
             order,

@@ -12,6 +12,7 @@ mod count;
 mod count_paths;
 mod csv;
 mod delete;
+mod exchange;
 mod expand;
 mod group_column;
 mod group_nodes;
@@ -36,6 +37,7 @@ use isomer_plan::{
 };
 
 pub(crate) use delete::settle;
+pub(crate) use exchange::Morsels;
 pub(crate) use scan::node_by_key;
 
 use crate::{chunk::Chunk, context::Cx, error::Result};
@@ -137,6 +139,7 @@ impl Child {
             id,
         };
         let child = |id: OpId| Self::build(plan, id, argument);
+        let below = |id: OpId| exchange::below_aggregation(plan, id, argument);
         let state: Box<dyn Operate> = match spot.op() {
             Op::Argument => Box::new(source::ArgumentRows::new(argument)),
             Op::AllNodesScan { input, .. } | Op::LabelScan { input, .. } => {
@@ -204,17 +207,17 @@ impl Child {
             Op::Filter { input, .. } => Box::new(row::Filter::new(spot.clone(), child(*input))),
             Op::Project { input, .. } => Box::new(row::Project::new(spot.clone(), child(*input))),
             Op::Aggregate(aggregate) if group_nodes::fits(aggregate, plan) => Box::new(
-                group_nodes::GroupNodes::new(spot.clone(), child(aggregate.input)),
+                group_nodes::GroupNodes::new(spot.clone(), below(aggregate.input)),
             ),
             Op::Aggregate(aggregate) if group_column::fits(plan, aggregate) => {
-                let general = aggregate::Aggregate::new(spot.clone(), child(aggregate.input));
+                let general = aggregate::Aggregate::new(spot.clone(), below(aggregate.input));
                 Box::new(group_column::GroupColumn::new(
                     spot.clone(),
                     Box::new(general),
                 ))
             }
             Op::Aggregate(aggregate) if count_paths::fits(plan, aggregate) => {
-                let general = aggregate::Aggregate::new(spot.clone(), child(aggregate.input));
+                let general = aggregate::Aggregate::new(spot.clone(), below(aggregate.input));
                 Box::new(count_paths::CountPaths::new(
                     spot.clone(),
                     Box::new(general),
@@ -222,7 +225,7 @@ impl Child {
             }
             Op::Aggregate(aggregate) => Box::new(aggregate::Aggregate::new(
                 spot.clone(),
-                child(aggregate.input),
+                below(aggregate.input),
             )),
             Op::Distinct { input, .. } => Box::new(row::Distinct::new(spot.clone(), child(*input))),
             Op::Sort { input, .. } | Op::Top { input, .. } => {

@@ -2,14 +2,14 @@
 
 use isomer_data::{GraphRead, RelRow};
 use isomer_plan::{
-    expr::Expr,
+    expr::{Expr, LabelRef, SlotId},
     physical::{Direction, Op, SeekKeys},
 };
 use isomer_value::{GroupKey, LabelId, NodeId, RelId, Value};
 use rustc_hash::FxHashSet;
 
 use super::{
-    Argument, Batch, Child, Operate, Spot,
+    Argument, Batch, Child, FULL_BATCH, Morsels, Operate, Spot,
     input::{RowInput, set_live},
 };
 use crate::{
@@ -27,6 +27,8 @@ pub(super) struct NodeScan {
     batch: Batch,
     scanning: bool,
     after: Option<NodeId>,
+    /// The ids that this thread still has to look at, where several scan together.
+    share: Option<(u64, u64)>,
 }
 
 impl NodeScan {
@@ -37,6 +39,54 @@ impl NodeScan {
             batch: Batch::default(),
             scanning: false,
             after: None,
+            share: None,
+        }
+    }
+
+    /// The next nodes of this thread's shares.
+    fn next_of_share(
+        &mut self,
+        morsels: &Morsels,
+        node: SlotId,
+        label: Option<LabelRef>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<Chunk>> {
+        let known = label.map(|label| cx.label(label));
+        if known == Some(None) {
+            return Ok(None);
+        }
+        loop {
+            let Some((from, to)) = self.share.take().or_else(|| morsels.take()) else {
+                return Ok(None);
+            };
+            let wanted = FULL_BATCH.min((to - from) as usize);
+            let after = from.checked_sub(1).map(NodeId);
+            let mut nodes = Vec::with_capacity(wanted);
+            cx.reader()
+                .scan_nodes(known.flatten(), after, wanted, &mut nodes)?;
+            cx.tick(nodes.len() + 1)?;
+            let own = nodes.partition_point(|node| node.0 < to);
+            match nodes.last() {
+                // Whatever follows is in shares that nobody took yet.
+                Some(last) if last.0 >= to => {}
+                Some(last) if nodes.len() == wanted => {
+                    if last.0 + 1 < to {
+                        self.share = Some((last.0 + 1, to));
+                    }
+                }
+                _ => morsels.finish(),
+            }
+            if own == 0
+                && let Some(next) = nodes.first()
+            {
+                morsels.skip_to(next.0);
+            }
+            nodes.truncate(own);
+            if !nodes.is_empty() {
+                let mut chunk = Chunk::new(nodes.len(), self.spot.plan.slots.len());
+                set_live(&self.spot, &mut chunk, node, Column::Nodes(nodes));
+                return Ok(Some(chunk));
+            }
         }
     }
 }
@@ -48,6 +98,12 @@ impl Operate for NodeScan {
             Op::LabelScan { node, label, .. } => (*node, Some(*label)),
             other => return Err(misplaced(other)),
         };
+        if let Some(morsels) = &cx.run.morsels
+            && morsels.scan == self.spot.id
+        {
+            let morsels = morsels.clone();
+            return self.next_of_share(&morsels, node, label, cx);
+        }
         let limit = self.batch.next();
         let (mut rows, mut nodes) = (Vec::new(), Vec::new());
         loop {

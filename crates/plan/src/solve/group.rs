@@ -18,9 +18,11 @@ use super::ends::is_volatile;
 use super::live::{for_each_expr, for_each_read, writes};
 
 /// Below so many rows grouping saves nothing.
-const FEW_ROWS: f64 = 64.0;
-/// Grouping pays where it leaves no more than this share of the rows.
-const SHARE_LEFT: f64 = 0.75;
+const FEW_ROWS: f64 = 16.0;
+/// Grouping before an expand pays where it leaves no more than this share of the rows.
+const SHARE_EXPANDED: f64 = 0.75;
+/// The same before keys are computed: a property costs ten times as much as finding a node's group.
+const SHARE_READ: f64 = 0.95;
 
 /// Groups below the expands that lead to `aggregate`, and below `aggregate` itself, where that leaves far fewer rows;
 /// everywhere possible where [`Arena::group_always`] says so.
@@ -146,7 +148,12 @@ fn points(
                 .map(|slot| different(arena, costs, *slot, below).min(rows))
                 .product();
             let share = (groups / rows).min(1.0);
-            let worth = multiplies && rows >= FEW_ROWS && share <= SHARE_LEFT;
+            let most = if at == chain.len() {
+                SHARE_READ
+            } else {
+                SHARE_EXPANDED
+            };
+            let worth = multiplies && rows >= FEW_ROWS && share <= most;
             (worth || arena.group_always).then_some(Point { keys, share })
         });
         points.push(point.flatten());
