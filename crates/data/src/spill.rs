@@ -32,7 +32,7 @@ pub const BLOCK_BYTES: usize = 32 << 10;
 const HEADER_BYTES: usize = 12;
 
 /// The prefix of the names that spill files have for the moment between being made and losing their name.
-const PREFIX: &str = "isomer-spill-";
+const FILE_NAME_START: &str = "isomer-spill-";
 
 /// A folder for spill files; made when the first one is.
 ///
@@ -103,7 +103,7 @@ impl SpillFolder {
             .mode(0o700)
             .create(&self.path)?;
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{PREFIX}{}-{number}", std::process::id());
+        let name = format!("{FILE_NAME_START}{}-{number}", std::process::id());
         let path = self.path.join(name);
         let file = OpenOptions::new()
             .read(true)
@@ -130,7 +130,7 @@ impl SpillFolder {
         };
         for entry in entries {
             let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            if entry.file_name().to_string_lossy().starts_with(FILE_NAME_START) {
                 fs::remove_file(entry.path())?;
             }
         }
