@@ -88,7 +88,7 @@ fn pokec_tells_all_its_figures_with_either_engine() {
     tells("pokec", &names, |folder, report| {
         pokec::run(folder, 0.0004, EngineKind::Memory, report)
     });
-    names.push("disk_mib");
+    names.extend(["disk_mib", "writes_with_views_s", "writes_with_views_off_s"]);
     tells("pokec", &names, |folder, report| {
         pokec::run(folder, 0.0004, EngineKind::Redb, report)
     });
@@ -111,7 +111,7 @@ fn guanciale_tells_all_its_figures() {
 fn the_documentation_shows_the_queries_that_run() {
     use guanciale::graph::{CREATE_BOTH, CREATE_NODES, RECOMMEND};
     use pokec::graph::{
-        AGES, NEIGHBOUR_KEYS, NEIGHBOUR_PROFILES, NEIGHBOURS, PATHS, READ, SHORTEST,
+        AGES, GROW, NEIGHBOUR_KEYS, NEIGHBOUR_PROFILES, NEIGHBOURS, PATHS, READ, SHORTEST,
     };
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
     let page = std::fs::read_to_string(page)
@@ -119,6 +119,7 @@ fn the_documentation_shows_the_queries_that_run() {
         .replace("\\|", "|");
     for text in [
         AGES,
+        GROW,
         NEIGHBOUR_KEYS,
         NEIGHBOUR_PROFILES,
         NEIGHBOURS,

@@ -19,7 +19,7 @@ use crate::{
     network::Rows,
     pokec::{
         job::{Job, Measured},
-        questions::{Questions, Tally, figures_of, path_line, person, set_line},
+        questions::{Questions, Tally, figures_of, kept_line, path_line, person, set_line},
     },
     profile::write_json,
 };
@@ -196,7 +196,8 @@ impl Arrays {
                 .iter()
                 .map(|pair| path_line(pair, None))
                 .collect(),
-            Job::WritesBuffered | Job::WritesSynced | Job::WritesWithoutViews => {
+            Job::ViewsKept => vec![kept_line(questions)],
+            Job::WritesBuffered | Job::WritesSynced => {
                 let mut tally = Tally::default();
                 for number in 0..questions.writes as u32 {
                     let person = number % self.out.people();
@@ -346,7 +347,7 @@ impl Limit {
             search,
         } = loaded;
         let timed = match job {
-            Job::Load | Job::FirstTraversal | Job::WritesSynced | Job::WritesWithoutViews => {
+            Job::Load | Job::FirstTraversal | Job::WritesSynced | Job::ViewsKept => {
                 return Ok(None);
             }
             Job::SingleReads => {

@@ -11,18 +11,19 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use isomer_db::{
-    Database, Durability, EngineKind, Map, QueryResult, Value,
+    Database, Durability, EngineKind, Map, QueryResult, Transaction, Value,
     data::{BulkPhase, BulkWatch, Verdict},
     json, params,
+    views::ViewOptions,
 };
 
 use crate::{
     Network,
     load::{load_edges, load_people},
-    measure::{Stopwatch, Timed, disk_bytes, time_each},
+    measure::{Stopwatch, Timed, disk_bytes, micros, time_each},
     pokec::{
         job::{Job, Measured},
-        questions::{EdgeFile, Questions, Tally, path_line, person, set_line},
+        questions::{EdgeFile, KEPT_ROUNDS, Questions, Tally, path_line, person, set_line},
     },
     profile::to_map,
     report::Report,
@@ -46,6 +47,11 @@ pub const PATHS: &str = "MATCH ()-[:FRIEND]->()-[:FRIEND]->() RETURN count(*) AS
 /// A shortest path as the keys of its people.
 pub const SHORTEST: &str = "MATCH (a:Person {_key: $from}), (b:Person {_key: $to}), p = shortestPath((a)-[:FRIEND*]->(b)) RETURN [n IN nodes(p) | n._key] AS keys";
 
+/// A new person whom somebody points to.
+pub const GROW: &str = "MATCH (p:Person {_key: $from}) CREATE (p)-[:FRIEND]->(:Person $profile)";
+
+/// What the database may use, so that this whole process stays below 2 GiB.
+const MEMORY_BYTES: usize = 1536 << 20;
 /// Writers of [`Job::WritesSynced`].
 const WRITERS: usize = 16;
 /// What counts as long: longer runs are not repeated.
@@ -76,6 +82,8 @@ pub struct Graph {
     people: HashMap<i64, u32>,
     /// How many batches of profiles were written.
     batches: usize,
+    /// Whether views are kept.
+    views: bool,
 }
 
 impl Graph {
@@ -88,6 +96,7 @@ impl Graph {
             db: None,
             people: HashMap::new(),
             batches: 0,
+            views: true,
         }
     }
 
@@ -108,7 +117,12 @@ impl Graph {
     }
 
     fn open(&self) -> Result<Database> {
-        let builder = Database::builder().engine(self.engine);
+        let mut views = ViewOptions::default();
+        views.enabled = self.views;
+        let builder = Database::builder()
+            .engine(self.engine)
+            .memory(MEMORY_BYTES)
+            .views(views);
         Ok(match self.engine {
             EngineKind::Memory => builder.open_in_memory()?,
             _ => builder.open(&self.folder)?,
@@ -141,7 +155,7 @@ impl Graph {
                 self.writes_buffered(&db, questions)
             }
             Job::WritesSynced => self.writes_synced(questions),
-            Job::WritesWithoutViews => self.writes_without_views(questions),
+            Job::ViewsKept => self.views_kept(questions),
         }
     }
 
@@ -168,13 +182,8 @@ impl Graph {
             }
         };
         self.number_people()?;
-        let count =
-            |text: &str| -> Result<i64> { Ok(self.db()?.query(text, ())?.single()?.get("n")?) };
-        let answer = format!(
-            "{} people, {} relationships",
-            count("MATCH (p:Person) RETURN count(p) AS n")?,
-            count("MATCH (:Person)-[f:FRIEND]->(:Person) RETURN count(f) AS n")?
-        );
+        let (people, relationships) = self.sizes()?;
+        let answer = format!("{people} people, {relationships} relationships");
         Ok(Measured {
             timed,
             questions: 1,
@@ -241,7 +250,7 @@ impl Graph {
             .map(|&key| Network::key(key))
             .collect();
         let ask = |key: &String| Ok(read.query([("key", key.as_str())])?);
-        passes(&keys, 1, ask, |_, found| {
+        passes(self.db()?, &keys, 1, ask, |_, found| {
             add(&mut tally, found.single()?.value("p")?)?;
             Ok(None)
         })
@@ -262,6 +271,7 @@ impl Graph {
             answer.push((age.unwrap_or(i64::MAX), int(row.value("people")?)?));
         }
         answer.sort_unstable();
+        self.db()?.views().wait_ready();
         let line = |(age, people): (i64, i64)| match age {
             i64::MAX => format!("none {people}"),
             age => format!("{age} {people}"),
@@ -293,7 +303,7 @@ impl Graph {
             .map(|&key| Network::key(key))
             .collect();
         let ask = |key: &String| Ok(query.query([("key", key.as_str())])?);
-        passes(&keys, rounds, ask, |at, found| {
+        passes(self.db()?, &keys, rounds, ask, |at, found| {
             let start = questions.starts[at];
             Ok(Some(match job {
                 Job::Neighbors2Profiles => {
@@ -330,6 +340,7 @@ impl Graph {
         let watch = Stopwatch::start();
         let count = int(query.query(())?.single()?.value("paths")?)?;
         let first = watch.timed();
+        self.db()?.views().wait_ready();
         let timed = if first.wall > LONG {
             first.clone()
         } else {
@@ -357,7 +368,7 @@ impl Graph {
             let (from, to) = (Network::key(pair.source), Network::key(pair.target));
             Ok(query.query(params! { "from" => from, "to" => to })?)
         };
-        passes(&pairs, rounds, ask, |at, found| {
+        passes(self.db()?, &pairs, rounds, ask, |at, found| {
             let pair = &pairs[at];
             let Some(row) = found.iter().next() else {
                 return Ok(Some(path_line(pair, None)));
@@ -426,11 +437,7 @@ impl Graph {
         let mut timed = time_each(documents, |document| {
             let mut transaction = db.begin()?;
             transaction.query_prepared(&write, document)?;
-            transaction
-                .into_data()
-                .commit_with(Durability::Buffered)
-                .map_err(isomer_db::Error::from)?;
-            Ok(())
+            commit_buffered(transaction)
         })?;
         let watch = Stopwatch::start();
         db.sync()?;
@@ -486,15 +493,102 @@ impl Graph {
         })
     }
 
-    fn writes_without_views(&mut self, questions: &Questions) -> Result<Measured> {
-        let db = self.db()?.clone();
-        self.writes_buffered(&db, questions)
+    /// Rounds with views and without take turns, on the same growing network, so that neither has the smaller one.
+    fn views_kept(&mut self, questions: &Questions) -> Result<Measured> {
+        let before = self.sizes()?;
+        let (mut with, mut without) = (Timed::default(), Timed::default());
+        for round in 0..2 * KEPT_ROUNDS {
+            let kept = round % 2 == 0;
+            self.close()?;
+            self.views = kept;
+            self.db = Some(self.open()?);
+            let timed = self.grow(questions, round, kept)?;
+            let all = if kept { &mut with } else { &mut without };
+            all.times.extend(timed.times);
+            all.wall += timed.wall;
+            all.cpu += timed.cpu;
+        }
+        self.views = true;
+        let after = self.sizes()?;
+        let slower = with.percentile(0.5).as_secs_f64() / without.percentile(0.5).as_secs_f64();
+        let rounds = KEPT_ROUNDS as f64;
+        Ok(Measured {
+            questions: questions.kept_writes() as u64,
+            answer: vec![format!(
+                "{} more people, {} more relationships",
+                after.0 - before.0,
+                after.1 - before.1
+            )],
+            figures: vec![
+                ("off_s", without.wall.as_secs_f64() / rounds, "s"),
+                ("off_p50_us", micros(without.percentile(0.5)), "us"),
+                ("slower_percent", (slower - 1.0) * 100.0, "%"),
+            ],
+            timed: with,
+            ..Measured::default()
+        })
     }
+
+    /// Adds people with a relationship each, not synced each.
+    fn grow(&mut self, questions: &Questions, round: usize, kept: bool) -> Result<Timed> {
+        let count = questions.kept_writes();
+        let mut documents = self.documents(count, questions.people)?;
+        for (number, document) in documents.iter_mut().enumerate() {
+            if let Some(Value::Map(profile)) = document.get_mut("profile") {
+                let key = format!("new{round}-{number}");
+                std::sync::Arc::make_mut(profile).insert("_key", key.into());
+            }
+            let from = questions.keys[number % questions.keys.len()];
+            document.insert("from", Network::key(from).into());
+        }
+        let db = self.db()?.clone();
+        // What the views are made for; without them it is the same work for the caches.
+        for _ in 0..3 {
+            db.query(AGES, ())?;
+            for &start in questions.starts.iter().take(50) {
+                db.query(NEIGHBOURS, [("key", Network::key(start))])?;
+            }
+            db.views().wait_ready();
+        }
+        let standing = db.views().status().len();
+        if kept != (standing > 0) {
+            bail!(
+                "{standing} views stand: there should be {}",
+                if kept { "some" } else { "none" }
+            );
+        }
+        let write = db.prepare(GROW)?;
+        let timed = time_each(documents, |document| {
+            let mut transaction = db.begin()?;
+            transaction.query_prepared(&write, document)?;
+            commit_buffered(transaction)
+        })?;
+        db.sync()?;
+        Ok(timed)
+    }
+
+    fn sizes(&self) -> Result<(i64, i64)> {
+        let count =
+            |text: &str| -> Result<i64> { Ok(self.db()?.query(text, ())?.single()?.get("n")?) };
+        Ok((
+            count("MATCH (p:Person) RETURN count(p) AS n")?,
+            count("MATCH (:Person)-[f:FRIEND]->(:Person) RETURN count(f) AS n")?,
+        ))
+    }
+}
+
+fn commit_buffered(transaction: Transaction) -> Result<()> {
+    transaction
+        .into_data()
+        .commit_with(Durability::Buffered)
+        .map_err(isomer_db::Error::from)?;
+    Ok(())
 }
 
 /// Asks every question once to look at the answer (which warms up), then `rounds` times with the clock running, or once
 /// where that takes long.
 fn passes<Q>(
+    db: &Database,
     questions: &[Q],
     rounds: usize,
     ask: impl Fn(&Q) -> Result<QueryResult>,
@@ -510,6 +604,7 @@ fn passes<Q>(
         first.wall += time;
         answer.extend(look(at, found)?);
     }
+    db.views().wait_ready();
     let rounds = if first.wall > LONG { 1 } else { rounds };
     let repeated = (0..rounds).flat_map(|_| questions);
     let timed = time_each(repeated, |question| ask(question).map(drop))?;

@@ -33,8 +33,9 @@ pub enum Job {
     WritesBuffered,
     /// New profiles from 16 writers, one transaction each, on disk when it returns.
     WritesSynced,
-    /// As [`Job::WritesBuffered`], in a database that keeps no views.
-    WritesWithoutViews,
+    /// New people, each with a relationship from somebody, while views of people and relationships are kept, and while none
+    /// are.
+    ViewsKept,
 }
 
 /// What a job took, and what it answered.
@@ -69,7 +70,7 @@ impl Job {
         Self::NoPath,
         Self::WritesBuffered,
         Self::WritesSynced,
-        Self::WritesWithoutViews,
+        Self::ViewsKept,
     ];
 
     /// Its name.
@@ -87,7 +88,7 @@ impl Job {
             Self::NoPath => "no_path",
             Self::WritesBuffered => "single_writes_buffered",
             Self::WritesSynced => "single_writes_synced",
-            Self::WritesWithoutViews => "single_writes_without_views",
+            Self::ViewsKept => "writes_with_views",
         }
     }
 
@@ -111,7 +112,7 @@ impl Job {
             Self::NoPath => "a path that does not exist",
             Self::WritesBuffered => "writing single profiles, synced at the end",
             Self::WritesSynced => "writing single profiles, 16 writers, each synced",
-            Self::WritesWithoutViews => "writing single profiles without views",
+            Self::ViewsKept => "writing with views and without",
         }
     }
 
@@ -130,7 +131,7 @@ impl Job {
             Self::Load | Self::Neighbors2Profiles | Self::WritesSynced => {
                 vec![case("s", pass_s, "s")]
             }
-            Self::SingleReads | Self::WritesBuffered | Self::WritesWithoutViews => vec![
+            Self::SingleReads | Self::WritesBuffered | Self::ViewsKept => vec![
                 case("s", pass_s, "s"),
                 case("p50_us", micros(p50), "us"),
                 case("p99_us", micros(p99), "us"),

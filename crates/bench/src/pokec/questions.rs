@@ -187,6 +187,24 @@ pub fn path_line(query: &PathQuery, distance: Option<u32>) -> String {
     }
 }
 
+/// Rounds of writes with views, and as many without.
+pub const KEPT_ROUNDS: usize = 3;
+/// One write of these in as many of the others.
+const KEPT_SHARE: usize = 5;
+
+impl Questions {
+    /// Writes of each round with views or without.
+    pub fn kept_writes(&self) -> usize {
+        (self.writes / KEPT_SHARE).max(1)
+    }
+}
+
+/// What [`Job::ViewsKept`] leaves behind.
+pub fn kept_line(questions: &Questions) -> String {
+    let all = 2 * KEPT_ROUNDS * questions.kept_writes();
+    format!("{all} more people, {all} more relationships")
+}
+
 /// `AGE` and `completion` of a profile.
 pub fn figures_of(profile: &crate::profile::Profile) -> (Option<i64>, i64) {
     let number = |name: &str| {
