@@ -19,6 +19,11 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Queries and commits allocate much and shortly, in pages as well as in strings: with the system's allocator a commit took a
+/// quarter more processor time, profiles of neighbours half as much again.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// A database for key-values, documents and graphs in one transaction.
 #[derive(Debug, Parser)]
 #[command(
