@@ -20,6 +20,7 @@ use crate::{
     Builder, EngineKind, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult,
     Result, RowStream, Transaction,
     cache::PlanCache,
+    parameters::given,
     running::Running,
     statement::{Statement, gather},
 };
@@ -252,7 +253,7 @@ impl Database {
         parameters: impl IntoParameters,
         options: &QueryOptions,
     ) -> Result<QueryResult> {
-        let parameters = parameters.into_parameters();
+        let parameters = given(parameters)?;
         self.retrying(|| {
             let (mut transaction, statement) = self.begin_for(text)?;
             let result = gather(&mut transaction, &statement, &parameters, options)?;
@@ -289,12 +290,7 @@ impl Database {
         options: &QueryOptions,
     ) -> Result<RowStream<'static>> {
         let (transaction, statement) = self.begin_for(text)?;
-        RowStream::own(
-            transaction,
-            &statement,
-            &parameters.into_parameters(),
-            options,
-        )
+        RowStream::own(transaction, &statement, &given(parameters)?, options)
     }
 
     /// Prepares a query that will run many times with other parameters.

@@ -1,6 +1,10 @@
 //! Values that a query is given beside its text.
 
-use isomer_value::{Map, Value};
+use std::sync::Arc;
+
+use isomer_value::{Map, Value, limits::MAX_NESTING};
+
+use crate::{Error, ErrorKind, Result};
 
 /// What can be given as the parameters of a query: nothing, a [`Map`], or pairs of names and values.
 ///
@@ -49,6 +53,46 @@ impl<V: Into<Value>> IntoParameters for Vec<(String, V)> {
         self.into_iter()
             .map(|(name, value)| (name, value.into()))
             .collect()
+    }
+}
+
+/// The parameters of a query. Values that nest too deep are refused and taken apart: dropping them goes as deep as they do.
+pub(crate) fn given(parameters: impl IntoParameters) -> Result<Map> {
+    let parameters = parameters.into_parameters();
+    let deep = parameters
+        .iter()
+        .find(|(_, value)| nests_deeper(value, MAX_NESTING))
+        .map(|(name, _)| name.clone());
+    let Some(name) = deep else {
+        return Ok(parameters);
+    };
+    let mut open: Vec<Value> = parameters.into_iter().map(|(_, value)| value).collect();
+    while let Some(value) = open.pop() {
+        match value {
+            Value::List(items) => open.extend(Arc::into_inner(items).unwrap_or_default()),
+            Value::Map(map) => {
+                let entries = Arc::into_inner(map).unwrap_or_default();
+                open.extend(entries.into_iter().map(|(_, value)| value));
+            }
+            _ => {}
+        }
+    }
+    Err(Error::new(
+        ErrorKind::Limit,
+        format!(
+            "the parameter ${name} has more than {MAX_NESTING} levels of nested lists and maps: flatten the value"
+        ),
+    ))
+}
+
+/// Whether a value has more than `levels` levels of lists and maps. Recursion is bounded by `levels`.
+fn nests_deeper(value: &Value, levels: usize) -> bool {
+    match value {
+        Value::List(items) => {
+            levels == 0 || items.iter().any(|item| nests_deeper(item, levels - 1))
+        }
+        Value::Map(map) => levels == 0 || map.values().any(|item| nests_deeper(item, levels - 1)),
+        _ => false,
     }
 }
 

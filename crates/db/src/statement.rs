@@ -14,7 +14,8 @@ use isomer_value::{Map, Value};
 
 use crate::{
     Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, Result, Row,
-    Transaction, cache::Ready, catalog::PlanCatalog, held::HeldBytes, rows::Batch, running::Place,
+    Transaction, cache::Ready, catalog::PlanCatalog, held::HeldBytes, parameters::given,
+    rows::Batch, running::Place,
 };
 
 /// A plan is made again when there are so many times more nodes and relationships than when it was made, or fewer.
@@ -404,7 +405,7 @@ impl Prepared {
         parameters: impl IntoParameters,
         options: &QueryOptions,
     ) -> Result<QueryResult> {
-        let parameters = parameters.into_parameters();
+        let parameters = given(parameters)?;
         self.db.retrying(|| {
             let mut transaction = if self.is_read_only() {
                 self.db.begin_read()?

@@ -8,6 +8,7 @@ use isomer_value::Map;
 use crate::{
     Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions,
     QueryResult, Result, RowStream,
+    parameters::given,
     statement::{self, Statement},
 };
 
@@ -56,7 +57,7 @@ impl Transaction {
         parameters: impl IntoParameters,
         options: &QueryOptions,
     ) -> Result<QueryResult> {
-        self.run(text, &parameters.into_parameters(), options)
+        self.run(text, &given(parameters)?, options)
     }
 
     /// Runs a prepared query and gathers its rows.
@@ -65,11 +66,7 @@ impl Transaction {
         prepared: &Prepared,
         parameters: impl IntoParameters,
     ) -> Result<QueryResult> {
-        self.run_prepared(
-            prepared,
-            &parameters.into_parameters(),
-            &QueryOptions::default(),
-        )
+        self.run_prepared(prepared, &given(parameters)?, &QueryOptions::default())
     }
 
     /// Runs a query and gives its rows as they are found. What it writes is complete when the last row was taken.
@@ -84,7 +81,7 @@ impl Transaction {
         parameters: impl IntoParameters,
         options: &QueryOptions,
     ) -> Result<RowStream<'_>> {
-        RowStream::borrow(self, text, &parameters.into_parameters(), options)
+        RowStream::borrow(self, text, &given(parameters)?, options)
     }
 
     /// The documents of a label: insert, get, replace, patch, remove, by key.

@@ -52,14 +52,16 @@ fn deep_nesting_is_refused() {
     }
     let deep = "RETURN reduce(a = [], x IN range(1, 100000) | [a]) AS v";
     assert_eq!(db.query(deep, ()).unwrap_err().kind(), ErrorKind::Limit);
-    let mut value = Value::Null;
-    for _ in 0..5_000 {
-        value = Value::from(vec![value]);
+    for wrap in [
+        |value: Value| Value::from(vec![value]),
+        |value: Value| Value::from(params! { "a" => value }),
+    ] {
+        let deep = (0..100_000).fold(Value::Null, |value, _| wrap(value));
+        let mut parameters = Map::new();
+        parameters.insert("v", deep);
+        let error = db.query("RETURN $v AS v", parameters).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Limit);
     }
-    let mut parameters = Map::new();
-    parameters.insert("v", value);
-    let error = db.query("RETURN $v AS v", parameters).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Limit);
 }
 
 /// What only values can break is shown in the text as the user wrote it, also where its plan was cached for other literals.
