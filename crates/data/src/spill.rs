@@ -130,7 +130,11 @@ impl SpillFolder {
         };
         for entry in entries {
             let entry = entry?;
-            if entry.file_name().to_string_lossy().starts_with(FILE_NAME_START) {
+            if entry
+                .file_name()
+                .to_string_lossy()
+                .starts_with(FILE_NAME_START)
+            {
                 fs::remove_file(entry.path())?;
             }
         }
