@@ -39,6 +39,7 @@ pub struct Builder {
     pub(crate) sweep_interval: Option<Duration>,
     pub(crate) registry: Registry,
     pub(crate) planning: isomer_plan::Options,
+    pub(crate) parallel_rows: Option<u64>,
     pub(crate) views: ViewOptions,
     pub(crate) csv_folder: Option<Arc<Path>>,
 }
@@ -61,6 +62,7 @@ impl Default for Builder {
             sweep_interval: Some(Duration::from_secs(30)),
             registry: Registry::with_builtins(),
             planning: isomer_plan::Options::default(),
+            parallel_rows: None,
             views: ViewOptions::default(),
             csv_folder: None,
         }
@@ -164,6 +166,13 @@ impl Builder {
     /// `None` for never. They are invisible in any case.
     pub fn sweep_interval(mut self, interval: Option<Duration>) -> Self {
         self.sweep_interval = interval;
+        self
+    }
+
+    /// From how many expected rows on several threads make them: for tests, which compare the answers.
+    #[doc(hidden)]
+    pub fn parallel_rows(mut self, rows: u64) -> Self {
+        self.parallel_rows = Some(rows);
         self
     }
 

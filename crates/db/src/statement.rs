@@ -199,7 +199,7 @@ impl Run {
     ) -> Result<Self> {
         let inner = transaction.db.inner.clone();
         let place = inner.running.enter(&statement.text, options.cancel.clone());
-        let options = Options {
+        let mut options = Options {
             limits: options.resolved_limits(&inner.options.limits),
             cancel: options.cancel.clone(),
             registry: inner.registry.clone(),
@@ -208,6 +208,9 @@ impl Run {
             views: Some(inner.views.clone()),
             ..Options::default()
         };
+        if let Some(rows) = inner.options.parallel_rows {
+            options.parallel_rows = rows;
+        }
         let plan = statement.ready.plan.clone();
         let columns: Arc<[Arc<str>]> = match plan.mode {
             Mode::Explain => Arc::new(["plan".into()]),

@@ -30,12 +30,14 @@ pub enum Way {
     Views,
     /// Next to no memory: what sorts, groups and joins goes to disk, or is refused.
     Small,
+    /// Several threads for however few rows.
+    Parallel,
     /// Indexes, on disk.
     Durable,
 }
 
 /// Those that every query is run in; [`Way::Durable`] is for a sample.
-pub const WAYS: [Way; 7] = [
+pub const WAYS: [Way; 8] = [
     Way::Plain,
     Way::Indexed,
     Way::NoRules,
@@ -43,6 +45,7 @@ pub const WAYS: [Way; 7] = [
     Way::Prepared,
     Way::Views,
     Way::Small,
+    Way::Parallel,
 ];
 
 /// Bytes that a query of [`Way::Small`] may hold.
@@ -56,7 +59,11 @@ impl Way {
             barriers_everywhere: self == Way::Barriers,
             ..Planning::default()
         };
-        Builder::default()
+        let builder = match self {
+            Self::Parallel => Builder::default().parallel_rows(0),
+            _ => Builder::default().parallel_rows(u64::MAX),
+        };
+        builder
             .planning(planning)
             .views(views(self))
             .sweep_interval(None)

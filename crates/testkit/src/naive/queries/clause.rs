@@ -136,9 +136,11 @@ impl Maker<'_> {
         } else {
             String::new()
         };
-        let condition = match self.once_in(4) {
-            true => format!(" WHERE {}", self.condition(2)),
-            false => String::new(),
+        let often = if paging.is_empty() { 4 } else { 2 };
+        let condition = match (self.once_in(often), self.known(Kind::Node)) {
+            (true, Some(node)) if self.once_in(2) => format!(" WHERE {node}.v > 0"),
+            (true, _) => format!(" WHERE {}", self.condition(2)),
+            (false, _) => String::new(),
         };
         format!("WITH {distinct}{items}{paging}{condition}")
     }

@@ -19,6 +19,7 @@ pub fn graph(random: &mut Random) -> Graph {
     let count = match random.below(12) {
         0 => 0,
         1 => 1,
+        2 => 8 + random.below(4),
         _ => 2 + random.below(6),
     };
     let mut ids = Vec::new();
@@ -40,7 +41,11 @@ pub fn graph(random: &mut Random) -> Graph {
     if ids.is_empty() {
         return graph;
     }
-    for at in 0..random.below(11) {
+    let relationships = match random.once_in(4) {
+        true => count + random.below(9),
+        false => random.below(11),
+    };
+    for at in 0..relationships {
         let mut properties = Map::new();
         properties.insert("i", Value::Int(at as i64));
         if !random.once_in(4) {

@@ -2,6 +2,7 @@
 
 mod clause;
 mod expression;
+mod focus;
 pub mod graph;
 mod pattern;
 
@@ -78,7 +79,10 @@ pub fn query(random: &mut Random) -> Made {
         nested: false,
         wrote: false,
     };
-    let text = maker.query();
+    let text = match maker.once_in(3) {
+        true => maker.focused(),
+        false => maker.query(),
+    };
     Made {
         text,
         risky: maker.risky,
