@@ -41,6 +41,7 @@ pub struct Builder {
     pub(crate) planning: isomer_plan::Options,
     pub(crate) parallel_rows: Option<u64>,
     pub(crate) views: ViewOptions,
+    pub(crate) workers: usize,
     pub(crate) csv_folder: Option<Arc<Path>>,
 }
 
@@ -64,6 +65,7 @@ impl Default for Builder {
             planning: isomer_plan::Options::default(),
             parallel_rows: None,
             views: ViewOptions::default(),
+            workers: 0,
             csv_folder: None,
         }
     }
@@ -180,6 +182,13 @@ impl Builder {
     #[doc(hidden)]
     pub fn planning(mut self, planning: isomer_plan::Options) -> Self {
         self.planning = planning;
+        self
+    }
+
+    /// Threads that may work for one query at once, the caller's included; as many as the machine has cores unless said
+    /// otherwise. 1 keeps every query on its caller's thread. Small queries stay there in any case.
+    pub fn workers(mut self, workers: usize) -> Self {
+        self.workers = workers;
         self
     }
 

@@ -206,6 +206,7 @@ impl Run {
             running: Some(inner.running.clone()),
             csv_folder: inner.options.csv_folder.clone(),
             views: Some(inner.views.clone()),
+            workers: inner.options.workers,
             ..Options::default()
         };
         if let Some(rows) = inner.options.parallel_rows {

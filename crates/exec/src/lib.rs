@@ -1,7 +1,8 @@
 //! Vectorised operators over transactions and read views.
 //!
 //! [`Execution`] runs a plan of `isomer-plan` in a transaction of `isomer-data`: started once, pulled for rows, resumable
-//! between pulls, on the caller's thread. What this crate keeps true:
+//! between pulls, on the caller's thread; many records, and the rows below an aggregation over a large scan, by several. What this
+//! crate keeps true:
 //! - a failed statement leaves no trace in its transaction;
 //! - a query stays within its [`Limits`] or answers an error that names the limit, and stops within about a thousand rows
 //!   of being cancelled;

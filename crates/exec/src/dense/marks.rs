@@ -125,6 +125,11 @@ impl Numbers {
         self.0[at] = number;
     }
 
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.len() * 4
+    }
+
     /// The number of `id` that was put last.
     #[inline]
     pub(crate) fn get(&self, id: u32) -> u32 {

@@ -7,5 +7,5 @@ mod walks;
 
 pub(crate) use id_set::IdSet;
 pub(crate) use marks::{Marks, Numbers};
-pub(crate) use shortest::{Found, Meeting};
+pub(crate) use shortest::{Found, MOST_IDS, Meeting};
 pub(crate) use walks::{WalkScratch, Walks, small};

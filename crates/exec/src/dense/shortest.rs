@@ -5,6 +5,8 @@ use crate::error::Result;
 
 /// Neighbours that are looked at between two looks at the clock.
 const TICK_NODES: usize = 256;
+/// Arrays are made for ids below this: 256 MiB for each end at most.
+pub(crate) const MOST_IDS: u32 = 1 << 26;
 /// So many nodes tell how much work a frontier is.
 const SAMPLE: usize = 32;
 
@@ -17,6 +19,8 @@ pub(crate) enum Found {
     TooLong,
     /// Walks of this many steps.
     Walks(u64),
+    /// There are ids too large for an array.
+    TooLarge,
 }
 
 /// What one end has reached: each node with its distance.
@@ -38,6 +42,10 @@ impl Reach {
             frontier: vec![start],
             depth: 0,
         }
+    }
+
+    fn bytes(&self) -> usize {
+        self.marks.bytes() + self.depths.bytes()
     }
 
     fn is_at(&self, node: u32, depth: u32) -> bool {
@@ -106,7 +114,7 @@ impl<'w> Meeting<'w> {
             } else {
                 (self.backward, &mut self.back, &self.front)
             };
-            advance(
+            let went_on = advance(
                 walks,
                 side,
                 other,
@@ -115,6 +123,9 @@ impl<'w> Meeting<'w> {
                 &mut self.scratch,
                 tick,
             )?;
+            if !went_on {
+                return Ok(Found::TooLarge);
+            }
             if !self.met.is_empty() {
                 return Ok(Found::Walks(steps + 1));
             }
@@ -160,6 +171,7 @@ impl<'w> Meeting<'w> {
 }
 
 /// One level further along `walks`; notes the nodes of the new level that the other side has reached, one unless `all`.
+/// False where a node's id is too large for the arrays.
 fn advance(
     walks: &Walks,
     side: &mut Reach,
@@ -168,7 +180,7 @@ fn advance(
     met: &mut Vec<u32>,
     scratch: &mut WalkScratch,
     tick: &mut dyn FnMut(usize, usize) -> Result<()>,
-) -> Result<()> {
+) -> Result<bool> {
     side.depth += 1;
     let mut next = Vec::new();
     for piece in std::mem::take(&mut side.frontier).chunks(TICK_NODES) {
@@ -177,6 +189,9 @@ fn advance(
             let neighbours = walks.neighbours(node, scratch);
             looked_at += neighbours.len();
             for &to in neighbours {
+                if to >= MOST_IDS {
+                    return Ok(false);
+                }
                 if !side.marks.insert(to) {
                     continue;
                 }
@@ -185,15 +200,16 @@ fn advance(
                 if other.marks.contains(to) {
                     met.push(to);
                     if !all {
-                        return Ok(());
+                        return Ok(true);
                     }
                 }
             }
         }
-        tick(looked_at, next.len() * 16)?;
+        let bytes = side.bytes() + other.bytes() + next.len() * 8;
+        tick(looked_at, bytes)?;
     }
     side.frontier = next;
-    Ok(())
+    Ok(true)
 }
 
 /// The walks from `middle` back to where `side` began, against its direction: along `walks`. One unless `all`.

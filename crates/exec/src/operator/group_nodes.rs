@@ -37,14 +37,20 @@ pub(super) struct GroupNodes {
     held: usize,
 }
 
+/// Arrays are made for no more ids than this: 64 MiB.
+const MOST_DENSE: usize = 1 << 24;
+/// The arrays take no more than this part of a query's memory.
+const PART_OF_MEMORY: usize = 16;
 /// Bytes that a group holds.
 const GROUP_BYTES: usize = 24;
 
 struct Groups {
-    /// Nodes that have a group, and its position.
+    /// Nodes with ids below this are found in arrays.
+    dense: u32,
+    /// Those of them that have a group, and its position.
     known: Marks,
     positions: Numbers,
-    /// The same for nodes that no array is made for.
+    /// The same for all others.
     large: FxHashMap<NodeId, u32>,
     nodes: Vec<NodeId>,
     counts: Vec<u64>,
@@ -72,8 +78,11 @@ fn overflow() -> ExecError {
 }
 
 impl Groups {
-    fn new() -> Self {
+    /// No group yet; the arrays take a small part of the memory that a query may hold.
+    fn new(memory_bytes: usize) -> Self {
+        let dense = (memory_bytes / PART_OF_MEMORY / size_of::<u32>()).min(MOST_DENSE);
         Self {
+            dense: dense as u32,
             known: Marks::take(),
             positions: Numbers::take(),
             large: FxHashMap::default(),
@@ -85,7 +94,7 @@ impl Groups {
 
     #[inline]
     fn add(&mut self, node: NodeId, times: u64) -> Result<()> {
-        let position = match small(node) {
+        let position = match small(node).filter(|id| *id < self.dense) {
             Some(id) if self.known.insert(id) => {
                 self.positions.put(id, self.nodes.len() as u32);
                 None
@@ -195,7 +204,7 @@ impl GroupNodes {
         let Some((_, Expr::Slot(key))) = plan.keys.first() else {
             return Err(ExecError::Internal("a group without its node".into()));
         };
-        let mut groups = Groups::new();
+        let mut groups = Groups::new(cx.run.watch.limits().memory_bytes);
         let mut spilled: Option<GroupSpill> = None;
         while let Some(mut chunk) = self.input.pull(cx)? {
             if chunk.is_listed(*key) && plan.factors.iter().any(|slot| chunk.is_listed(*slot)) {
@@ -215,7 +224,7 @@ impl GroupNodes {
                 continue;
             }
             let mut spill = GroupSpill::new(self.spot.id, cx)?;
-            std::mem::replace(&mut groups, Groups::new()).spill(plan, &mut spill, cx)?;
+            std::mem::replace(&mut groups, Groups::new(0)).spill(plan, &mut spill, cx)?;
             cx.run.watch.release(std::mem::take(&mut self.held));
             spilled = Some(spill);
         }

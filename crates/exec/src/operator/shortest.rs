@@ -18,7 +18,7 @@ use crate::{
     chunk::Chunk,
     column::{Column, relationship, relationship_value},
     context::{Cx, TypeFilter, data_direction},
-    dense::{Found, Meeting, small},
+    dense::{Found, MOST_IDS, Meeting, small},
     error::Result,
     eval::{Row, holds},
 };
@@ -299,7 +299,7 @@ impl Search<'_> {
         let (Some(from), Some(to)) = (small(self.from), small(self.to)) else {
             return Ok(None);
         };
-        if self.plan.step_predicate.is_some() {
+        if self.plan.step_predicate.is_some() || from.max(to) >= MOST_IDS {
             return Ok(None);
         }
         let direction = data_direction(self.plan.direction);
@@ -316,6 +316,7 @@ impl Search<'_> {
             cx.tick(looked_at)
         })?;
         match found {
+            Found::TooLarge => return Ok(None),
             Found::Nothing => return Ok(Some(Vec::new())),
             Found::TooLong if self.plan.max.is_some() => return Ok(Some(Vec::new())),
             Found::TooLong => return Err(too_long(max)),
