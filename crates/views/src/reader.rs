@@ -58,6 +58,16 @@ impl<'a> Reader<'a> {
         self.enabled && !self.tx.notes() && self.tx.dirty().is_empty()
     }
 
+    /// Whether a view has this property of some label's nodes: reading it again costs less than remembering it.
+    pub fn has_column(&self, prop: PropId) -> bool {
+        self.enabled && self.views.columns_of(prop).is_some()
+    }
+
+    /// Whether views have the labels of all nodes: reading them again costs less than remembering them.
+    pub fn has_labels(&self) -> bool {
+        self.all_members(FEW_NODES).is_some()
+    }
+
     /// The views that answer a question about relationships, in the order of the rows: side by side, type by type.
     fn links(
         &self,

@@ -57,7 +57,7 @@ fn missing(nodes: &[NodeId], is_known: impl Fn(&NodeId) -> bool) -> Vec<NodeId> 
 /// One property of each node.
 pub(super) fn properties(nodes: &[NodeId], prop: PropId, cx: &mut Cx<'_>) -> Result<Vec<Value>> {
     let remembers = cx.run.plan.class == StatementClass::Read;
-    if !remembers || nodes.len() < 2 || is_ascending(nodes) {
+    if !remembers || nodes.len() < 2 || is_ascending(nodes) || cx.reader().has_column(prop) {
         return read(nodes, prop, cx);
     }
     let mut known = cx
@@ -107,7 +107,11 @@ pub(super) fn labels(
     cx: &mut Cx<'_>,
 ) -> Result<Vec<Option<bool>>> {
     let mut read = NodeLabels::new();
-    if nodes.len() < 2 || is_ascending(nodes) || cx.run.plan.class != StatementClass::Read {
+    if nodes.len() < 2
+        || is_ascending(nodes)
+        || cx.run.plan.class != StatementClass::Read
+        || cx.reader().has_labels()
+    {
         cx.reader().node_labels(nodes, &mut read)?;
         return Ok((0..nodes.len()).map(|at| Some(test(read.of(at)))).collect());
     }
