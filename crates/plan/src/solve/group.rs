@@ -21,8 +21,9 @@ use super::live::{for_each_expr, for_each_read, writes};
 const FEW_ROWS: f64 = 16.0;
 /// Grouping before an expand pays where it leaves no more than this share of the rows.
 const SHARE_EXPANDED: f64 = 0.75;
-/// The same before keys are computed: a property costs ten times as much as finding a node's group.
-const SHARE_READ: f64 = 0.95;
+/// The same before keys are computed. Always: a property costs ten times as much as finding a node's group, and the
+/// estimate of how many nodes there are is often too high, as a type may lead to few of them.
+const SHARE_READ: f64 = 1.0;
 
 /// Groups below the expands that lead to `aggregate`, and below `aggregate` itself, where that leaves far fewer rows;
 /// everywhere possible where [`Arena::group_always`] says so.
