@@ -136,6 +136,8 @@ fn an_index_gives_the_order_that_a_sort_gives() {
         "WHERE n.a IN [3, 1, 2, 'text1', null]",
         "WHERE n.a STARTS WITH 'text'",
         "WHERE n.c IS NULL",
+        "WHERE n.a = 3 OR n.a = 'text1' OR 2 = n.a OR n.a = null",
+        "WHERE n.b = $v OR n.b = 1 OR n.b = 1.0",
         "WHERE EXISTS { (n)-[:T]->(:B) }",
     ] {
         for keys in [
@@ -240,4 +242,44 @@ fn kept_numbers_are_those_that_counting_gives() {
     let query =
         "MATCH (b:B) WITH count(b) AS c CREATE (:B) WITH c MATCH (b:B) RETURN c, count(b) AS d";
     assert_eq!(run(&mut transaction, query, false), ["[Int(30), Int(31)]"]);
+}
+
+#[test]
+fn counting_beside_the_rows_gives_what_counting_in_each_gives() {
+    let store = store();
+    let mut transaction = store.begin(Access::Write).expect("a transaction");
+    let mut beside = 0;
+    for query in [
+        "MATCH (n:A) RETURN n.i, COUNT { (n)-[:T]->() } AS c ORDER BY n.i",
+        "MATCH (n:A) RETURN n.i, COUNT { (n)-[:T]->(m:B) WHERE m.i > n.i } + 1 AS c ORDER BY c, n.i",
+        "MATCH (n:B) RETURN n.i, COUNT { (n)--() } - COUNT { (n)<-[:T]-(n) } AS c, [COUNT { (n)-[:S]->() }] AS d ORDER BY n.i",
+        "MATCH (n:A) WHERE COUNT { (n)-[:T]->() } > 1 AND n.b = 1 RETURN n.i ORDER BY n.i",
+        "MATCH (n:A) WHERE NOT COUNT { (n)-[:T]->(:B {a: n.a}) } = 0 RETURN n.i ORDER BY n.i",
+        "MATCH (n:A)-[t:T]->(m) WHERE COUNT { (m)<-[:T]-(o) WHERE o <> n } > 3 RETURN n.i, m.i ORDER BY n.i, m.i",
+        "OPTIONAL MATCH (n:Absent) RETURN COUNT { (n)--() } AS c",
+        "MATCH (n:B) OPTIONAL MATCH (n)-[:S]->(c) RETURN n.i, COUNT { (c)--() } AS c ORDER BY n.i",
+        "MATCH (n:B) RETURN n.i, CASE WHEN n.i > 210 THEN COUNT { (n)-[:T]->() } END AS c ORDER BY n.i",
+        "MATCH (n:B) RETURN n.i, COUNT { MATCH (n)-[:T]->(m) RETURN DISTINCT m } AS c ORDER BY n.i",
+        "MATCH (n:B) RETURN n.i, COUNT { MATCH (n)-[:T*1..2]->(m) } AS c ORDER BY n.i",
+        "MATCH (n:B) RETURN n.i, COUNT { MATCH (c:C) } AS c ORDER BY n.i",
+        "MATCH (n:B) CALL (n) { RETURN COUNT { (n)-[:T]->() } AS c } RETURN n.i, c ORDER BY n.i",
+        "MATCH (n:B) WITH n, COUNT { (n)<-[:T]-() } AS c CREATE (n)<-[:T]-(:New) RETURN n.i, c, COUNT { (n)<-[:T]-() } AS d ORDER BY n.i",
+    ] {
+        let wanted = {
+            let mark = transaction.mark();
+            let rows = run(&mut transaction, query, true);
+            transaction.rollback_to(mark).expect("undone");
+            transaction.release(mark);
+            rows
+        };
+        let mark = transaction.mark();
+        assert_eq!(run(&mut transaction, query, false), wanted, "{query}");
+        transaction.rollback_to(mark).expect("undone");
+        transaction.release(mark);
+        beside += usize::from(uses(&plan(&transaction, query, false), "CountApply"));
+    }
+    assert!(
+        beside >= 9,
+        "only {beside} queries counted beside their rows"
+    );
 }

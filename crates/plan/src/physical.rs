@@ -334,6 +334,14 @@ pub enum Op {
         right: OpId,
         anti: bool,
     },
+    /// Passes each row with the number of rows that `right` has for it in `count`; each counts as often as its `factor`
+    /// says.
+    CountApply {
+        input: OpId,
+        right: OpId,
+        count: SlotId,
+        factor: Option<SlotId>,
+    },
     /// Every row of `input` with every row of `right`, which does not depend on it and may be kept.
     CartesianProduct { input: OpId, right: OpId },
     /// Rows of `input` and `right` whose keys are equal (three-valued: null matches nothing). Neither side depends on the
@@ -842,6 +850,7 @@ impl Op {
             Self::Apply { input, right }
             | Self::OptionalApply { input, right, .. }
             | Self::SemiApply { input, right, .. }
+            | Self::CountApply { input, right, .. }
             | Self::CartesianProduct { input, right }
             | Self::HashJoin { input, right, .. } => vec![*input, *right],
             Self::Merge(merge) => vec![merge.input, merge.matching],
@@ -890,6 +899,7 @@ impl Op {
             Self::Apply { input, right }
             | Self::OptionalApply { input, right, .. }
             | Self::SemiApply { input, right, .. }
+            | Self::CountApply { input, right, .. }
             | Self::CartesianProduct { input, right }
             | Self::HashJoin { input, right, .. } => {
                 change(input);

@@ -41,7 +41,10 @@ fn is_row_wise(plan: &Plan, id: OpId) -> bool {
         | Op::Filter { .. }
         | Op::Project { .. }
         | Op::Unwind { .. } => true,
-        Op::Apply { input, .. } | Op::OptionalApply { input, .. } | Op::SemiApply { input, .. } => {
+        Op::Apply { input, .. }
+        | Op::OptionalApply { input, .. }
+        | Op::SemiApply { input, .. }
+        | Op::CountApply { input, .. } => {
             return is_row_wise(plan, *input);
         }
         _ => false,
@@ -327,6 +330,57 @@ impl Operate for SemiApply {
             .ok_or_else(|| ExecError::Internal("an apply without a row".into()))?;
         chunk.take(self.0.ordinal);
         chunk.retain(&keep);
+        spot.prune(&mut chunk);
+        Ok(Some(chunk))
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.0.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.0.close(cx);
+    }
+}
+
+/// How many rows the right side has for each row.
+pub(super) struct CountApply(Lanes);
+
+impl CountApply {
+    pub(super) fn new(spot: Spot, input: Child, right: Child) -> Self {
+        Self(Lanes::new(spot, input, right))
+    }
+}
+
+impl Operate for CountApply {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.0.spot.clone();
+        let Op::CountApply { count, factor, .. } = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        if !self.0.next_piece(cx)? {
+            return Ok(None);
+        }
+        let mut counts = vec![0i64; self.0.piece()?.len()];
+        while let Some(chunk) = self.0.right.pull_flat(cx)? {
+            let numbers = chunk.column(self.0.ordinal);
+            let times = factor.and_then(|factor| chunk.column(factor));
+            for row in 0..chunk.len() {
+                let number = numbers.and_then(|numbers| numbers.get(row).as_int());
+                let times = times.map_or(Some(1), |times| times.get(row).as_int());
+                if let Some(counted) = counts.get_mut(number.unwrap_or(0) as usize) {
+                    *counted = counted.saturating_add(times.unwrap_or(0));
+                }
+            }
+        }
+        self.0.right.close(cx);
+        let mut chunk = self
+            .0
+            .piece
+            .take()
+            .ok_or_else(|| ExecError::Internal("an apply without a row".into()))?;
+        chunk.take(self.0.ordinal);
+        chunk.set(*count, Column::Ints(counts));
         spot.prune(&mut chunk);
         Ok(Some(chunk))
     }

@@ -190,6 +190,11 @@ impl Child {
                 child(*input),
                 child(*right),
             )),
+            Op::CountApply { input, right, .. } => Box::new(apply::CountApply::new(
+                spot.clone(),
+                child(*input),
+                child(*right),
+            )),
             Op::CartesianProduct { input, right } => Box::new(join::CartesianProduct::new(
                 spot.clone(),
                 child(*input),

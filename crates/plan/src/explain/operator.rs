@@ -35,6 +35,7 @@ pub(super) fn name(op: &Op) -> &'static str {
         Op::OptionalApply { .. } => "OptionalApply",
         Op::SemiApply { anti: false, .. } => "SemiApply",
         Op::SemiApply { anti: true, .. } => "AntiSemiApply",
+        Op::CountApply { .. } => "CountApply",
         Op::CartesianProduct { .. } => "CartesianProduct",
         Op::HashJoin { .. } => "HashJoin",
         Op::Union { .. } => "Union",
@@ -174,6 +175,10 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
             );
             text + &distinct(p, &degree.distinct_from)
         }
+        Op::CountApply { count, factor, .. } => match factor {
+            Some(factor) => format!("{} times {}", p.slot(*count), p.slot(*factor)),
+            None => p.slot(*count),
+        },
         Op::Count(count) => {
             let of = match &count.of {
                 CountOf::Nodes(None) => "()".to_owned(),

@@ -384,7 +384,7 @@ impl<'c> Costs<'c> {
 }
 
 /// The node and the path of a property that an expression is.
-fn property_of(expr: &Expr) -> Option<(SlotId, Vec<PropRef>)> {
+pub(super) fn property_of(expr: &Expr) -> Option<(SlotId, Vec<PropRef>)> {
     let mut path = Vec::new();
     let mut at = expr;
     while let Expr::Property { base, name } = at {

@@ -81,7 +81,10 @@ pub(crate) fn mark_live(arena: &mut Arena, root: Option<OpId>) -> Result<(), Pla
                         .iter()
                         .filter(|slot| written[child.index()].contains(slot)),
                 );
-                if !matches!(op, Op::SemiApply { .. } | Op::ForEach { .. }) {
+                if !matches!(
+                    op,
+                    Op::SemiApply { .. } | Op::CountApply { .. } | Op::ForEach { .. }
+                ) {
                     child_needs.extend(
                         need.iter()
                             .filter(|slot| written[child.index()].contains(slot)),
@@ -220,6 +223,7 @@ pub(super) fn writes(op: &Op) -> Vec<SlotId> {
         Op::ExpandInto(expand) => expand.relationship.into_iter().collect(),
         Op::Degree(degree) => vec![degree.count],
         Op::Count(count) => count.counts.clone(),
+        Op::CountApply { count, .. } => vec![*count],
         Op::VarExpand(expand) => expand
             .relationships
             .into_iter()
@@ -275,6 +279,7 @@ pub(super) fn for_each_read(op: &Op, visit: &mut dyn FnMut(SlotId)) {
             visit(degree.from);
             degree.distinct_from.iter().for_each(|slot| visit(*slot));
         }
+        Op::CountApply { factor, .. } => factor.iter().for_each(|slot| visit(*slot)),
         Op::VarExpand(expand) => {
             visit(expand.from);
             if expand.into {

@@ -4,6 +4,7 @@
 //! are fenced off by what they could disturb ([`footprint`]); at the end the slots that nobody reads are dropped
 //! ([`live`]).
 
+mod beside;
 mod cost;
 mod count;
 mod ends;
@@ -314,7 +315,10 @@ impl<'p> Planner<'p> {
                 optional: true,
             } => self.optional(flow, graph)?,
             Step::Filter(predicates) => self.filter(flow, predicates),
-            Step::Project(columns) => {
+            Step::Project(mut columns) => {
+                for (_, column) in &mut columns {
+                    self.count_beside(flow, column);
+                }
                 let rows = self.rows(flow);
                 flow.bound.extend(columns.iter().map(|(slot, _)| *slot));
                 self.push(flow, |input| Op::Project { input, columns }, rows);
@@ -453,6 +457,9 @@ impl<'p> Planner<'p> {
             predicates.into_iter().partition(|predicate| {
                 !self.arena.plain && semi::existence(predicate, self.arena).is_some()
             });
+        let (mut counting, inside): (Vec<Expr>, Vec<Expr>) = inside
+            .into_iter()
+            .partition(|predicate| beside::counts(predicate, self.arena));
         if !inside.is_empty() {
             let selectivity: f64 = inside
                 .iter()
@@ -461,6 +468,20 @@ impl<'p> Planner<'p> {
             let rows = self.rows(flow) * selectivity;
             let predicates = cost::cheapest_first(inside);
             self.push(flow, |input| Op::Filter { input, predicates }, rows);
+        }
+        if !counting.is_empty() {
+            for predicate in &mut counting {
+                self.count_beside(flow, predicate);
+            }
+            let rows = self.rows(flow) * 0.3f64.powi(counting.len().min(8) as i32);
+            self.push(
+                flow,
+                |input| Op::Filter {
+                    input,
+                    predicates: counting,
+                },
+                rows,
+            );
         }
         for predicate in cost::cheapest_first(beside) {
             let Some((root, anti)) = semi::existence(&predicate, self.arena) else {

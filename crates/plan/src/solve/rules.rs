@@ -1,8 +1,12 @@
 //! Rules on the logical steps: what can be said better before anything is ordered.
 
+use std::sync::Arc;
+
+use isomer_value::Value;
 use rustc_hash::FxHashSet;
 
-use crate::expr::{Expr, SlotId};
+use super::cost::property_of;
+use crate::expr::{Comparison, Expr, PropRef, SlotId};
 use crate::logical::{Step, conjuncts};
 
 /// Larger patterns stay the clauses they were written as: ordering them together would take long.
@@ -10,7 +14,8 @@ const MERGED_NODES: usize = 100;
 
 /// Rewrites a chain of steps:
 /// - neighbouring `MATCH`es are found together;
-/// - a filter joins the `MATCH` before it, also through projections that leave its variables alone.
+/// - a filter joins the `MATCH` before it, also through projections that leave its variables alone;
+/// - a property that equals one of several values is looked for in their list.
 pub(crate) fn rewrite(steps: Vec<Step>) -> Vec<Step> {
     let mut done: Vec<Step> = Vec::with_capacity(steps.len());
     for step in steps {
@@ -34,7 +39,56 @@ pub(crate) fn rewrite(steps: Vec<Step>) -> Vec<Step> {
             step => done.push(step),
         }
     }
+    for step in &mut done {
+        if let Step::Match { graph, .. } = step {
+            graph.predicates.iter_mut().for_each(one_of);
+        }
+    }
     done
+}
+
+/// `n.x = 1 OR n.x = $y` becomes `n.x IN [1, $y]`, which an index answers; the same three-valued logic.
+fn one_of(predicate: &mut Expr) {
+    let Expr::Or(terms) = predicate else { return };
+    let mut values = Vec::with_capacity(terms.len());
+    let mut subject: Option<(&Expr, (SlotId, Vec<PropRef>))> = None;
+    for term in terms.iter() {
+        let Expr::Compare {
+            op: Comparison::Equal,
+            left,
+            right,
+        } = term
+        else {
+            return;
+        };
+        let (property, value) = match (&**left, &**right) {
+            (property, value @ (Expr::Const(_) | Expr::Param(_))) => (property, value),
+            (value @ (Expr::Const(_) | Expr::Param(_)), property) => (property, value),
+            _ => return,
+        };
+        let Some(path) = property_of(property) else {
+            return;
+        };
+        match &subject {
+            None => subject = Some((property, path)),
+            Some((_, known)) if *known == path => {}
+            Some(_) => return,
+        }
+        values.push(value.clone());
+    }
+    let Some((item, _)) = subject else { return };
+    let constant = |value: &Expr| match value {
+        Expr::Const(value) => Some(value.clone()),
+        _ => None,
+    };
+    let list = match values.iter().map(constant).collect::<Option<Vec<_>>>() {
+        Some(values) => Expr::Const(Value::List(Arc::new(values))),
+        None => Expr::List(values),
+    };
+    *predicate = Expr::In {
+        item: Box::new(item.clone()),
+        list: Box::new(list),
+    };
 }
 
 fn push_filter(done: &mut Vec<Step>, predicates: Vec<Expr>) {
