@@ -61,6 +61,8 @@ fn is_strict(expr: &Expr) -> bool {
     match expr {
         Expr::Compare { .. }
         | Expr::Arith { .. }
+        | Expr::ArithChain { .. }
+        | Expr::At { .. }
         | Expr::Negate(_)
         | Expr::Plus(_)
         | Expr::Not(_)

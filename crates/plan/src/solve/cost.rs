@@ -263,6 +263,7 @@ impl<'c> Costs<'c> {
             Expr::IsNotNull(value) => self
                 .about(value, arena, |facts| facts.present_share())
                 .unwrap_or(0.9),
+            Expr::At { inner, .. } => self.selectivity(inner, arena),
             _ => 0.5,
         }
     }
