@@ -131,3 +131,18 @@ fn an_index_of_two_fields_hides_no_record_with_one() {
     assert_eq!(count("MERGE (b:B {v: 0}) RETURN count(*) AS c"), 1);
     assert_eq!(count("MATCH (b:B) RETURN count(*) AS c"), 1);
 }
+
+/// "All the rest" is often written as a limit that no result reaches.
+#[test]
+fn a_page_may_reach_beyond_64_bits() {
+    let db = Database::open_in_memory().unwrap();
+    let page = "UNWIND [3, 1, 2] AS x RETURN x ORDER BY x SKIP $skip LIMIT $limit";
+    let ask = |skip: i64, limit: i64| db.query(page, params! { "skip" => skip, "limit" => limit });
+    let all = ask(1, i64::MAX).unwrap();
+    assert_eq!(all.deserialize::<i64>().unwrap(), [2, 3]);
+    assert_eq!(ask(i64::MAX, i64::MAX).unwrap().len(), 0);
+    let refused = ask(-1, i64::MAX).unwrap_err();
+    assert!(refused.message().contains("SKIP"), "{refused}");
+    let written = "UNWIND [3, 1, 2] AS x RETURN x ORDER BY x SKIP 1 LIMIT 9223372036854775807";
+    assert_eq!(db.query(written, ()).unwrap().len(), 2);
+}

@@ -2,7 +2,10 @@
 
 use std::{cmp::Ordering, collections::VecDeque};
 
-use isomer_plan::physical::{Op, OpId, SortKey};
+use isomer_plan::{
+    expr::Expr,
+    physical::{Op, OpId, SortKey},
+};
 use isomer_value::{Value, order::cmp_order};
 
 use super::{
@@ -265,8 +268,14 @@ impl Operate for Sort {
             let sorted = match spot.op() {
                 Op::Sort { keys, .. } => self.sort(keys, None, cx)?,
                 Op::Top { keys, limit, .. } => {
-                    let limit = row_count(limit, "LIMIT", cx)?;
-                    self.sort(keys, Some(usize::try_from(limit).unwrap_or(usize::MAX)), cx)?
+                    let limit = match (row_count(limit, "LIMIT", cx), limit) {
+                        (Ok(limit), _) => usize::try_from(limit).unwrap_or(usize::MAX),
+                        // `SKIP` and `LIMIT` together may be beyond 64 bits: what counts rows above says what is wrong
+                        // with either of them.
+                        (Err(_), Expr::Arith { .. }) => usize::MAX,
+                        (Err(error), _) => return Err(error),
+                    };
+                    self.sort(keys, Some(limit), cx)?
                 }
                 other => return Err(misplaced(other)),
             };
