@@ -1,10 +1,11 @@
-//! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | soak`.
+//! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | memory | soak`.
 //!
 //! Kept light (argument parsing, JSON, errors), because it is built before anything else can run.
 
 mod build;
 mod commands;
 mod live;
+mod memory;
 mod needs;
 mod process;
 mod readme;
@@ -67,6 +68,8 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<String>,
     },
+    /// Loads a whole network and asks it, with a limit on the process's address space (release build)
+    Memory(memory::Options),
     /// Runs the randomised suites again and again with new seeds until one fails or the time is over
     #[command(after_help = "Example: cargo xtask soak --minutes 60 --suite isolation")]
     Soak {
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
             seed,
             suites,
         } => commands::soak(minutes, seed, &suites),
+        Command::Memory(options) => memory::run(&options),
     };
     match ran {
         Ok(true) => ExitCode::SUCCESS,
