@@ -28,6 +28,9 @@ pub struct Options {
     /// The database's budget; half of the limit unless given
     #[arg(long)]
     memory_mib: Option<u64>,
+    /// A built `isomer`, instead of building it
+    #[arg(long, value_name = "FILE")]
+    binary: Option<PathBuf>,
     /// Where the files go, about 6 GB at scale 1; removed afterwards [default: target/memory]
     #[arg(long)]
     folder: Option<PathBuf>,
@@ -93,12 +96,10 @@ const QUESTIONS: &[Question] = &[
 
 /// Runs everything; whether all held.
 pub fn run(options: &Options) -> Result<bool> {
-    let mut build = workspace::cargo();
-    build.args(["build", "--release", "--locked", "--package", "isomer-cli"]);
-    if !build.status().context("cargo does not start")?.success() {
-        bail!("the release build failed");
-    }
-    let binary = workspace::target_dir().join("release").join("isomer");
+    let binary = match &options.binary {
+        Some(binary) => binary.clone(),
+        None => built()?,
+    };
     let folder = match &options.folder {
         Some(folder) => folder.clone(),
         None => workspace::target_dir().join("memory"),
@@ -108,6 +109,15 @@ pub fn run(options: &Options) -> Result<bool> {
     let outcome = run_in(options, &binary, &folder);
     let _ = fs::remove_dir_all(&folder);
     outcome
+}
+
+fn built() -> Result<PathBuf> {
+    let mut build = workspace::cargo();
+    build.args(["build", "--release", "--locked", "--package", "isomer-cli"]);
+    if !build.status().context("cargo does not start")?.success() {
+        bail!("the release build failed");
+    }
+    Ok(workspace::target_dir().join("release").join("isomer"))
 }
 
 fn run_in(options: &Options, binary: &Path, folder: &Path) -> Result<bool> {

@@ -25,6 +25,18 @@ const MAX_FIELDS: usize = 16;
 /// Records of one batch; halved after a lost race.
 const BATCH: usize = 512;
 
+/// How long a schema change waits for another before it asks again whether to go on.
+const TURN: std::time::Duration = std::time::Duration::from_millis(50);
+
+/// Asks whether to go on.
+fn check(go_on: &mut dyn FnMut() -> bool) -> Result<(), DataError> {
+    if go_on() {
+        Ok(())
+    } else {
+        Err(DataError::Cancelled)
+    }
+}
+
 impl Store {
     /// Changes the schema in transactions of its own; returns when the change is complete and durable.
     ///
@@ -32,17 +44,32 @@ impl Store {
     /// [`DataError::NameExists`], [`DataError::NotFound`]; [`DataError::NotUnique`] and [`DataError::Violates`] where
     /// existing records do not fit, after which everything is as before.
     pub fn change_schema(&self, change: SchemaChange) -> Result<SchemaOutcome, DataError> {
-        let _alone = self.shared().schema_change.lock();
+        self.change_schema_while(change, &mut || true)
+    }
+
+    /// As [`Store::change_schema`], asking between any two batches of records whether to go on;
+    /// [`DataError::Cancelled`] where not, after which everything is as before.
+    pub fn change_schema_while(
+        &self,
+        change: SchemaChange,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<SchemaOutcome, DataError> {
+        let _alone = loop {
+            match self.shared().schema_change.try_lock_for(TURN) {
+                Some(alone) => break alone,
+                None => check(go_on)?,
+            }
+        };
         match change {
             SchemaChange::CreateIndex {
                 spec,
                 if_not_exists,
-            } => self.create_index(spec, if_not_exists),
+            } => self.create_index(spec, if_not_exists, go_on),
             SchemaChange::DropIndex { name, if_exists } => self.drop_index(&name, if_exists),
             SchemaChange::CreateConstraint {
                 spec,
                 if_not_exists,
-            } => self.create_constraint(spec, if_not_exists),
+            } => self.create_constraint(spec, if_not_exists, go_on),
             SchemaChange::DropConstraint { name, if_exists } => {
                 self.drop_constraint(&name, if_exists)
             }
@@ -79,6 +106,7 @@ impl Store {
         &self,
         spec: IndexSpec,
         if_not_exists: bool,
+        go_on: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         let index = self.plan_index(&spec)?;
         let catalog = self.catalog();
@@ -99,7 +127,7 @@ impl Store {
                 })
             };
         }
-        let nodes_read = self.build_index(index.clone(), None)?;
+        let nodes_read = self.build_index(index.clone(), None, go_on)?;
         Ok(SchemaOutcome {
             created: vec![index.name.to_string()],
             dropped: Vec::new(),
@@ -138,6 +166,7 @@ impl Store {
         &self,
         spec: ConstraintSpec,
         if_not_exists: bool,
+        go_on: &mut dyn FnMut() -> bool,
     ) -> Result<SchemaOutcome, DataError> {
         check_rule(&spec)?;
         let label = LabelId(self.intern(NameKind::Label, &spec.label)?);
@@ -174,9 +203,9 @@ impl Store {
             let index = self.plan_index(&spec)?;
             constraint.kind = ConstraintKind::Unique { index: index.id };
             constraint.state = IndexState::Ready;
-            self.build_index(index, Some(constraint))?
+            self.build_index(index, Some(constraint), go_on)?
         } else {
-            self.build_rule(constraint)?
+            self.build_rule(constraint, go_on)?
         };
         Ok(SchemaOutcome {
             created: vec![name],
@@ -252,6 +281,7 @@ impl Store {
         &self,
         mut index: IndexDef,
         constraint: Option<Constraint>,
+        go_on: &mut dyn FnMut() -> bool,
     ) -> Result<u64, DataError> {
         let name = index.name.clone();
         let mut schema = self.next_schema();
@@ -261,7 +291,7 @@ impl Store {
         edit.put_index(&index)?;
         self.commit_schema(schema, edit, &name)?;
 
-        match self.fill_index(&index) {
+        match self.fill_index(&index, go_on) {
             Ok(nodes_read) => {
                 index.state = IndexState::Ready;
                 let mut schema = self.next_schema();
@@ -287,9 +317,14 @@ impl Store {
         }
     }
 
-    fn fill_index(&self, index: &IndexDef) -> Result<u64, DataError> {
+    fn fill_index(
+        &self,
+        index: &IndexDef,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, DataError> {
         let (mut after, mut size, mut nodes_read) = (None, BATCH, 0);
         loop {
+            check(go_on)?;
             let mut tx = self.begin(Access::Write)?;
             let mut ids = Vec::new();
             tx.members_after(index.label, after, size, &mut ids)?;
@@ -312,7 +347,11 @@ impl Store {
     }
 
     /// Enters a rule, checks the existing records, makes it final.
-    fn build_rule(&self, mut constraint: Constraint) -> Result<u64, DataError> {
+    fn build_rule(
+        &self,
+        mut constraint: Constraint,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, DataError> {
         let name = constraint.name.clone();
         let put = |store: &Self, constraint: &Constraint| {
             let mut schema = store.next_schema();
@@ -323,7 +362,7 @@ impl Store {
             store.commit_schema(schema, edit, &constraint.name)
         };
         put(self, &constraint)?;
-        match self.check_rule_on_all(&constraint) {
+        match self.check_rule_on_all(&constraint, go_on) {
             Ok(nodes_read) => {
                 constraint.state = IndexState::Ready;
                 put(self, &constraint)?;
@@ -341,10 +380,15 @@ impl Store {
     }
 
     /// One snapshot is enough: what is committed after it keeps the rule.
-    fn check_rule_on_all(&self, constraint: &Constraint) -> Result<u64, DataError> {
+    fn check_rule_on_all(
+        &self,
+        constraint: &Constraint,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<u64, DataError> {
         let tx = self.begin(Access::Read)?;
         let (mut after, mut ids, mut nodes_read) = (None, Vec::new(), 0);
         loop {
+            check(go_on)?;
             ids.clear();
             tx.members_after(constraint.label, after, BATCH, &mut ids)?;
             let Some(&last) = ids.last() else {

@@ -209,6 +209,15 @@ impl Transaction {
     /// # Errors
     /// Those of [`Store::change_schema`]; [`DataError::Denied`] after a read or write or in a reading transaction.
     pub fn change_schema(&mut self, change: SchemaChange) -> Result<SchemaOutcome, DataError> {
+        self.change_schema_while(change, &mut || true)
+    }
+
+    /// As [`Transaction::change_schema`], asking now and then whether to go on: see [`Store::change_schema_while`].
+    pub fn change_schema_while(
+        &mut self,
+        change: SchemaChange,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<SchemaOutcome, DataError> {
         if self.access() == Access::Read {
             return Err(reads_only());
         }
@@ -217,7 +226,7 @@ impl Transaction {
                 "indexes and constraints cannot be changed after a read or write in the same transaction: commit it first".into(),
             ));
         }
-        let outcome = self.store.change_schema(change)?;
+        let outcome = self.store.change_schema_while(change, go_on)?;
         *self = Self::begin(self.store.clone(), Access::Write)?;
         Ok(outcome)
     }

@@ -445,9 +445,16 @@ impl Environment for Cx<'_> {
     }
 
     fn allow_bytes(&self, bytes: usize) -> Result<()> {
+        // What takes much memory takes time: between two rows the query may be asked to stop.
+        if bytes >= WORTH_A_LOOK {
+            self.run.watch.check()?;
+        }
         self.run.watch.allow(bytes)
     }
 }
+
+/// A value of so many bytes is not made without a look at the clock.
+const WORTH_A_LOOK: usize = 4096;
 
 /// The number of a label. A transaction that writes enters a name that is new, so that what it then does not find is
 /// observed like everything else (the label's membership, a record's content) and its own later use of the name is no

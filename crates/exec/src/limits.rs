@@ -168,6 +168,11 @@ impl Watch {
     /// Looks at the clock and the handle.
     pub(crate) fn look(&mut self) -> Result<()> {
         self.ticks = TICKS;
+        self.check()
+    }
+
+    /// As [`Watch::look`], without counting.
+    pub(crate) fn check(&self) -> Result<()> {
         if self.cancel.is_cancelled() {
             return Err(ExecError::Cancelled);
         }

@@ -33,7 +33,15 @@ pub(crate) fn change(cx: &mut Cx<'_>) -> Result<()> {
         SchemaCommand::CreateIndex { .. } | SchemaCommand::DropIndex { .. }
     );
     for change in changes(command)? {
-        let outcome = cx.tx.change_schema(change)?;
+        let mut stopped = None;
+        let outcome = cx.tx.change_schema_while(change, &mut || {
+            stopped = cx.run.watch.look().err();
+            stopped.is_none()
+        });
+        if let Some(stopped) = stopped {
+            return Err(stopped);
+        }
+        let outcome = outcome?;
         let (created, dropped) = (outcome.created.len() as u64, outcome.dropped.len() as u64);
         if counts_index {
             cx.run.counters.indexes_added += created;

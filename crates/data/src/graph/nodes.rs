@@ -125,6 +125,17 @@ impl Transaction {
     /// Deletes a node; with relationships it is refused ([`DataError::StillConnected`]) unless `detach`, which deletes
     /// them too. Returns the relationships that were deleted with it. A node that does not exist (any more) is no error.
     pub fn delete_node(&mut self, id: NodeId, detach: bool) -> Result<Vec<RelId>, DataError> {
+        self.delete_node_while(id, detach, &mut || true)
+    }
+
+    /// As [`Transaction::delete_node`], asking before each relationship whether to go on; [`DataError::Cancelled`] where
+    /// not: some are deleted then, undo it with a mark.
+    pub fn delete_node_while(
+        &mut self,
+        id: NodeId,
+        detach: bool,
+        go_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Vec<RelId>, DataError> {
         self.check_writable()?;
         let Some(old) = self.load_node(id)? else {
             return Ok(Vec::new());
@@ -136,6 +147,9 @@ impl Transaction {
         }
         let rels: Vec<RelId> = found.rows().iter().map(|row| row.id).collect();
         for &rel in &rels {
+            if !go_on() {
+                return Err(DataError::Cancelled);
+            }
             self.delete_relationship(rel)?;
         }
         self.step(id, Some(&old), None)?;

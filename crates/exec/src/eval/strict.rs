@@ -217,6 +217,9 @@ fn slice(base: &Value, from: Option<&Value>, to: Option<&Value>) -> Result<Value
     }))
 }
 
+/// Matching cannot be interrupted and takes up to a quarter of a microsecond a byte.
+const MOST_MATCHED_BYTES: usize = 4 << 20;
+
 fn string_test(
     op: StringTest,
     left: &Value,
@@ -230,7 +233,16 @@ fn string_test(
         StringTest::StartsWith => text.starts_with(&**pattern),
         StringTest::EndsWith => text.ends_with(&**pattern),
         StringTest::Contains => text.contains(&**pattern),
-        StringTest::Matches => env.regex(pattern)?.is_match(text),
+        StringTest::Matches => {
+            if text.len() > MOST_MATCHED_BYTES {
+                return Err(ExecError::limit(
+                    format!("{MOST_MATCHED_BYTES} bytes of text for a regular expression"),
+                    "match a part of the text (substring), or look for words with CONTAINS",
+                ));
+            }
+            env.allow_bytes(text.len())?;
+            env.regex(pattern)?.is_match(text)
+        }
     }))
 }
 

@@ -68,26 +68,30 @@ impl Run {
                 .find(|order| order.is_ne())
                 .unwrap_or(Ordering::Equal)
         };
+        // Keys may be long lists: then fewer are compared between two looks at the clock.
+        let key_bytes: usize = self.keys.iter().flatten().map(value_bytes).sum();
+        let weight = key_bytes / self.rows.len().max(1) / size_of::<Value>() + 1;
+        let piece_len = (MOST_UNWATCHED / weight).clamp(8, MOST_UNWATCHED);
         let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
         if let Some(last) = limit.and_then(|limit| limit.checked_sub(1))
             && last < order.len()
-            && order.len() <= PIECE
+            && order.len() <= piece_len
         {
             // The first ones in any order; only these are then sorted.
             order.select_nth_unstable_by(last, |a, b| compare(a, b).then(a.cmp(b)));
             order.truncate(last + 1);
             order.sort_unstable();
         }
-        for piece in order.chunks_mut(PIECE) {
+        for piece in order.chunks_mut(piece_len) {
             piece.sort_by(compare);
-            cx.tick(PIECE)?;
+            cx.tick(MOST_UNWATCHED)?;
         }
-        let mut sorted = PIECE;
+        let mut sorted = piece_len;
         while sorted < order.len() {
             let mut merged = Vec::with_capacity(order.len());
             for pair in order.chunks(2 * sorted) {
                 let (left, right) = pair.split_at(sorted.min(pair.len()));
-                merge(left, right, compare, &mut merged, cx)?;
+                merge(left, right, weight, compare, &mut merged, cx)?;
             }
             order = merged;
             sorted *= 2;
@@ -147,20 +151,21 @@ struct Spilled {
     layout: Layout,
 }
 
-/// Rows that are sorted without a look at the clock.
-const PIECE: usize = 1 << 16;
+/// Values of keys that are sorted without a look at the clock.
+const MOST_UNWATCHED: usize = 1 << 16;
 
-/// Appends two sorted pieces to `out`, sorted; of equal rows the left one first.
+/// Appends two sorted pieces to `out`, sorted; of equal rows the left one first. A comparison looks at `weight` values.
 fn merge(
     left: &[u32],
     right: &[u32],
+    weight: usize,
     compare: impl Fn(&u32, &u32) -> Ordering,
     out: &mut Vec<u32>,
     cx: &mut Cx<'_>,
 ) -> Result<()> {
     let (mut at_left, mut at_right) = (0, 0);
     while at_left < left.len() && at_right < right.len() {
-        cx.tick(1)?;
+        cx.tick(weight)?;
         if compare(&right[at_right], &left[at_left]).is_lt() {
             out.push(right[at_right]);
             at_right += 1;

@@ -151,10 +151,15 @@ impl Delete {
                 continue;
             }
             let owes = !*detach && deletes_again;
-            let detached = cx
-                .tx
-                .delete_node(node, *detach || owes)
-                .map_err(write_error)?;
+            let mut stopped = None;
+            let deleted = cx.tx.delete_node_while(node, *detach || owes, &mut || {
+                stopped = cx.run.watch.tick(1).err();
+                stopped.is_none()
+            });
+            if let Some(stopped) = stopped {
+                return Err(stopped);
+            }
+            let detached = deleted.map_err(write_error)?;
             if owes {
                 let owed = detached.iter().map(|rel| (*rel, node));
                 cx.run.owed_rels.extend(owed);

@@ -167,14 +167,39 @@ pub(super) struct HashJoin {
     merged: Option<MergedRows>,
     held: usize,
     left: Option<Chunk>,
-    /// Pairs found for the left chunk that were not given yet.
-    pairs: (Vec<u32>, Vec<u32>),
-    pairs_at: usize,
+    /// The keys of the left chunk's rows.
+    keys: Vec<Option<Vec<GroupKey>>>,
+    /// The left row, and the first of its partners, that come next.
+    at: (usize, usize),
 }
 
 struct Table {
     rows: Chunk,
     index: FxHashMap<Vec<GroupKey>, Vec<u32>>,
+}
+
+impl Table {
+    /// The next pairs from `at` on, a left row beside a right one, about as many as fit into a chunk; none at the end.
+    fn pairs(
+        &self,
+        keys: &[Option<Vec<GroupKey>>],
+        at: &mut (usize, usize),
+    ) -> (Vec<u32>, Vec<u32>) {
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        while at.0 < keys.len() && left.len() < FULL_BATCH {
+            let found = keys[at.0].as_ref().and_then(|key| self.index.get(key));
+            let rest = found.map_or(&[][..], |found| &found[at.1..]);
+            let count = rest.len().min(FULL_BATCH - left.len());
+            left.resize(left.len() + count, at.0 as u32);
+            right.extend(&rest[..count]);
+            *at = if count == rest.len() {
+                (at.0 + 1, 0)
+            } else {
+                (at.0, at.1 + count)
+            };
+        }
+        (left, right)
+    }
 }
 
 impl HashJoin {
@@ -187,8 +212,8 @@ impl HashJoin {
             merged: None,
             held: 0,
             left: None,
-            pairs: (Vec::new(), Vec::new()),
-            pairs_at: 0,
+            keys: Vec::new(),
+            at: (0, 0),
         }
     }
 }
@@ -292,19 +317,19 @@ impl Operate for HashJoin {
             if let Some(merged) = &mut self.merged {
                 return merged.next_chunk(FULL_BATCH, cx);
             }
-            if let (Some(left), Some(table)) = (&self.left, &self.table)
-                && self.pairs_at < self.pairs.0.len()
-            {
-                let end = (self.pairs_at + FULL_BATCH).min(self.pairs.0.len());
-                let made = pair(
-                    &spot,
-                    left,
-                    &self.pairs.0[self.pairs_at..end],
-                    &table.rows,
-                    &self.pairs.1[self.pairs_at..end],
-                );
-                self.pairs_at = end;
-                return Ok(Some(made));
+            if let (Some(left), Some(table)) = (&self.left, &self.table) {
+                let (left_rows, right_rows) = table.pairs(&self.keys, &mut self.at);
+                if !left_rows.is_empty() {
+                    cx.run.watch.tick(left_rows.len())?;
+                    return Ok(Some(pair(
+                        &spot,
+                        left,
+                        &left_rows,
+                        &table.rows,
+                        &right_rows,
+                    )));
+                }
+                self.left = None;
             }
             let Some(left) = self.input.pull_flat(cx)? else {
                 return Ok(None);
@@ -319,20 +344,8 @@ impl Operate for HashJoin {
                     }
                 }
             }
-            let keys = join_keys(input_keys, &left, cx)?;
-            self.pairs.0.clear();
-            self.pairs.1.clear();
-            self.pairs_at = 0;
-            if let Some(table) = &self.table {
-                for (row, key) in keys.into_iter().enumerate() {
-                    if let Some(found) = key.and_then(|key| table.index.get(&key)) {
-                        self.pairs
-                            .0
-                            .resize(self.pairs.0.len() + found.len(), row as u32);
-                        self.pairs.1.extend(found);
-                    }
-                }
-            }
+            self.keys = join_keys(input_keys, &left, cx)?;
+            self.at = (0, 0);
             self.left = Some(left);
         }
     }
@@ -343,7 +356,6 @@ impl Operate for HashJoin {
         self.table = None;
         self.merged = None;
         self.left = None;
-        self.pairs_at = usize::MAX;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
