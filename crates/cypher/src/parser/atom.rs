@@ -282,7 +282,10 @@ impl Parser<'_> {
         let is_named_path = self.is_variable_at(1)
             && self.is_at(2, Symbol::Equal)
             && self.is_at(3, Symbol::LeftParen);
-        if self.is_variable_at(1) && self.is_keyword_at(2, Keyword::In) {
+        if self.is_variable_at(1)
+            && self.is_keyword_at(2, Keyword::In)
+            && !self.not_patterns.contains(&self.at)
+        {
             return self.list_comprehension();
         }
         let is_path = match is_named_path {
@@ -305,10 +308,17 @@ impl Parser<'_> {
     }
 
     fn list_comprehension(&mut self) -> PResult<Expr> {
+        let (open, height) = (self.at, self.height);
         let start = self.advance();
         let variable = self.variable()?;
         self.expect_keyword(Keyword::In)?;
         let list = Box::new(self.expression_before_bar()?);
+        if self.is(Symbol::Comma) {
+            // `[x IN list, …]` is a list of truth values.
+            self.not_patterns.insert(open);
+            (self.at, self.height) = (open, height);
+            return self.bracket();
+        }
         let predicate = match self.eat_keyword(Keyword::Where) {
             true => Some(Box::new(self.predicate_before_bar()?)),
             false => None,

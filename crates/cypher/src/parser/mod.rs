@@ -155,7 +155,7 @@ struct Parser<'t> {
     context: Context,
     /// Of each opening bracket's token the closing one's, made on first use.
     closings: Option<Vec<usize>>,
-    /// Opening parentheses known not to start a pattern.
+    /// Opening parentheses known not to start a pattern, and brackets known not to start a comprehension.
     not_patterns: HashSet<usize>,
     /// The furthest error met while trying to read a pattern.
     failed_pattern: Option<ParseError>,

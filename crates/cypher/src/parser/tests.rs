@@ -230,6 +230,21 @@ fn a_parenthesis_is_a_pattern_only_where_it_reads_as_one() {
 }
 
 #[test]
+fn a_comma_makes_a_list_of_what_began_as_a_comprehension() {
+    let two =
+        |text: &str| matches!(expr(text).kind, ExprKind::List(elements) if elements.len() == 2);
+    assert!(two("[x IN xs, true]"));
+    assert!(two("[x IN xs AND NOT y, [z IN zs | z]]"));
+    assert!(matches!(
+        expr("[x IN [y IN ys, 1] WHERE x | x]").kind,
+        ExprKind::ListComprehension { .. }
+    ));
+    // Each level is read again once, not each time that a level around it is.
+    let deep = format!("{}1{}", "[x IN ".repeat(90), ", 2]".repeat(90));
+    assert!(two(&deep));
+}
+
+#[test]
 fn a_bar_ends_a_comprehension_before_it_joins_labels() {
     let comprehension = expr("[x IN xs WHERE x:A | x.name]");
     assert!(matches!(
