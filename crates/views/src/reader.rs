@@ -129,7 +129,7 @@ impl<'a> Reader<'a> {
         if !self.enabled || demand < FEW_NODES {
             return None;
         }
-        let labels = self.views.all_labels()?;
+        let labels = self.views.all_labels().filter(|all| !all.is_empty())?;
         let mut found = Vec::with_capacity(labels.len());
         for &label in labels {
             found.extend(Some(label).zip(self.members(Some(label), demand)));
@@ -436,6 +436,7 @@ impl GraphRead for Reader<'_> {
         let Some(sets) = self.all_members(ids.len() as u64) else {
             return self.tx.node_labels(ids, out);
         };
+        let (mut known, mut missing) = (NodeLabels::new(), Vec::new());
         let mut labels = Vec::new();
         for &id in ids {
             labels.clear();
@@ -444,11 +445,22 @@ impl GraphRead for Reader<'_> {
                 labels.extend(carried.map(|(label, _)| *label));
             }
             // Without labels it may not exist, which is noted otherwise.
-            if labels.is_empty() {
-                self.tx.node_labels(&[id], out)?;
-            } else {
-                self.tx.note_node(id, labels.first().copied());
-                out.push(&labels);
+            match labels.first() {
+                None => missing.push(id),
+                label => self.tx.note_node(id, label.copied()),
+            }
+            known.push(&labels);
+        }
+        let mut read = NodeLabels::new();
+        self.tx.node_labels(&missing, &mut read)?;
+        let mut next = 0;
+        for at in 0..ids.len() {
+            match known.of(at) {
+                [] => {
+                    out.push(read.of(next));
+                    next += 1;
+                }
+                labels => out.push(labels),
             }
         }
         Ok(())
