@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use isomer_cypher::{Normalised, Span, ast::Literal};
-use isomer_data::GraphRead;
+use isomer_data::{GraphRead, MemoryKind};
 use isomer_exec::{ExecError, Execution, Options, Rows};
 use isomer_plan::{
     Plan, PlanError,
@@ -293,6 +293,9 @@ impl Run {
     }
 }
 
+/// A gathered result of so many bytes is not counted against the budget of all queries.
+const UNCOUNTED_BYTES: usize = 256 << 10;
+
 /// Runs a statement to its end and gathers its rows, as many as its memory limit allows.
 pub(crate) fn gather(
     transaction: &mut Transaction,
@@ -322,6 +325,9 @@ pub(crate) fn gather(
     }
     let mut rows = Rows::new();
     let mut held = HeldBytes::default();
+    // The rows are the query's until they are handed over.
+    let store = transaction.db.store()?;
+    let mut reservation = store.memory().reservation(MemoryKind::Queries);
     loop {
         let more = run.next_rows(transaction, &mut rows)?;
         let count = rows.len();
@@ -337,6 +343,12 @@ pub(crate) fn gather(
                 max_bytes >> 20
             );
             return Err(Error::new(ErrorKind::Limit, message));
+        }
+        // Small results never touch what all queries share.
+        if held.bytes() > UNCOUNTED_BYTES {
+            reservation
+                .resize(held.bytes())
+                .map_err(isomer_data::DataError::from)?;
         }
         if !more {
             break;

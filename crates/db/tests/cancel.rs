@@ -210,7 +210,7 @@ fn network() -> Database {
     db.query("CREATE INDEX FOR (p:Person) ON (p.n)", ())
         .unwrap();
     db.query(
-        "MATCH (a:Person), (b:Person) WHERE b.n = a.n + 1 OR b.n = a.n + 2 CREATE (a)-[:NEXT]->(b)",
+        "MATCH (a:Person) UNWIND [1, 2] AS step MATCH (b:Person {n: a.n + step}) CREATE (a)-[:NEXT]->(b)",
         (),
     )
     .unwrap();

@@ -324,3 +324,20 @@ fn queries_side_by_side_share_the_budget() {
     assert!(spills(&db).written_bytes() > 0);
     assert_eq!(memory.used_bytes(), 0);
 }
+
+/// Results that are gathered count too, until they are handed over.
+#[test]
+fn results_count_against_the_budget_until_they_are_handed_over() {
+    let db = Database::builder()
+        .memory(16 << 20)
+        .open_in_memory()
+        .unwrap();
+    let query = "UNWIND range(1, $rows) AS n RETURN n, toString(n) AS text";
+    let error = db.query(query, params! { "rows" => 400_000 }).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Limit, "{error}");
+    let result = db.query(query, params! { "rows" => 20_000 }).unwrap();
+    assert_eq!(result.len(), 20_000);
+    assert_eq!(db.memory().unwrap().used_bytes(), 0);
+    let rows = db.stream(query, params! { "rows" => 400_000 }).unwrap();
+    assert_eq!(rows.count(), 400_000);
+}
