@@ -179,7 +179,7 @@ impl Store {
     pub(crate) fn save_counts(&self) -> Result<(), DataError> {
         // One at a time: an older version must not be stored over a newer one, which the trimmed stream begins at.
         let _saving = self.shared().saving.lock();
-        // One at a time: numbers that are stored late must not be older than what the stream still tells.
+        // Locked until the stream is trimmed: who holds a part of it afterwards sees how far it reaches.
         let holds = self.shared().stream_holds.lock();
         let (version, value) = {
             let mut counts = self.shared().counts.lock();

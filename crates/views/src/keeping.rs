@@ -189,8 +189,10 @@ impl Views {
         fits: impl Fn(&B) -> bool,
     ) -> Result<bool, ViewError> {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
+        // The file may be given up meanwhile, and with it what it holds of the change stream.
+        let _hold = store.hold_stream(head.version);
         let mut blocks = keeping.folder.open(&head.kind)?;
-        if blocks.head() != head {
+        if blocks.head() != head || !store.lineage()?.tells_since(head.version) {
             return Err(SegmentError::Foreign.into());
         }
         let nodes = store.node_count_now(None);

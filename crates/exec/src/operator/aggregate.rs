@@ -35,7 +35,7 @@ struct Groups {
     ints: FxHashMap<i64, u32>,
     /// Groups of one key that is a node: all of them are here, none in `index`.
     nodes: FxHashMap<NodeId, u32>,
-    /// The same of one key that is a string.
+    /// The same of one key that is a string, whatever column it comes in.
     strings: FxHashMap<Arc<str>, u32>,
     keys: Vec<Vec<GroupKey>>,
     accumulators: Vec<Vec<Accumulator>>,
@@ -249,8 +249,7 @@ impl Groups {
                 continue;
             }
             if let [column] = keys
-                && let Column::Values(values) = &**column
-                && let Value::String(text) = &values[row]
+                && let Some(text) = string_at(column, row)
             {
                 let group = match self.strings.get(text) {
                     Some(group) => *group,
@@ -361,6 +360,17 @@ fn int_at(column: &Column, row: usize) -> Option<i64> {
     match column {
         Column::Ints(items) => Some(items[row]),
         Column::Values(items) => items[row].as_int(),
+        _ => None,
+    }
+}
+
+fn string_at(column: &Column, row: usize) -> Option<&Arc<str>> {
+    match column {
+        Column::Values(items) => match &items[row] {
+            Value::String(text) => Some(text),
+            _ => None,
+        },
+        Column::Const(Value::String(text)) => Some(text),
         _ => None,
     }
 }

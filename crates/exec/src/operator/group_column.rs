@@ -7,7 +7,7 @@ use isomer_plan::{
     physical::{self, Op},
 };
 use isomer_value::{GroupKey, PropId, Value};
-use isomer_views::{Cell, ColumnAt, PAGE_ROWS, Page, PageValues};
+use isomer_views::{Cell, ColumnAt, PAGE_ROWS, Page, PageBits, PageValues};
 use rustc_hash::FxHashMap;
 
 use super::{Argument, FULL_BATCH, Operate, Spot, scan::misplaced};
@@ -108,12 +108,14 @@ impl Counts {
         self.ints.len() + self.others.len()
     }
 
-    /// Takes in all rows of a page; none of them is odd.
-    fn add_page(&mut self, page: &Page) {
-        let members = page.members().iter().zip(page.valid().iter());
-        let nulls: u32 = members
-            .map(|(member, valid)| (member & !valid).count_ones())
-            .sum();
+    /// Takes in those rows of a page that are in `rows`; none of them is odd.
+    fn add_page(&mut self, page: &Page, rows: &PageBits) {
+        let mut valid = *page.valid();
+        let mut nulls = 0;
+        for ((valid, member), row) in valid.iter_mut().zip(page.members()).zip(rows) {
+            nulls += (member & !*valid & row).count_ones();
+            *valid &= row;
+        }
         if nulls > 0 {
             self.add(Value::Null, i64::from(nulls));
         }
@@ -121,26 +123,26 @@ impl Counts {
             PageValues::Nothing => {}
             PageValues::Int8 { base, offsets } => {
                 let mut counts = [0_u32; 256];
-                each_valid(page, |row| counts[usize::from(offsets[row])] += 1);
+                each_row(&valid, |row| counts[usize::from(offsets[row])] += 1);
                 for (offset, count) in counts.into_iter().enumerate().filter(|(_, n)| *n > 0) {
                     self.add_int(base.wrapping_add(offset as i64), i64::from(count));
                 }
             }
-            PageValues::Int16 { base, offsets } => each_valid(page, |row| {
+            PageValues::Int16 { base, offsets } => each_row(&valid, |row| {
                 self.add_int(base.wrapping_add(i64::from(offsets[row])), 1);
             }),
-            PageValues::Int32 { base, offsets } => each_valid(page, |row| {
+            PageValues::Int32 { base, offsets } => each_row(&valid, |row| {
                 self.add_int(base.wrapping_add(i64::from(offsets[row])), 1);
             }),
-            PageValues::Int64(values) => each_valid(page, |row| self.add_int(values[row], 1)),
+            PageValues::Int64(values) => each_row(&valid, |row| self.add_int(values[row], 1)),
             PageValues::Words { codes, words } => {
                 let mut counts = vec![0_i64; words.len()];
-                each_valid(page, |row| counts[usize::from(codes[row])] += 1);
+                each_row(&valid, |row| counts[usize::from(codes[row])] += 1);
                 for (word, count) in words.iter().zip(counts).filter(|(_, count)| *count > 0) {
                     self.add(Value::String(word.clone()), count);
                 }
             }
-            _ => each_valid(page, |row| {
+            _ => each_row(&valid, |row| {
                 if let Cell::Value(value) = page.cell(row) {
                     self.add(value, 1);
                 }
@@ -148,14 +150,13 @@ impl Counts {
         }
     }
 
-    /// Takes back what the base says of the nodes that changed since, and takes in what they have.
-    fn correct(&mut self, column: &ColumnAt, tick: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
+    /// Takes in the nodes that changed since the base was made; false where the column cannot tell what one has.
+    fn add_changed(
+        &mut self,
+        column: &ColumnAt,
+        tick: &mut dyn FnMut() -> Result<()>,
+    ) -> Result<bool> {
         for &node in column.changed() {
-            let (page, row) = (node as usize / PAGE_ROWS, node as usize % PAGE_ROWS);
-            let base = column.pages().get(page).and_then(Option::as_deref);
-            if let Some(Cell::Value(value)) = base.map(|page| page.cell(row)) {
-                self.add(value, -1);
-            }
             match column.cell(node) {
                 Cell::Value(value) => self.add(value, 1),
                 Cell::Absent => {}
@@ -176,15 +177,14 @@ impl Counts {
         }
         let ints = self.ints.into_iter().map(|(int, n)| (Value::Int(int), n));
         ints.chain(self.others.into_iter().map(|(key, n)| (key.0, n)))
-            .filter(|(_, count)| *count > 0)
             .collect()
     }
 }
 
-/// Visits the rows of a page that have a value.
+/// Visits the rows of a page whose bits are set.
 #[inline]
-fn each_valid(page: &Page, mut visit: impl FnMut(usize)) {
-    for (at, word) in page.valid().iter().enumerate() {
+fn each_row(rows: &PageBits, mut visit: impl FnMut(usize)) {
+    for (at, word) in rows.iter().enumerate() {
         let mut left = *word;
         if left == u64::MAX {
             (at * 64..at * 64 + 64).for_each(&mut visit);
@@ -195,6 +195,18 @@ fn each_valid(page: &Page, mut visit: impl FnMut(usize)) {
             left &= left - 1;
         }
     }
+}
+
+/// The rows of page number `number` that are none of the `changed` nodes, which ascend.
+fn unchanged_rows(changed: &[u32], number: usize) -> PageBits {
+    let mut rows = [u64::MAX; PAGE_ROWS / 64];
+    let first = changed.partition_point(|node| (*node as usize / PAGE_ROWS) < number);
+    let own = changed[first..].iter().map(|node| *node as usize);
+    for node in own.take_while(|node| node / PAGE_ROWS == number) {
+        let row = node % PAGE_ROWS;
+        rows[row / 64] &= !(1 << (row % 64));
+    }
+    rows
 }
 
 impl GroupColumn {
@@ -238,14 +250,20 @@ impl GroupColumn {
             return Ok(None);
         }
         let mut counts = Counts::default();
-        for page in column.pages().iter().flatten() {
-            counts.add_page(page);
+        // What changed is counted as it is now alone: a value that is gone must not lend its form to an equal one.
+        for (number, page) in column.pages().iter().enumerate() {
+            let Some(page) = page else {
+                continue;
+            };
+            counts.add_page(page, &unchanged_rows(column.changed(), number));
             cx.tick(PAGE_ROWS)?;
             let more = (counts.len() * GROUP_BYTES).saturating_sub(self.held);
-            cx.run.watch.hold(more)?;
+            if !cx.run.watch.try_hold(more) {
+                return Ok(None); // grouping row by row can go on on disk
+            }
             self.held += more;
         }
-        if !counts.correct(&column, &mut || cx.tick(1))? {
+        if !counts.add_changed(&column, &mut || cx.tick(1))? {
             return Ok(None);
         }
         cx.run.note_view(self.spot.id);
