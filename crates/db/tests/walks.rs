@@ -1,6 +1,6 @@
 //! Quantified paths, selectors and lightest paths against a search that tries everything.
 
-use isomer_db::{Database, Value};
+use isomer_db::{Database, ErrorKind, Limits, QueryOptions, Value};
 
 const NODES: usize = 5;
 
@@ -295,4 +295,38 @@ fn lightest_paths_agree_with_trying_everything() {
         }
     }
     assert!(compared > 300, "only {compared} paths were compared");
+}
+
+/// Walks longer than the execution allows are refused, from rows and from views: never is a part of the answer given.
+#[test]
+fn no_walk_is_cut_short_in_silence() {
+    let db = Database::open_in_memory().unwrap();
+    db.query(
+        "CREATE (:N {i: 0})-[:R]->(:N {i: 1})-[:R]->(:N {i: 2})-[:R]->(:N {i: 3})-[:R]->(:N {i: 4})",
+        (),
+    )
+    .unwrap();
+    let query = "MATCH (a:N {i: 0})-[:R*]->(b) RETURN count(DISTINCT b) AS c";
+    let ask = |steps: u64| {
+        let mut limits = Limits::default();
+        limits.path_steps = steps;
+        db.query_with(query, (), &QueryOptions::new().limits(limits))
+    };
+    for _ in ["rows", "views"] {
+        assert_eq!(ask(3).unwrap_err().kind(), ErrorKind::Limit);
+        let all = ask(9).unwrap().deserialize::<i64>().unwrap();
+        assert_eq!(all, [4]);
+        make_adjacency(&db);
+    }
+}
+
+/// Has the views of all relationships made.
+fn make_adjacency(db: &Database) {
+    let store = db.store().unwrap();
+    for (type_id, _) in store.catalog().types() {
+        for side in isomer_db::views::Side::BOTH {
+            let kind = isomer_db::views::ViewKind::Adjacency(type_id, side);
+            db.views().make(&kind).unwrap();
+        }
+    }
 }

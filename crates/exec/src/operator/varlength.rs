@@ -394,7 +394,8 @@ impl Walker {
                 cx.run.watch.allow(ends.len() * 12 + marks.bytes())?;
             }
             frontier.clear();
-            if depth < self.max {
+            // Beyond the last step nobody walks, but where it is the execution's limit, it must be known that one could.
+            if depth < self.max || self.limited {
                 // The start was walked from already.
                 let found = ends[first..].iter().map(|end| end.0 as u32);
                 frontier.extend(found.filter(|end| *end != start));
