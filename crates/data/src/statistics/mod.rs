@@ -9,8 +9,9 @@
 //! **Nothing is kept up to date by those who write**: that would cost each of them reads of labels at both ends of every
 //! relationship, and of every relationship of a node whose labels change. Writers only leave word of how many nodes of
 //! a label changed. A planner that asks gets what is known, or, where that is missing or more than a fifth of the
-//! label or type changed since, a new sample, taken on the spot from the newest version: some thousand records at most,
-//! a few milliseconds. So what nobody asks about costs nothing, and what nobody plans with is not refreshed.
+//! label or type changed since, a new sample, taken on the spot from the newest version: some thousand records at most
+//! (of a label and a type of 100,000 each, just opened, 0.26 s on two busy cores; 0.25 ms once known, also after the
+//! next opening). So what nobody asks about costs nothing, and what nobody plans with is not refreshed.
 //!
 //! Samples are runs of records at random places in the ids of a label or type. They leave no footprint and see no
 //! transaction's own changes. They are stored beside the counts now and then and when the database is closed (see
