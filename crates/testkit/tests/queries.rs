@@ -1,11 +1,14 @@
 //! Random whole queries: the database in all its ways, and an interpreter that shares nothing with it, agree.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::ensure;
 use isomer_testkit::harness::{Harness, Verdict, is_quick, seed};
 use isomer_testkit::naive::differential::{Bounds, compare};
+use isomer_testkit::naive::scenarios;
+use isomer_testkit::tck::suite_folder;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
@@ -20,6 +23,7 @@ fn main() -> ExitCode {
         let bounds = Bounds {
             queries: count as usize,
             differences: number("ISOMER_TEST_DIFFERENCES").unwrap_or(1) as usize,
+            part: number("ISOMER_TEST_PART"),
             until: number("ISOMER_TEST_SECONDS").map(|seconds| started + Duration::from_secs(seconds)),
         };
         let tally = compare(seed(), bounds)?;
@@ -42,5 +46,27 @@ fn main() -> ExitCode {
         ensure!(tally.undecided < tally.tried / 50, "many queries are undecided: {tally:?}");
         Ok(Verdict::Passed)
     });
+    harness.case(
+        "the_queries_of_scenarios_agree_with_the_interpreter",
+        || {
+            let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/language");
+            let suite = suite_folder().map(|folder| folder.join("features"));
+            for folder in [own].into_iter().chain(suite) {
+                let crossed = scenarios::compare(&folder)?;
+                println!(
+                    "{} queries agreed, {} left out",
+                    crossed.agreed, crossed.left_out
+                );
+                ensure!(
+                    crossed.differences.is_empty(),
+                    "{} differ\n{}",
+                    crossed.differences.len(),
+                    crossed.differences.join("\n\n")
+                );
+                ensure!(crossed.agreed > 200, "{crossed:?}");
+            }
+            Ok(Verdict::Passed)
+        },
+    );
     harness.run()
 }

@@ -78,6 +78,8 @@ pub struct Bounds {
     pub differences: usize,
     /// Time.
     pub until: Option<Instant>,
+    /// Only this part, from 1 on.
+    pub part: Option<u64>,
 }
 
 /// Compares until a bound is reached, on as many threads as there are cores. What is tried depends on the seed alone.
@@ -89,18 +91,32 @@ pub fn compare(seed: u64, bounds: Bounds) -> Result<Tally> {
         ..bounds
     };
     let next = AtomicU64::new(0);
+    let found = AtomicU64::new(0);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let work = || {
         let mut whole = Tally::default();
         loop {
             let part = next.fetch_add(1, Ordering::Relaxed);
-            if part >= PARTS || whole.differences.len() >= bounds.differences {
+            let enough = found.load(Ordering::Relaxed) >= bounds.differences as u64;
+            if part >= PARTS || enough {
                 return Ok(whole);
             }
-            whole.add(compare_part(
-                seed.wrapping_mul(PARTS).wrapping_add(part),
-                share,
-            )?);
+            if bounds.part.is_some_and(|only| only != part + 1) {
+                continue;
+            }
+            let tally = compare_part(seed.wrapping_mul(PARTS).wrapping_add(part), share)?;
+            println!(
+                "part {} of {PARTS}: {} queries, {} differences",
+                part + 1,
+                tally.tried,
+                tally.differences.len()
+            );
+            for difference in &tally.differences {
+                println!("part {}: {difference}\n", part + 1);
+            }
+            let more = tally.differences.len() as u64;
+            found.fetch_add(more, Ordering::Relaxed);
+            whole.add(tally);
         }
     };
     let parts: Vec<Result<Tally>> = std::thread::scope(|scope| {
@@ -210,6 +226,30 @@ pub(super) fn difference(made: &Made, graph: &Graph, schema: &[String]) -> Optio
     match world.judge(made) {
         Verdict::Different(what) => Some(what),
         _ => None,
+    }
+}
+
+/// Whether the interpreter comes to what the database came to with a query on a graph; `None` where it does not know the
+/// query.
+pub(super) fn cross_check(
+    text: &str,
+    graph: &Graph,
+    outcome: &Outcome,
+) -> Option<Result<(), String>> {
+    let statement = isomer_cypher::parse(text).ok()?;
+    let made = Made {
+        text: text.to_owned(),
+        risky: true,
+        writes: true,
+    };
+    let mut expected = Expected::new(&statement, graph);
+    if let Err(Fault::Unknown(_) | Fault::TooLarge) = expected.outcome(Variation::default()) {
+        return None;
+    }
+    match judge_one(&made, &mut expected, outcome) {
+        Verdict::Different(what) => Some(Err(what)),
+        Verdict::Refused => None,
+        _ => Some(Ok(())),
     }
 }
 
@@ -336,7 +376,7 @@ struct Expected<'q> {
     statement: &'q Statement,
     graph: &'q Graph,
     parameters: Map,
-    runs: BTreeMap<(u64, bool), Run>,
+    runs: BTreeMap<(u64, bool, bool), Run>,
 }
 
 impl<'q> Expected<'q> {
@@ -352,7 +392,7 @@ impl<'q> Expected<'q> {
     fn outcome(&mut self, variation: Variation) -> Run {
         let run = self
             .runs
-            .entry((variation.order, variation.eager))
+            .entry((variation.order, variation.eager, variation.late))
             .or_insert_with(|| {
                 interpreter::run(self.statement, self.graph, &self.parameters, variation)
             });
@@ -411,8 +451,8 @@ fn judge_one(made: &Made, expected: &mut Expected<'_>, actual: &Outcome) -> Verd
     let mut seen = vec![first.clone()];
     let mut varied = false;
     for order in 0..ORDERS {
-        for eager in [false, true] {
-            let other = expected.outcome(Variation { order, eager });
+        for (eager, late) in [(false, false), (true, false), (false, true)] {
+            let other = expected.outcome(Variation { order, eager, late });
             if agrees(&other, actual, false) || agrees(&other, actual, true) && order > 0 && varied
             {
                 return Verdict::Open;

@@ -9,6 +9,7 @@ pub mod interpreter;
 pub mod matching;
 pub mod queries;
 pub mod query;
+pub mod scenarios;
 pub mod shortest;
 pub mod shrink;
 pub mod subject;

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use isomer_cypher::ast::{
-    CallSubquery, Clause, Match, PathPattern, Query, SubqueryImports, Unwind,
+    CallSubquery, Clause, Expr, Match, PathPattern, Query, SubqueryImports, Unwind, With,
 };
 use isomer_value::Value;
 
 use super::expression::with;
 use super::notation::literal;
 use super::pattern::variables_of;
+use super::projection::has_aggregate;
 use super::{Answer, Fault, Interpreter, Result, Row, asked, raised};
 
 impl Interpreter<'_> {
@@ -18,7 +19,10 @@ impl Interpreter<'_> {
             Clause::Match(clause) => self.match_rows(clause, rows),
             Clause::Unwind(clause) => self.unwind(clause, rows),
             Clause::With(clause) => {
-                let (rows, _) = self.project(&clause.projection, rows)?;
+                let rows = match (&clause.predicate, self.variation.late) {
+                    (Some(predicate), true) => self.project_late(clause, predicate, rows)?,
+                    _ => self.project(&clause.projection, rows)?.0,
+                };
                 let mut kept = Vec::new();
                 for row in rows {
                     let holds = match &clause.predicate {
@@ -69,6 +73,38 @@ impl Interpreter<'_> {
                 Err(Fault::Unknown("procedures and files".into()))
             }
         }
+    }
+
+    /// Projects row by row; a row whose columns cannot all be made, and that the condition drops by the others, is no error.
+    fn project_late(&self, clause: &With, predicate: &Expr, rows: Vec<Row>) -> Result<Vec<Row>> {
+        let projection = &clause.projection;
+        let at_once = projection.distinct
+            || !projection.order_by.is_empty()
+            || projection.skip.is_some()
+            || projection.limit.is_some()
+            || projection
+                .items
+                .iter()
+                .any(|item| has_aggregate(&item.expr));
+        if at_once {
+            return Ok(self.project(projection, rows)?.0);
+        }
+        let mut out = Vec::new();
+        for row in rows {
+            match self.project(projection, vec![row.clone()]) {
+                Ok((mut made, _)) => out.append(&mut made),
+                Err(fault) => {
+                    let made = projection.items.iter().filter_map(|item| {
+                        Some((item.column().clone(), self.eval(&item.expr, &row).ok()?))
+                    });
+                    let known: Row = made.collect();
+                    if self.holds(predicate, &known) != Ok(false) {
+                        return Err(fault);
+                    }
+                }
+            }
+        }
+        Ok(out)
     }
 
     fn match_rows(&self, clause: &Match, rows: Vec<Row>) -> Result<Vec<Row>> {

@@ -122,9 +122,12 @@ pub(super) fn call(world: &Interpreter<'_>, name: &str, arguments: &[Value]) -> 
             None => raised("the node was deleted"),
         },
         ("type", [Value::Relationship(one)]) => {
-            match world.graph.borrow().relationships.get(&one.id.0) {
-                Some(one) => Ok(one.name.as_str().into()),
-                None => raised("the relationship was deleted"),
+            let graph = world.graph.borrow();
+            let deleted = world.types_of_deleted.borrow();
+            let held = graph.relationships.get(&one.id.0).map(|one| &one.name);
+            match held.or_else(|| deleted.get(&one.id.0)) {
+                Some(name) => Ok(name.as_str().into()),
+                None => raised("there is no such relationship"),
             }
         }
         ("keys", [value]) => {

@@ -65,6 +65,8 @@ pub struct Variation {
     pub order: u64,
     /// Whether all operands of `AND`, `OR`, `CASE` and `coalesce` are looked at.
     pub eager: bool,
+    /// Whether the condition of a `WITH` is asked before the columns that it does not read are made.
+    pub late: bool,
 }
 
 /// Rows with named columns.
@@ -103,6 +105,8 @@ pub struct Interpreter<'p> {
     steps: Cell<usize>,
     /// Relationships that went with a node and that a `DELETE` still has to name.
     owed: RefCell<BTreeSet<u64>>,
+    /// The types of deleted relationships, which stay known.
+    types_of_deleted: RefCell<BTreeMap<u64, String>>,
 }
 
 /// Runs a statement on a copy of the graph: its answer, and the graph afterwards.
@@ -122,6 +126,7 @@ pub fn run(
         random: RefCell::new(Random::new(variation.order)),
         steps: Cell::new(0),
         owed: RefCell::default(),
+        types_of_deleted: RefCell::default(),
     };
     let answer = interpreter.query(query, &Row::new())?;
     if !interpreter.owed.borrow().is_empty() {

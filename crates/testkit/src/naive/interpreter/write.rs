@@ -343,12 +343,17 @@ impl Interpreter<'_> {
         let mut owed = self.owed.borrow_mut();
         let mut graph = self.graph.borrow_mut();
         owed.retain(|id| !relationships.contains(id));
+        let mut deleted = self.types_of_deleted.borrow_mut();
         graph.relationships.retain(|id, one| {
             let goes_along = nodes.contains(&one.source) || nodes.contains(&one.target);
             if goes_along && !clause.detach && !relationships.contains(id) {
                 owed.insert(*id);
             }
-            !relationships.contains(id) && !goes_along
+            let stays = !relationships.contains(id) && !goes_along;
+            if !stays {
+                deleted.insert(*id, one.name.clone());
+            }
+            stays
         });
         graph.nodes.retain(|id, _| !nodes.contains(id));
         drop(graph);
