@@ -1,6 +1,8 @@
 //! Grouping: one group per value, whatever form the value comes in, from views and from rows.
 
-use isomer_db::{Database, Limits, QueryOptions};
+use std::time::{Duration, Instant};
+
+use isomer_db::{Database, Limits, QueryOptions, data::CommitObserver};
 
 fn rows(db: &Database, query: &str) -> Vec<String> {
     let found = db
@@ -69,4 +71,21 @@ fn groups_of_a_column_do_not_fail_for_want_of_memory() {
     let count = stream.try_fold(0, |count, row| row.map(|_| count + 1));
     assert_eq!(count.unwrap(), 30_000);
     assert!(db.views().status().iter().any(|view| view.count == 30_000));
+}
+
+/// A bulk load is told to the views when it begins and may take minutes: nobody waits for it to count by a column.
+#[test]
+fn a_commit_under_way_holds_up_no_group() {
+    let db = Database::open_in_memory().unwrap();
+    db.query("CREATE (:N {p: 1}), (:N {p: 1}), (:N {p: 2})", ())
+        .unwrap();
+    let query = "MATCH (n:N) RETURN n.p AS p, count(*) AS c";
+    let version = db.store().unwrap().engine().version() + 1;
+    db.views().committing(version, b"a bulk load");
+    let begun = Instant::now();
+    let meanwhile = rows(&db, query);
+    assert!(begun.elapsed() < Duration::from_secs(5));
+    db.views().abandoned(version);
+    assert_eq!(meanwhile, rows(&db, query));
+    assert!(db.views().status().iter().any(|view| view.count == 3));
 }

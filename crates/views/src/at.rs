@@ -126,8 +126,9 @@ impl ViewsAt {
     }
 
     /// As [`ViewsAt::column`], but where there is none it is made at once, on this thread: for those who would read all
-    /// of the label's rows otherwise, which costs about as much. None where another thread makes it just now, or it
-    /// cannot be made, or for an older version, and when `go_on`, which is asked every few milliseconds, says no.
+    /// of the label's rows otherwise, which costs about as much. None where another thread makes it or loads in bulk just
+    /// now, or it cannot be made, or for an older version, and when `go_on`, which is asked every few milliseconds, says
+    /// no.
     pub fn column_now(
         &self,
         label: LabelId,
@@ -139,7 +140,7 @@ impl ViewsAt {
         }
         let views = self.views.as_ref()?;
         let slot = views.column_slot(label, path);
-        if slot.stands() || slot.busy.swap(true, Ordering::AcqRel) {
+        if slot.stands() || !views.settles_soon(go_on) || slot.busy.swap(true, Ordering::AcqRel) {
             return None;
         }
         let kind = ViewKind::Column(label, path.into());

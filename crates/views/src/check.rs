@@ -1,6 +1,8 @@
 //! Holding views and their files against the rows.
 
-use crate::{ViewError, ViewKind, Views, segment::Stored, slot::Slot, views::for_slot};
+use crate::{
+    ViewError, ViewKind, Views, making::ALWAYS, segment::Stored, slot::Slot, views::for_slot,
+};
 
 /// What was found: see [`Views::check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +46,7 @@ impl Views {
         }
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
         let told = self.feed.lock().told;
-        let tx = self.settled(&store, told)?;
+        let tx = self.settled(&store, told, ALWAYS)?;
         let Some(pinned) = slot.pin(tx.version()) else {
             return Ok(None);
         };

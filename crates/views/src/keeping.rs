@@ -19,6 +19,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     ViewError, ViewKind, Views,
+    making::ALWAYS,
     registry::Registry,
     segment::{Folder, Head, SegmentError, Stored},
     slot::Slot,
@@ -197,7 +198,7 @@ impl Views {
         }
         let nodes = store.node_count_now(None);
         let told = self.begin_building(slot, nodes)?;
-        let tx = self.settled(&store, told)?;
+        let tx = self.settled(&store, told, ALWAYS)?;
         let catalog = store.catalog();
         let (base, reserved) =
             self.with_effort(&head.kind, |effort| B::load(&mut blocks, &catalog, effort))?;

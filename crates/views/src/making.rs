@@ -20,6 +20,9 @@ use crate::{
 /// How long a job waits for commits that are under way.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The same for a query, which can read rows instead.
+const SHORT_PATIENCE: Duration = Duration::from_millis(200);
+
 /// For work that nobody waits for.
 pub(crate) const ALWAYS: GoOn<'static> = &|| true;
 
@@ -123,7 +126,7 @@ impl Views {
     ) -> Result<(), ViewError> {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
         let told = self.begin_building(slot, store.node_count_now(None))?;
-        let tx = self.settled(&store, told)?;
+        let tx = self.settled(&store, told, go_on)?;
         let (base, kept) = self.with_effort_while(kind, go_on, |effort| make(&tx, effort))?;
         let feed = self.feed.lock();
         slot.finish_building(tx.version(), base, kept, feed.told);
@@ -146,7 +149,12 @@ impl Views {
     }
 
     /// A snapshot that sees the commit `told`, which may be under way, and so every one before it.
-    pub(crate) fn settled(&self, store: &Store, told: Version) -> Result<Transaction, ViewError> {
+    pub(crate) fn settled(
+        &self,
+        store: &Store,
+        told: Version,
+        go_on: GoOn<'_>,
+    ) -> Result<Transaction, ViewError> {
         let begun = Instant::now();
         loop {
             let tx = store.begin(Access::Read)?;
@@ -154,7 +162,7 @@ impl Views {
             if tx.version() >= told.min(self.feed.lock().told) {
                 return Ok(tx);
             }
-            if self.worker.stop().load(Ordering::Relaxed) {
+            if self.worker.stop().load(Ordering::Relaxed) || !go_on() {
                 return Err(ViewError::Stopped);
             }
             if begun.elapsed() > PATIENCE {
@@ -164,6 +172,15 @@ impl Views {
             }
             std::thread::sleep(Duration::from_millis(1));
         }
+    }
+
+    /// Whether all commits told by now are over before long: a bulk load is told when it begins.
+    pub(crate) fn settles_soon(&self, go_on: GoOn<'_>) -> bool {
+        let begun = Instant::now();
+        let soon = || begun.elapsed() < SHORT_PATIENCE && go_on();
+        let told = self.feed.lock().told;
+        let store = self.store.upgrade();
+        store.is_some_and(|store| self.settled(&store, told, &soon).is_ok())
     }
 
     /// Merges what a view has gathered since its base was made, now, on this thread.
