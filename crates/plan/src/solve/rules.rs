@@ -7,7 +7,7 @@ use rustc_hash::FxHashSet;
 
 use super::cost::property_of;
 use crate::expr::{Comparison, Expr, PropRef, SlotId};
-use crate::logical::{Step, conjuncts};
+use crate::logical::{Length, QueryGraph, Step, conjuncts};
 
 /// Larger patterns stay the clauses they were written as: ordering them together would take long.
 const MERGED_NODES: usize = 100;
@@ -113,7 +113,7 @@ fn push_filter(done: &mut Vec<Step>, predicates: Vec<Expr>) {
 }
 
 /// The `MATCH` that a predicate may become part of: reached over steps that neither compute what it reads nor drop rows
-/// by their number.
+/// by their number, nor can fail: an error in a row that the predicate would have dropped is an error all the same.
 fn place_for(done: &[Step], term: &Expr) -> Option<usize> {
     let mut reads: FxHashSet<SlotId> = FxHashSet::default();
     term.for_each_slot(&mut |slot| {
@@ -122,8 +122,9 @@ fn place_for(done: &[Step], term: &Expr) -> Option<usize> {
     for (at, step) in done.iter().enumerate().rev() {
         match step {
             Step::Match {
-                optional: false, ..
-            } => return Some(at),
+                optional: false,
+                graph,
+            } => return cannot_fail_after(graph, &done[at + 1..]).then_some(at),
             Step::Project(columns) if columns.iter().all(|(slot, _)| !reads.contains(slot)) => {}
             Step::Distinct(slots) if reads.iter().all(|slot| slots.contains(slot)) => {}
             Step::Sort(_) | Step::Filter(_) => {}
@@ -131,4 +132,50 @@ fn place_for(done: &[Step], term: &Expr) -> Option<usize> {
         }
     }
     None
+}
+
+/// Whether none of the projections behind a `MATCH` can fail.
+fn cannot_fail_after(graph: &QueryGraph, steps: &[Step]) -> bool {
+    let mut entities: FxHashSet<SlotId> = graph.nodes.iter().copied().collect();
+    for relationship in &graph.relationships {
+        entities.extend([relationship.from, relationship.to]);
+        if matches!(relationship.length, Length::One) {
+            entities.insert(relationship.slot);
+        }
+    }
+    for step in steps {
+        let Step::Project(columns) = step else {
+            continue;
+        };
+        for (slot, expr) in columns {
+            if !cannot_fail(expr, &entities) {
+                return false;
+            }
+            if matches!(expr, Expr::Slot(from) if entities.contains(from)) {
+                entities.insert(*slot);
+            }
+        }
+    }
+    true
+}
+
+/// Whether an expression has a value for every row, where `entities` are nodes and relationships.
+fn cannot_fail(expr: &Expr, entities: &FxHashSet<SlotId>) -> bool {
+    let all = |terms: &[Expr]| terms.iter().all(|term| cannot_fail(term, entities));
+    let entity = |base: &Expr| matches!(base, Expr::Slot(slot) if entities.contains(slot));
+    match expr {
+        Expr::Slot(_) | Expr::Const(_) | Expr::Param(_) | Expr::BuildPath { .. } => true,
+        Expr::Property { base, .. }
+        | Expr::HasLabels { entity: base, .. }
+        | Expr::HasType { entity: base, .. } => entity(base),
+        Expr::At { inner, .. } | Expr::IsNull(inner) | Expr::IsNotNull(inner) => {
+            cannot_fail(inner, entities)
+        }
+        Expr::List(items) => all(items),
+        Expr::Map(items) => items.iter().all(|(_, item)| cannot_fail(item, entities)),
+        Expr::Compare { left, right, .. } => {
+            cannot_fail(left, entities) && cannot_fail(right, entities)
+        }
+        _ => false,
+    }
 }
