@@ -31,6 +31,38 @@ fn a_constant_is_in_the_group_of_its_equals() {
     }
 }
 
+/// Rows are merged before their keys are computed only where equal values are the same to what computes with them.
+#[test]
+fn equal_values_of_different_forms_are_computed_apart() {
+    let db = Database::open_in_memory().unwrap();
+    db.query("UNWIND range(1, 50) AS i CREATE (:Z)-[:K]->({v: 1})", ())
+        .unwrap();
+    db.query("UNWIND range(1, 50) AS i CREATE (:Z)-[:K]->({v: 1.0})", ())
+        .unwrap();
+    let ends = "MATCH (z:Z)-[:K]->(a) WITH a.v AS v";
+    assert_eq!(
+        rows(
+            &db,
+            &format!("{ends} RETURN toString(v) AS s, count(*) AS c")
+        ),
+        [
+            r#"[String("1"), Int(50)]"#,
+            r#"[String("1.0"), Int(50)]"#
+        ]
+    );
+    assert_eq!(
+        rows(&db, &format!("{ends} RETURN sum(v) AS s")),
+        ["[Float(100.0)]"]
+    );
+    assert_eq!(
+        rows(
+            &db,
+            &format!("{ends} MATCH (z:Z) WITH v, z LIMIT 3 RETURN count(v)")
+        ),
+        ["[Int(3)]"]
+    );
+}
+
 /// A value that no node has any more does not lend its form to a group.
 #[test]
 fn a_group_shows_a_value_that_is_there() {

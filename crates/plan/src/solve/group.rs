@@ -139,7 +139,8 @@ fn points(
             .filter(|slot| !factor(slot))
             .collect();
         keys.sort_unstable();
-        let point = (pays && !keys.is_empty()).then(|| {
+        let exact = keys.iter().all(|slot| equal_is_same(arena.kind(*slot)));
+        let point = (pays && exact && !keys.is_empty()).then(|| {
             let multiplies = chain[..at]
                 .iter()
                 .any(|id| matches!(arena.operators[id.index()].op, Op::Expand(_)));
@@ -161,6 +162,20 @@ fn points(
     }
     points.reverse();
     points
+}
+
+/// Whether two equal values of a kind are one and the same to whatever computes with them. 1 and 1.0 are not, nor are
+/// 0.0 and -0.0, or two times at different offsets: a group of them would show one form of all.
+fn equal_is_same(kind: &Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Node
+            | Kind::Relationship
+            | Kind::Boolean
+            | Kind::Integer
+            | Kind::String
+            | Kind::Bytes
+    )
 }
 
 /// About how many different values a slot has in the rows of an operator.
