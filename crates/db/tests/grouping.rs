@@ -45,10 +45,7 @@ fn equal_values_of_different_forms_are_computed_apart() {
             &db,
             &format!("{ends} RETURN toString(v) AS s, count(*) AS c")
         ),
-        [
-            r#"[String("1"), Int(50)]"#,
-            r#"[String("1.0"), Int(50)]"#
-        ]
+        [r#"[String("1"), Int(50)]"#, r#"[String("1.0"), Int(50)]"#]
     );
     assert_eq!(
         rows(&db, &format!("{ends} RETURN sum(v) AS s")),
