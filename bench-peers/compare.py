@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import signal
 import statistics
 import subprocess
 import sys
@@ -88,7 +89,14 @@ class Worker:
     def fail(self, line, why):
         self.failed = why
         self.say(line, f"{why}: left out from here on")
+        # A server that it started goes on without it.
+        others = self.processes()[1:]
         self.process.kill()
+        for other in others:
+            try:
+                os.kill(int(other), signal.SIGINT)
+            except (OSError, ValueError):
+                pass
 
     def say(self, line, what):
         print(f"{self.name}: {line}: {what}", file=sys.stderr)
