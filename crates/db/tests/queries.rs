@@ -146,3 +146,16 @@ fn a_page_may_reach_beyond_64_bits() {
     let written = "UNWIND [3, 1, 2] AS x RETURN x ORDER BY x SKIP 1 LIMIT 9223372036854775807";
     assert_eq!(db.query(written, ()).unwrap().len(), 2);
 }
+
+/// A clause has run for all rows before the next one begins, also where the plan makes one operator of two.
+#[test]
+fn a_second_create_counts_what_the_first_one_made_for_all_rows() {
+    let db = Database::open_in_memory().unwrap();
+    let counts = db
+        .query(
+            "UNWIND [1, 2] AS x CREATE (:B) CREATE (c:C {v: COUNT { MATCH (:B) }}) RETURN c.v AS v ORDER BY v",
+            (),
+        )
+        .unwrap();
+    assert_eq!(counts.deserialize::<i64>().unwrap(), [2, 2]);
+}

@@ -11,6 +11,7 @@ use crate::error::PlanError;
 use crate::expr::{Expr, Kind};
 use crate::logical::{MergeStep, Step};
 use crate::physical::CreateItem;
+use crate::solve::sees_creation;
 
 impl<'a> Binder<'a> {
     /// Binds one clause; `RETURN` is bound by its query.
@@ -92,8 +93,11 @@ impl<'a> Binder<'a> {
         if !made.casts.is_empty() {
             steps.push(Step::Project(made.casts));
         }
-        // Neighbouring clauses are one operator: a script of a thousand CREATEs is no deep plan.
-        if let Some(Step::Create(before)) = steps.last_mut() {
+        // Neighbouring clauses are one operator: a script of a thousand CREATEs is no deep plan. Not where the later one can
+        // tell for how many rows the earlier one has run.
+        if let Some(Step::Create(before)) = steps.last_mut()
+            && !sees_creation(&made.create, before, &self.arena)
+        {
             before.items.append(&mut made.create.items);
             before.paths.append(&mut made.create.paths);
         } else {

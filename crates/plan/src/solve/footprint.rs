@@ -273,6 +273,14 @@ pub(crate) fn of_step(step: &Step, arena: &Arena) -> (Footprint, Footprint) {
     (reads, writes)
 }
 
+/// Whether what a pattern computes could tell that another one was created.
+pub(crate) fn sees_creation(later: &CreatePattern, earlier: &CreatePattern, arena: &Arena) -> bool {
+    let (mut reads, mut writes) = (Footprint::default(), Footprint::default());
+    read_pattern(later, arena, &mut reads);
+    writes.write_pattern(earlier);
+    reads.disturbed_by(&writes)
+}
+
 fn of_query(query: &LogicalQuery, arena: &Arena, reads: &mut Footprint, writes: &mut Footprint) {
     for step in query.branches.iter().flatten() {
         let (step_reads, step_writes) = of_step(step, arena);

@@ -32,6 +32,7 @@ use cost::Costs;
 use footprint::Footprint;
 
 pub(crate) use ends::mark_distinct_ends;
+pub(crate) use footprint::sees_creation;
 pub(crate) use live::{for_each_expr, mark_live};
 
 /// More operators than this are no query that anybody means; executors may recurse over inputs.
