@@ -13,6 +13,7 @@
 mod faulty;
 mod lock;
 mod real;
+mod seal;
 mod sim;
 
 use std::{
@@ -24,6 +25,7 @@ use std::{
 pub use faulty::{FaultHook, FaultyDisk};
 pub use lock::{Lock, LockError, LockMode};
 pub use real::RealDisk;
+pub use seal::{Place, Seal, Unsealed};
 pub use sim::{Loss, Recorder, Recording, Replay, SimDisk};
 
 /// How a file is opened.

@@ -1,0 +1,50 @@
+//! Entries: what memtables and tables hold, and how one walks over them.
+
+use isomer_storage::{StorageError, Version};
+
+/// What a commit did with a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Put a value there.
+    Put,
+    /// Took the key out.
+    Delete,
+}
+
+/// A deleted range: to a reader at `version` or after it, whatever keys from `start` (inclusive) to `end` (exclusive;
+/// `None`: the end of the key space) had at an *older* version is gone. An entry of the same version stays: a commit
+/// deletes its ranges first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Erasure {
+    /// First key of the range.
+    pub start: Box<[u8]>,
+    /// First key after the range.
+    pub end: Option<Box<[u8]>>,
+    /// The commit that deleted it.
+    pub version: Version,
+}
+
+/// Walks over entries in their order: keys ascend, and within a key versions descend.
+///
+/// A new cursor is nowhere; so is one that ran over either end. Erasures are not applied: whoever merges does that.
+pub trait Cursor: Send {
+    /// Goes to the first entry at or behind (`key`, `version`): the newest entry of `key` that is no younger than
+    /// `version`, else the first entry of a greater key.
+    fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError>;
+    /// Goes to the last entry (the oldest version) of the greatest key below `key`; of all keys for `None`.
+    fn seek_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError>;
+    /// One entry on. Only where [`Cursor::valid`].
+    fn next(&mut self) -> Result<(), StorageError>;
+    /// One entry back. Only where [`Cursor::valid`].
+    fn prev(&mut self) -> Result<(), StorageError>;
+    /// Whether there is an entry here.
+    fn valid(&self) -> bool;
+    /// Its key.
+    fn key(&self) -> &[u8];
+    /// Its version.
+    fn version(&self) -> Version;
+    /// What it is.
+    fn kind(&self) -> Kind;
+    /// Its value, empty for a deletion. May read the disk where values are kept apart.
+    fn value(&mut self) -> Result<&[u8], StorageError>;
+}
