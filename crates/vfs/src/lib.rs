@@ -3,7 +3,8 @@
 //! [`Disk`] is a file system, [`DiskFile`] an open file: positional reads and writes, lengths, syncs of files *and* of
 //! folders, renames, links, locks. [`RealDisk`] is the operating system's. [`SimDisk`] is one in memory that loses
 //! power at any call and then forgets, tears or keeps what was not synced, deterministically by seed. [`FaultyDisk`]
-//! lets calls on either of them fail.
+//! lets calls on either of them fail. [`Seal`] encrypts what is written to any of them, with keys that a database keeps
+//! wrapped in a file ([`keys`]).
 //!
 //! What every disk keeps true:
 //! - what was written before a sync that returned without error is there after a loss of power;
@@ -11,6 +12,7 @@
 //! - everything else may be there or not, in part too.
 
 mod faulty;
+pub mod keys;
 mod lock;
 mod real;
 mod seal;
