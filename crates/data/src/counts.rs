@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use isomer_storage::{Durability, Engine, Read, Version};
-use isomer_value::LabelId;
+use isomer_value::{LabelId, TypeId};
 use parking_lot::Mutex;
 
 use crate::{
@@ -152,6 +152,12 @@ impl Store {
     /// About how many nodes carry `label`, or exist, now.
     pub fn node_count_now(&self, label: Option<LabelId>) -> u64 {
         let counted = label.map_or(Counted::Nodes, Counted::Label);
+        self.count_now(counted).unwrap_or(0)
+    }
+
+    /// About how many relationships have `rel_type`, or exist, now.
+    pub fn relationship_count_now(&self, rel_type: Option<TypeId>) -> u64 {
+        let counted = rel_type.map_or(Counted::Relationships, Counted::Type);
         self.count_now(counted).unwrap_or(0)
     }
 

@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, OnceLock, atomic::Ordering};
 
-use isomer_data::{Catalog, Transaction, Version};
+use isomer_data::{Catalog, Store, Transaction, Version};
 use isomer_value::{LabelId, NodeId, PropId, TypeId};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 
-use crate::{AdjacencyAt, ColumnAt, Side, ViewKind, Views, members::MemberBase, slot::Pinned};
+use crate::{
+    AdjacencyAt, ColumnAt, Owner, Side, Views, members::MemberBase, slot::Pinned, views::Records,
+};
 
 /// With more types than this, "any type" is one range of rows instead of as many views.
 const MANY_TYPES: usize = 16;
@@ -30,7 +32,7 @@ struct Pins {
     adjacency: FxHashMap<(TypeId, Side), AdjacencyAt>,
     members: FxHashMap<Option<LabelId>, Pinned<MemberBase>>,
     columns: Vec<ColumnAt>,
-    by_prop: FxHashMap<PropId, Arc<[ColumnAt]>>,
+    by_prop: FxHashMap<(Records, PropId), Arc<[ColumnAt]>>,
 }
 
 impl ViewsAt {
@@ -122,7 +124,12 @@ impl ViewsAt {
     /// The values at `path` of a label's nodes, if a view of them stands; otherwise it is being made. The path is a
     /// property, or names through nested maps.
     pub fn column(&self, label: LabelId, path: &[PropId]) -> Option<ColumnAt> {
-        self.column_asked(label, path, u64::MAX)
+        self.column_asked(Owner::Nodes(label), path, u64::MAX)
+    }
+
+    /// As [`ViewsAt::column`], of a type's relationships: rows are their ids.
+    pub fn rel_column(&self, type_id: TypeId, path: &[PropId]) -> Option<ColumnAt> {
+        self.column_asked(Owner::Relationships(type_id), path, u64::MAX)
     }
 
     /// As [`ViewsAt::column`], but where there is none it is made at once, on this thread: for those who would read all
@@ -135,17 +142,36 @@ impl ViewsAt {
         path: &[PropId],
         go_on: &dyn Fn() -> bool,
     ) -> Option<ColumnAt> {
-        if let Some(known) = self.column_asked(label, path, 0) {
+        self.made_now(Owner::Nodes(label), path, go_on)
+    }
+
+    /// As [`ViewsAt::column_now`], of a type's relationships.
+    pub fn rel_column_now(
+        &self,
+        type_id: TypeId,
+        path: &[PropId],
+        go_on: &dyn Fn() -> bool,
+    ) -> Option<ColumnAt> {
+        self.made_now(Owner::Relationships(type_id), path, go_on)
+    }
+
+    fn made_now(
+        &self,
+        owner: Owner,
+        path: &[PropId],
+        go_on: &dyn Fn() -> bool,
+    ) -> Option<ColumnAt> {
+        if let Some(known) = self.column_asked(owner, path, 0) {
             return Some(known);
         }
         let views = self.views.as_ref()?;
-        let slot = views.column_slot(label, path);
+        let slot = views.column_slot(owner, path);
         if slot.stands() || !views.settles_soon(go_on) || slot.busy.swap(true, Ordering::AcqRel) {
             return None;
         }
-        let kind = ViewKind::Column(label, path.into());
+        let kind = owner.column(path.into());
         views.build(&kind, false, go_on).ok()?;
-        self.column_asked(label, path, 0)
+        self.column_asked(owner, path, 0)
     }
 
     fn enough(&self) -> u64 {
@@ -199,52 +225,64 @@ impl ViewsAt {
         Some(pinned)
     }
 
-    /// As [`ViewsAt::column`]; where there is none, `demand` nodes count towards making it.
+    /// As [`ViewsAt::column`]; where there is none, `demand` records read count towards making it.
     pub(crate) fn column_asked(
         &self,
-        label: LabelId,
+        owner: Owner,
         path: &[PropId],
         demand: u64,
     ) -> Option<ColumnAt> {
         let views = self.views.as_ref()?;
         let mut pins = self.pins.lock();
-        let known = |column: &&ColumnAt| column.label() == label && column.path() == path;
+        let known = |column: &&ColumnAt| column.owner() == owner && column.path() == path;
         if let Some(known) = pins.columns.iter().find(known) {
             return Some(known.clone());
         }
-        let (demand, enough) = self.worth(demand, || self.node_count(Some(label)));
-        let pinned = views.column_at(label, path, self.version, demand, enough)?;
-        let column = ColumnAt::new(label, path.into(), pinned);
+        let (demand, enough) = self.worth(demand, || self.record_count(owner));
+        let pinned = views.column_at(owner, path, self.version, demand, enough)?;
+        let column = ColumnAt::new(owner, path.into(), pinned);
         pins.columns.push(column.clone());
         Some(column)
     }
 
-    /// The columns of one property, of whatever labels, that stand.
-    pub(crate) fn columns_of(&self, prop: PropId) -> Option<Arc<[ColumnAt]>> {
+    /// The columns of one property, of whatever labels or types, that stand.
+    pub(crate) fn columns_of(&self, records: Records, prop: PropId) -> Option<Arc<[ColumnAt]>> {
         let views = self.views.as_ref()?;
         let mut pins = self.pins.lock();
-        if let Some(known) = pins.by_prop.get(&prop) {
+        if let Some(known) = pins.by_prop.get(&(records, prop)) {
             return Some(known.clone());
         }
-        let found: Arc<[ColumnAt]> = views.columns_of(prop, self.version).into();
+        let found: Arc<[ColumnAt]> = views.columns_of(records, prop, self.version).into();
         if found.is_empty() {
             return None; // there may be one for the next batch
         }
-        pins.by_prop.insert(prop, found.clone());
+        pins.by_prop.insert((records, prop), found.clone());
         Some(found)
     }
 
     /// Counts nodes of which a property was read from the rows; `some` is one of them, which tells the label.
     pub(crate) fn count_property(&self, tx: &Transaction, some: NodeId, prop: PropId, nodes: u64) {
         if let Some(label) = tx.store().home_label(some) {
-            self.column_asked(label, &[prop], nodes);
+            self.column_asked(Owner::Nodes(label), &[prop], nodes);
         }
     }
 
     fn node_count(&self, label: Option<LabelId>) -> u64 {
-        let views = self.views.as_ref();
-        let store = views.and_then(|views| views.store.upgrade());
+        let store = self.store();
         store.map_or(0, |store| store.node_count_now(label))
+    }
+
+    fn record_count(&self, owner: Owner) -> u64 {
+        match owner {
+            Owner::Nodes(label) => self.node_count(Some(label)),
+            Owner::Relationships(type_id) => self
+                .store()
+                .map_or(0, |store| store.relationship_count_now(Some(type_id))),
+        }
+    }
+
+    fn store(&self) -> Option<Store> {
+        self.views.as_ref()?.store.upgrade()
     }
 }
 

@@ -6,7 +6,7 @@ use isomer_data::{Catalog, Change, ChangeSet, CommitObserver, DataError, Version
 use isomer_value::{LabelId, NodeId, PropId, TypeId, record::RecordRef};
 
 use crate::{
-    Side, Views,
+    Owner, Side, Views,
     adjacency::{Link, small},
     column::{CellChange, cell_at, cell_of},
     registry::Registry,
@@ -39,10 +39,11 @@ impl Telling<'_> {
     fn change(&self, change: &Change<'_>) -> Result<(), DataError> {
         match change {
             Change::RelationshipCreated { id, record } => {
-                if self.registry.adjacency.is_empty() {
+                if self.registry.adjacency.is_empty() && self.registry.columns.is_empty() {
                     return Ok(());
                 }
-                let ends = RecordRef::new(record)?.endpoints();
+                let record = RecordRef::new(record)?;
+                let ends = record.endpoints();
                 let (type_id, source, target) = ends.ok_or_else(|| DataError::Corrupt {
                     what: format!("the change stream tells of relationship {id} as of a node"),
                 })?;
@@ -53,20 +54,35 @@ impl Telling<'_> {
                     rel: id.0,
                     added: true,
                 });
+                self.columns(Owner::Relationships(type_id), id.0, |path| {
+                    Ok(CellChange::Is(cell_of(&record, path, self.catalog)?))
+                })?;
             }
+            Change::RelationshipChanged {
+                id,
+                type_id,
+                set,
+                removed,
+            } => self.values(Owner::Relationships(*type_id), id.0, set, removed)?,
             Change::RelationshipDeleted {
                 id,
                 type_id,
                 source,
                 target,
-            } => self.link(&LinkChange {
-                type_id: *type_id,
-                source: *source,
-                target: *target,
-                rel: id.0,
-                added: false,
-            }),
+            } => {
+                self.link(&LinkChange {
+                    type_id: *type_id,
+                    source: *source,
+                    target: *target,
+                    rel: id.0,
+                    added: false,
+                });
+                self.columns(Owner::Relationships(*type_id), id.0, |_| {
+                    Ok(CellChange::Gone)
+                })?;
+            }
             Change::RelationshipsLoaded { type_id, .. } => {
+                self.lose_columns(Owner::Relationships(*type_id));
                 for side in Side::BOTH {
                     if let Some(slot) = self.registry.adjacency.get(&(*type_id, side)) {
                         slot.lose(self.version);
@@ -78,8 +94,8 @@ impl Telling<'_> {
                 self.member(None, *id, true);
                 for label in record.labels() {
                     self.member(Some(label), *id, true);
-                    self.columns(label, *id, |path| {
-                        Ok(Some(CellChange::Is(cell_of(&record, path, self.catalog)?)))
+                    self.columns(Owner::Nodes(label), id.0, |path| {
+                        Ok(CellChange::Is(cell_of(&record, path, self.catalog)?))
                     })?;
                 }
             }
@@ -94,7 +110,7 @@ impl Telling<'_> {
                 self.member(None, *id, false);
                 for &label in labels {
                     self.member(Some(label), *id, false);
-                    self.columns(label, *id, |_| Ok(Some(CellChange::Gone)))?;
+                    self.columns(Owner::Nodes(label), id.0, |_| Ok(CellChange::Gone))?;
                 }
             }
             Change::NodesLoaded { label, .. } => {
@@ -103,10 +119,7 @@ impl Telling<'_> {
                         slot.lose(self.version);
                     }
                 }
-                let columns = self.registry.columns.get(label);
-                for (_, slot) in columns.into_iter().flatten() {
-                    slot.lose(self.version);
-                }
+                self.lose_columns(Owner::Nodes(*label));
             }
             _ => {}
         }
@@ -147,21 +160,27 @@ impl Telling<'_> {
 
     fn columns(
         &self,
-        label: LabelId,
-        id: NodeId,
-        change: impl Fn(&[PropId]) -> Result<Option<CellChange>, DataError>,
+        owner: Owner,
+        id: u64,
+        change: impl Fn(&[PropId]) -> Result<CellChange, DataError>,
     ) -> Result<(), DataError> {
-        let columns = self.registry.columns.get(&label);
+        let columns = self.registry.columns.get(&owner);
         for (path, slot) in columns.into_iter().flatten() {
-            if let Some(change) = change(path)? {
-                self.cell(slot, id, &change);
-            }
+            self.cell(slot, id, &change(path)?);
         }
         Ok(())
     }
 
-    fn cell(&self, slot: &Slot<crate::column::ColumnBase>, id: NodeId, change: &CellChange) {
-        match small(id.0) {
+    /// Records of a bulk load are not told one by one.
+    fn lose_columns(&self, owner: Owner) {
+        let columns = self.registry.columns.get(&owner);
+        for (_, slot) in columns.into_iter().flatten() {
+            slot.lose(self.version);
+        }
+    }
+
+    fn cell(&self, slot: &Slot<crate::column::ColumnBase>, id: u64, change: &CellChange) {
+        match small(id) {
             Some(node) => slot.tell(self.version, node, change, |generation| {
                 // What is set on nodes of other labels is nothing of this column's.
                 !matches!(change, CellChange::Set(_))
@@ -182,31 +201,43 @@ impl Telling<'_> {
     ) -> Result<(), DataError> {
         for &label in labels_removed {
             self.member(Some(label), id, false);
-            self.columns(label, id, |_| Ok(Some(CellChange::Gone)))?;
+            self.columns(Owner::Nodes(label), id.0, |_| Ok(CellChange::Gone))?;
         }
         for &label in labels_added {
             self.member(Some(label), id, true);
-            self.columns(label, id, |_| Ok(Some(CellChange::Joined)))?;
+            self.columns(Owner::Nodes(label), id.0, |_| Ok(CellChange::Joined))?;
         }
         if set.is_empty() && removed.is_empty() {
             return Ok(());
         }
         // Which labels the node carries is not told: a column knows its own nodes.
-        for (label, columns) in &self.registry.columns {
-            if labels_removed.contains(label) {
-                continue;
+        for &owner in self.registry.columns.keys() {
+            if matches!(owner, Owner::Nodes(label) if !labels_removed.contains(&label)) {
+                self.values(owner, id.0, set, removed)?;
             }
-            for (path, slot) in columns {
-                let Some((first, rest)) = path.split_first() else {
-                    continue;
-                };
-                if let Some((_, raw)) = set.iter().find(|(prop, _)| prop == first) {
-                    let cell = cell_at(raw, rest, self.catalog)?;
-                    self.cell(slot, id, &CellChange::Set(cell));
-                } else if removed.contains(first) {
-                    let null = crate::Cell::Value(isomer_value::Value::Null);
-                    self.cell(slot, id, &CellChange::Set(null));
-                }
+        }
+        Ok(())
+    }
+
+    /// Properties were set and removed on a record, which is this owner's if its columns say so.
+    fn values(
+        &self,
+        owner: Owner,
+        id: u64,
+        set: &[(PropId, &[u8])],
+        removed: &[PropId],
+    ) -> Result<(), DataError> {
+        let columns = self.registry.columns.get(&owner);
+        for (path, slot) in columns.into_iter().flatten() {
+            let Some((first, rest)) = path.split_first() else {
+                continue;
+            };
+            if let Some((_, raw)) = set.iter().find(|(prop, _)| prop == first) {
+                let cell = cell_at(raw, rest, self.catalog)?;
+                self.cell(slot, id, &CellChange::Set(cell));
+            } else if removed.contains(first) {
+                let null = crate::Cell::Value(isomer_value::Value::Null);
+                self.cell(slot, id, &CellChange::Set(null));
             }
         }
         Ok(())

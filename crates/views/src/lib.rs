@@ -36,5 +36,5 @@ pub use check::ViewCheck;
 pub use column::{Cell, ColumnAt, PAGE_ROWS, Page, PageBits, PageValues};
 pub use error::ViewError;
 pub use reader::Reader;
-pub use status::{ViewKind, ViewState, ViewStatus};
+pub use status::{Owner, ViewKind, ViewState, ViewStatus};
 pub use views::{ViewOptions, Views};

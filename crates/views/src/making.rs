@@ -7,9 +7,10 @@ use std::{
 
 use isomer_data::{Access, Store, Transaction, Version};
 use isomer_storage::{MemoryKind, Reservation};
+use isomer_value::PropId;
 
 use crate::{
-    ViewError, ViewKind, Views, adjacency,
+    Owner, ViewError, ViewKind, Views, adjacency,
     build::{Effort, GoOn},
     column, members,
     segment::Stored,
@@ -69,16 +70,29 @@ impl Views {
                 )
             }
             ViewKind::Column(label, path) => {
-                let slot = self.column_slot(*label, path);
-                self.build_slot(
-                    &slot,
-                    kind,
-                    go_on,
-                    |_| true,
-                    |tx, effort| column::build(tx, *label, path, effort),
-                )
+                self.build_column(Owner::Nodes(*label), path, kind, go_on)
+            }
+            ViewKind::RelColumn(type_id, path) => {
+                self.build_column(Owner::Relationships(*type_id), path, kind, go_on)
             }
         }
+    }
+
+    fn build_column(
+        &self,
+        owner: Owner,
+        path: &[PropId],
+        kind: &ViewKind,
+        go_on: GoOn<'_>,
+    ) -> Result<(), ViewError> {
+        let slot = self.column_slot(owner, path);
+        self.build_slot(
+            &slot,
+            kind,
+            go_on,
+            |_| true,
+            |tx, effort| column::build(tx, owner, path, effort),
+        )
     }
 
     /// Reads a base while commits are collected, and puts it in place.
@@ -198,13 +212,23 @@ impl Views {
                     members::merge(generation, tx.version(), effort)
                 })
             }
-            ViewKind::Column(label, path) => {
-                let slot = self.column_slot(*label, path);
-                self.merge_slot(&slot, kind, |generation, tx, effort| {
-                    column::merge(generation, tx, *label, path, effort)
-                })
+            ViewKind::Column(label, path) => self.merge_column(Owner::Nodes(*label), path, kind),
+            ViewKind::RelColumn(type_id, path) => {
+                self.merge_column(Owner::Relationships(*type_id), path, kind)
             }
         }
+    }
+
+    fn merge_column(
+        &self,
+        owner: Owner,
+        path: &[PropId],
+        kind: &ViewKind,
+    ) -> Result<(), ViewError> {
+        let slot = self.column_slot(owner, path);
+        self.merge_slot(&slot, kind, |generation, tx, effort| {
+            column::merge(generation, tx, owner, path, effort)
+        })
     }
 
     fn merge_slot<B: Stored>(

@@ -11,8 +11,8 @@ use isomer_value::{
 };
 
 use crate::{
-    AdjacencyAt, Cell, ColumnAt, LinkScratch, Links, Side, ViewsAt, adjacency::small,
-    members::MemberBase, slot::Pinned,
+    AdjacencyAt, Cell, ColumnAt, LinkScratch, Links, Owner, Side, ViewsAt, adjacency::small,
+    members::MemberBase, slot::Pinned, views::Records,
 };
 
 /// Fewer nodes than this are read from the rows: finding the views would cost as much.
@@ -60,7 +60,7 @@ impl<'a> Reader<'a> {
 
     /// Whether a view has this property of some label's nodes: reading it again costs less than remembering it.
     pub fn has_column(&self, prop: PropId) -> bool {
-        self.enabled && self.views.columns_of(prop).is_some()
+        self.enabled && self.views.columns_of(Records::Nodes, prop).is_some()
     }
 
     /// Whether views have the labels of all nodes: reading them again costs less than remembering them.
@@ -144,7 +144,7 @@ impl<'a> Reader<'a> {
         }
         let mut found = Vec::with_capacity(props.len());
         for &prop in props {
-            match self.views.columns_of(prop) {
+            match self.views.columns_of(Records::Nodes, prop) {
                 Some(columns) => found.push(columns),
                 None => {
                     let count = ids.len() as u64;
@@ -153,6 +153,15 @@ impl<'a> Reader<'a> {
             }
         }
         (found.len() == props.len()).then_some(found)
+    }
+
+    /// The columns that answer these properties of relationships, per property, if there are some for each.
+    fn rel_columns(&self, ids: &[RelId], props: &[PropId]) -> Option<Vec<Arc<[ColumnAt]>>> {
+        if !self.enabled || (ids.len() as u64) < FEW_NODES {
+            return None;
+        }
+        let known = |prop: &PropId| self.views.columns_of(Records::Relationships, *prop);
+        props.iter().map(known).collect()
     }
 
     /// Reads the nodes that no column knows from the rows, into their places.
@@ -224,12 +233,12 @@ fn row(type_id: TypeId, side: Side, node: NodeId, other: u32, id: u32) -> RelRow
     }
 }
 
-/// Appends a node's values, if some column knows each; answers a label that it carries.
-fn push_cells(columns: &[Arc<[ColumnAt]>], node: u32, out: &mut [Vec<Value>]) -> Option<LabelId> {
-    let mut label = None;
+/// Appends a record's values, if some column knows each; answers a label or type that it has.
+fn push_cells(columns: &[Arc<[ColumnAt]>], node: u32, out: &mut [Vec<Value>]) -> Option<Owner> {
+    let mut owner = None;
     for (done, own) in columns.iter().enumerate() {
         let known = own.iter().find_map(|column| match column.cell(node) {
-            Cell::Value(value) => Some((column.label(), value)),
+            Cell::Value(value) => Some((column.owner(), value)),
             Cell::Absent | Cell::Rows => None,
         });
         let Some((found, value)) = known else {
@@ -238,10 +247,10 @@ fn push_cells(columns: &[Arc<[ColumnAt]>], node: u32, out: &mut [Vec<Value>]) ->
             });
             return None;
         };
-        label.get_or_insert(found);
+        owner.get_or_insert(found);
         out[done].push(value);
     }
-    label
+    owner
 }
 
 impl GraphRead for Reader<'_> {
@@ -487,9 +496,9 @@ impl GraphRead for Reader<'_> {
             each.for_each(|column| column.fetch(&group));
             for (at, &id) in ids.iter().enumerate() {
                 let known = small(id.0).filter(|_| !self.own_record(id));
-                let label = known.and_then(|node| push_cells(&columns, node, out));
-                match label {
-                    Some(label) if noted => self.tx.note_node(id, Some(label)),
+                let owner = known.and_then(|node| push_cells(&columns, node, out));
+                match owner {
+                    Some(Owner::Nodes(label)) if noted => self.tx.note_node(id, Some(label)),
                     Some(_) => {}
                     None => {
                         missing.push((first * FETCHED + at, id));
@@ -523,7 +532,31 @@ impl GraphRead for Reader<'_> {
         props: &[PropId],
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        self.tx.relationship_properties(ids, props, out)
+        let plain = !self.tx.notes() && self.tx.dirty().relationships().is_empty();
+        let Some(columns) = self.rel_columns(ids, props).filter(|_| plain) else {
+            return self.tx.relationship_properties(ids, props, out);
+        };
+        let start = out.first().map_or(0, Vec::len);
+        let mut missing = Vec::new();
+        for (at, &id) in ids.iter().enumerate() {
+            let known = small(id.0).and_then(|id| push_cells(&columns, id, out));
+            if known.is_none() {
+                missing.push((at, id));
+                out.iter_mut().for_each(|column| column.push(Value::Null));
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let asked: Vec<RelId> = missing.iter().map(|(_, id)| *id).collect();
+        let mut read: Vec<Vec<Value>> = vec![Vec::with_capacity(asked.len()); props.len()];
+        self.tx.relationship_properties(&asked, props, &mut read)?;
+        for (column, values) in out.iter_mut().zip(read) {
+            for (value, (at, _)) in values.into_iter().zip(&missing) {
+                column[start + at] = value;
+            }
+        }
+        Ok(())
     }
 
     fn relationship_contents(

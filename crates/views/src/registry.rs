@@ -10,7 +10,7 @@ use isomer_value::{LabelId, PropId, TypeId};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Side, ViewKind, ViewState, ViewStatus,
+    Owner, Side, ViewKind, ViewState, ViewStatus,
     adjacency::AdjacencyBase,
     column::ColumnBase,
     members::MemberBase,
@@ -25,12 +25,12 @@ pub(crate) type ColumnSlot = (Arc<[PropId]>, Arc<Slot<ColumnBase>>);
 pub(crate) struct Registry {
     pub(crate) adjacency: FxHashMap<(TypeId, Side), Arc<Slot<AdjacencyBase>>>,
     pub(crate) members: FxHashMap<Option<LabelId>, Arc<Slot<MemberBase>>>,
-    pub(crate) columns: FxHashMap<LabelId, Vec<ColumnSlot>>,
+    pub(crate) columns: FxHashMap<Owner, Vec<ColumnSlot>>,
 }
 
 impl Registry {
-    pub(crate) fn column(&self, label: LabelId, path: &[PropId]) -> Option<&Arc<Slot<ColumnBase>>> {
-        let columns = self.columns.get(&label)?;
+    pub(crate) fn column(&self, owner: Owner, path: &[PropId]) -> Option<&Arc<Slot<ColumnBase>>> {
+        let columns = self.columns.get(&owner)?;
         let known = columns.iter().find(|(known, _)| **known == *path);
         known.map(|(_, slot)| slot)
     }
@@ -43,9 +43,9 @@ impl Registry {
         for (label, slot) in &self.members {
             visit(ViewKind::Members(*label), &**slot);
         }
-        for (label, columns) in &self.columns {
+        for (owner, columns) in &self.columns {
             for (path, slot) in columns {
-                visit(ViewKind::Column(*label, path.clone()), &**slot);
+                visit(owner.column(path.clone()), &**slot);
             }
         }
     }

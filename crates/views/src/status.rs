@@ -16,40 +16,75 @@ pub enum ViewKind {
     Members(Option<LabelId>),
     /// The values at a path of a label's nodes.
     Column(LabelId, Arc<[PropId]>),
+    /// The values at a path of a type's relationships.
+    RelColumn(TypeId, Arc<[PropId]>),
+}
+
+/// Whose values a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Owner {
+    /// The nodes that carry a label.
+    Nodes(LabelId),
+    /// The relationships of a type.
+    Relationships(TypeId),
+}
+
+impl Owner {
+    /// The view of the values at a path of these records.
+    pub fn column(self, path: Arc<[PropId]>) -> ViewKind {
+        match self {
+            Self::Nodes(label) => ViewKind::Column(label, path),
+            Self::Relationships(type_id) => ViewKind::RelColumn(type_id, path),
+        }
+    }
 }
 
 impl ViewKind {
-    /// It in the words of the database: `relationships KNOWS by start`, `nodes Person`, `values Person.address.city`.
+    /// Whose values at which path, where it is a column.
+    pub fn as_column(&self) -> Option<(Owner, &Arc<[PropId]>)> {
+        match self {
+            Self::Column(label, path) => Some((Owner::Nodes(*label), path)),
+            Self::RelColumn(type_id, path) => Some((Owner::Relationships(*type_id), path)),
+            Self::Adjacency(..) | Self::Members(_) => None,
+        }
+    }
+
+    /// It in the words of the database: `relationships KNOWS by start`, `nodes Person`, `values Person.address.city`,
+    /// `values [KNOWS].since`.
     pub fn describe(&self, catalog: &Catalog) -> String {
         let label = |id: LabelId| {
             catalog
                 .label_name(id)
                 .map_or_else(|| format!("label {}", id.0), |name| name.to_string())
         };
+        let rel_type = |id: TypeId| {
+            catalog
+                .type_name(id)
+                .map_or_else(|| format!("type {}", id.0), |name| name.to_string())
+        };
+        let values = |owner: String, path: &[PropId]| {
+            let mut text = format!("values {owner}");
+            for prop in path {
+                text.push('.');
+                match Names::name(catalog, *prop) {
+                    Some(name) => text.push_str(&name),
+                    None => text.push_str(&prop.0.to_string()),
+                }
+            }
+            text
+        };
         match self {
             Self::Adjacency(type_id, side) => {
-                let name = catalog.type_name(*type_id);
-                let name =
-                    name.map_or_else(|| format!("type {}", type_id.0), |name| name.to_string());
                 let end = match side {
                     Side::Out => "start",
                     Side::In => "end",
                 };
-                format!("relationships {name} by {end}")
+                format!("relationships {} by {end}", rel_type(*type_id))
             }
             Self::Members(None) => "all nodes".into(),
             Self::Members(Some(id)) => format!("nodes {}", label(*id)),
-            Self::Column(id, path) => {
-                let mut text = format!("values {}", label(*id));
-                for prop in path.iter() {
-                    text.push('.');
-                    match Names::name(catalog, *prop) {
-                        Some(name) => text.push_str(&name),
-                        None => text.push_str(&prop.0.to_string()),
-                    }
-                }
-                text
-            }
+            Self::Column(id, path) => values(label(*id), path),
+            Self::RelColumn(id, path) => values(format!("[{}]", rel_type(*id)), path),
         }
     }
 }

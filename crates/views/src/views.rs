@@ -14,7 +14,7 @@ use isomer_value::{LabelId, PropId, TypeId};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    ColumnAt, Side, ViewError, ViewKind, ViewStatus, ViewsAt,
+    ColumnAt, Owner, Side, ViewError, ViewKind, ViewStatus, ViewsAt,
     adjacency::AdjacencyBase,
     column::ColumnBase,
     keeping::Keeping,
@@ -85,13 +85,33 @@ macro_rules! for_slot {
                 $body
             }
             $crate::ViewKind::Column(label, path) => {
-                let $slot = $views.column_slot(*label, path);
+                let $slot = $views.column_slot($crate::Owner::Nodes(*label), path);
+                $body
+            }
+            $crate::ViewKind::RelColumn(type_id, path) => {
+                let $slot = $views.column_slot($crate::Owner::Relationships(*type_id), path);
                 $body
             }
         }
     };
 }
 pub(crate) use for_slot;
+
+/// The two sorts of records that columns are made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Records {
+    Nodes,
+    Relationships,
+}
+
+impl Records {
+    fn of(owner: Owner) -> Self {
+        match owner {
+            Owner::Nodes(_) => Self::Nodes,
+            Owner::Relationships(_) => Self::Relationships,
+        }
+    }
+}
 
 /// What is known of the commits told so far.
 pub(crate) struct Feed {
@@ -254,31 +274,40 @@ impl Views {
     /// A column at `version`. Where there is none, `demand` counts towards making it.
     pub(crate) fn column_at(
         &self,
-        label: LabelId,
+        owner: Owner,
         path: &[PropId],
         version: Version,
         demand: u64,
         enough: u64,
     ) -> Option<Pinned<ColumnBase>> {
-        let slot = self.column_slot(label, path);
+        let slot = self.column_slot(owner, path);
         let pinned = self.pin(&slot, version);
         if pinned.is_none() && !slot.stands() {
-            let kind = || ViewKind::Column(label, path.into());
+            let kind = || owner.column(path.into());
             self.ask(&slot, kind, false, demand, enough);
         }
         pinned
     }
 
-    /// The columns of one property, of whatever labels, that answer `version`.
-    pub(crate) fn columns_of(&self, prop: PropId, version: Version) -> Vec<ColumnAt> {
+    /// The columns of one property, of nodes of whatever labels or of relationships of whatever types, that answer
+    /// `version`.
+    pub(crate) fn columns_of(
+        &self,
+        records: Records,
+        prop: PropId,
+        version: Version,
+    ) -> Vec<ColumnAt> {
         let registry = self.registry.read();
         let mut found = Vec::new();
-        for (label, columns) in &registry.columns {
+        for (owner, columns) in &registry.columns {
+            if records != Records::of(*owner) {
+                continue;
+            }
             for (path, slot) in columns {
                 if **path == [prop]
                     && let Some(pinned) = self.pin(slot, version)
                 {
-                    found.push(ColumnAt::new(*label, path.clone(), pinned));
+                    found.push(ColumnAt::new(*owner, path.clone(), pinned));
                 }
             }
         }
@@ -338,16 +367,16 @@ impl Views {
         registry.members.entry(label).or_default().clone()
     }
 
-    pub(crate) fn column_slot(&self, label: LabelId, path: &[PropId]) -> Arc<Slot<ColumnBase>> {
-        if let Some(slot) = self.registry.read().column(label, path) {
+    pub(crate) fn column_slot(&self, owner: Owner, path: &[PropId]) -> Arc<Slot<ColumnBase>> {
+        if let Some(slot) = self.registry.read().column(owner, path) {
             return slot.clone();
         }
         let mut registry = self.registry.write();
-        if let Some(slot) = registry.column(label, path) {
+        if let Some(slot) = registry.column(owner, path) {
             return slot.clone();
         }
         let slot = Arc::<Slot<ColumnBase>>::default();
-        let columns = registry.columns.entry(label).or_default();
+        let columns = registry.columns.entry(owner).or_default();
         columns.push((path.into(), slot.clone()));
         slot
     }

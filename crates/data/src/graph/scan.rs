@@ -63,6 +63,34 @@ impl Transaction {
         Ok(())
     }
 
+    /// For read views: calls `visit` for the next at most `limit` relationships of a type with an id above `after`, with
+    /// their records. Answers the last one's id where there may be more. Observes nothing, so only in a transaction that
+    /// reads.
+    pub fn visit_relationships(
+        &self,
+        rel_type: TypeId,
+        after: Option<RelId>,
+        limit: usize,
+        mut visit: impl FnMut(RelId, &RecordRef<'_>) -> Result<(), DataError>,
+    ) -> Result<Option<RelId>, DataError> {
+        let from = match after {
+            Some(after) => after.0.saturating_add(1),
+            None => 0,
+        };
+        let (mut left, mut last) = (limit, None);
+        for (start, end) in self.rel_ranges(Some(rel_type), from) {
+            self.each_pair(&start, end.as_deref(), left, |key, bytes| {
+                let id = RelId(id_of(key)?);
+                (left, last) = (left - 1, Some(id));
+                visit(id, &RecordRef::new(bytes)?)
+            })?;
+            if left == 0 {
+                return Ok(last);
+            }
+        }
+        Ok(None)
+    }
+
     /// The key ranges that hold the relationships of a type with ids from `from`: its extents.
     fn rel_ranges(&self, rel_type: Option<TypeId>, from: u64) -> Vec<(Vec<u8>, Option<Vec<u8>>)> {
         let key = |id: u64| keyspace::relationship(RelId(id));

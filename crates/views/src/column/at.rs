@@ -2,15 +2,16 @@
 
 use std::sync::{Arc, OnceLock};
 
-use isomer_value::{LabelId, PropId, Value};
+use isomer_value::{PropId, Value};
 
 use super::{
     Cell, PAGE_ROWS, Page,
     base::{ColumnBase, Folding},
 };
-use crate::slot::Pinned;
+use crate::{Owner, slot::Pinned};
 
-/// The values at a path of a label's nodes at one version. Clones share it; it may be used from any thread.
+/// The values at a path of a label's nodes, or of a type's relationships, at one version. Clones share it; it may be used
+/// from any thread. Where relationships are meant, read "relationship" for "node" and "type" for "label".
 ///
 /// For loops over many values: take [`ColumnAt::pages`], leave out the nodes that [`ColumnAt::changed`] names, and ask
 /// [`ColumnAt::cell`] about those.
@@ -20,17 +21,17 @@ pub struct ColumnAt {
 }
 
 struct Inner {
-    label: LabelId,
+    owner: Owner,
     path: Arc<[PropId]>,
     pinned: Pinned<ColumnBase>,
     changed: OnceLock<Vec<u32>>,
 }
 
 impl ColumnAt {
-    pub(crate) fn new(label: LabelId, path: Arc<[PropId]>, pinned: Pinned<ColumnBase>) -> Self {
+    pub(crate) fn new(owner: Owner, path: Arc<[PropId]>, pinned: Pinned<ColumnBase>) -> Self {
         Self {
             inner: Arc::new(Inner {
-                label,
+                owner,
                 path,
                 pinned,
                 changed: OnceLock::new(),
@@ -38,9 +39,9 @@ impl ColumnAt {
         }
     }
 
-    /// The label whose nodes it holds.
-    pub fn label(&self) -> LabelId {
-        self.inner.label
+    /// Whose values it holds.
+    pub fn owner(&self) -> Owner {
+        self.inner.owner
     }
 
     /// The path of their values: a property, or names through nested maps.
@@ -109,7 +110,7 @@ impl ColumnAt {
 impl std::fmt::Debug for ColumnAt {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ColumnAt")
-            .field("label", &self.inner.label)
+            .field("owner", &self.inner.owner)
             .field("path", &self.inner.path)
             .field("values", &self.value_count())
             .finish_non_exhaustive()

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use isomer_data::{GraphRead, Transaction};
-use isomer_value::{LabelId, NodeId, PropId};
+use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 
 use super::{Cell, CellChange, PAGE_ROWS, Page, cell_of, page::PageCells};
 use crate::{
+    Owner,
     adjacency::small,
     build::Effort,
     delta::Delta,
@@ -14,7 +15,7 @@ use crate::{
     slot::{Base, Generation},
 };
 
-/// The values at one path of a label's nodes at one version.
+/// The values at one path of a label's nodes, or of a type's relationships, at one version.
 ///
 /// Shape: page `n / 4096` holds node `n`, or is absent where none of its nodes carries the label.
 pub(crate) struct ColumnBase {
@@ -129,48 +130,109 @@ pub(crate) fn folded(
 /// Reads a column from the rows.
 pub(crate) fn build(
     tx: &Transaction,
+    owner: Owner,
+    path: &[PropId],
+    effort: &mut Effort<'_>,
+) -> Result<ColumnBase, ViewError> {
+    match owner {
+        Owner::Nodes(label) => of_nodes(tx, label, path, effort),
+        Owner::Relationships(type_id) => of_relationships(tx, type_id, path, effort),
+    }
+}
+
+fn of_relationships(
+    tx: &Transaction,
+    type_id: TypeId,
+    path: &[PropId],
+    effort: &mut Effort<'_>,
+) -> Result<ColumnBase, ViewError> {
+    let catalog = tx.catalog();
+    let mut making = ColumnMaking::default();
+    let mut after: Option<RelId> = None;
+    loop {
+        effort.check()?;
+        let mut too_large = false;
+        after = tx.visit_relationships(type_id, after, PAGE_ROWS, |id, record| {
+            too_large |= small(id.0).is_none();
+            making.push(id.0, cell_of(record, path, &catalog)?);
+            Ok(())
+        })?;
+        if too_large {
+            return Err(ViewError::IdTooLarge);
+        }
+        making.settle(effort)?;
+        if after.is_none() {
+            return making.finish(effort);
+        }
+    }
+}
+
+/// A column made of cells in the order of their rows.
+#[derive(Default)]
+pub(crate) struct ColumnMaking {
+    pages: Vec<Option<Arc<Page>>>,
+    cells: PageCells,
+    number: usize,
+    finished: Vec<(usize, PageCells)>,
+}
+
+impl ColumnMaking {
+    /// The next cell; of a row above all before.
+    pub(crate) fn push(&mut self, row: u64, cell: Cell) {
+        let number = row as usize / PAGE_ROWS;
+        if number != self.number {
+            let done = std::mem::take(&mut self.cells);
+            self.finished.push((self.number, done));
+            self.number = number;
+        }
+        self.cells.push(row as usize % PAGE_ROWS, cell);
+    }
+
+    /// Puts whole pages in place: to be called every few thousand cells.
+    pub(crate) fn settle(&mut self, effort: &mut Effort<'_>) -> Result<(), ViewError> {
+        for (number, cells) in std::mem::take(&mut self.finished) {
+            place(&mut self.pages, number, cells, effort)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn finish(mut self, effort: &mut Effort<'_>) -> Result<ColumnBase, ViewError> {
+        self.settle(effort)?;
+        place(&mut self.pages, self.number, self.cells, effort)?;
+        self.pages.shrink_to_fit();
+        Ok(ColumnBase::new(self.pages))
+    }
+}
+
+fn of_nodes(
+    tx: &Transaction,
     label: LabelId,
     path: &[PropId],
     effort: &mut Effort<'_>,
 ) -> Result<ColumnBase, ViewError> {
     let catalog = tx.catalog();
-    let mut pages: Vec<Option<Arc<Page>>> = Vec::new();
-    let mut cells = PageCells::default();
-    let mut page_number = 0;
+    let mut making = ColumnMaking::default();
     let mut ids = Vec::with_capacity(PAGE_ROWS);
     let mut after: Option<NodeId> = None;
     loop {
         effort.check()?;
         ids.clear();
         tx.scan_nodes(Some(label), after, PAGE_ROWS, &mut ids)?;
-        let mut finished = Vec::new();
-        tx.visit_node_records(&ids, |id, record| {
-            let number = id.0 as usize / PAGE_ROWS;
-            if number != page_number {
-                let done = std::mem::take(&mut cells);
-                finished.push((page_number, done));
-                page_number = number;
-            }
-            if let Some(record) = record {
-                let cell = cell_of(record, path, &catalog)?;
-                cells.push(id.0 as usize % PAGE_ROWS, cell);
-            }
-            Ok(())
-        })?;
         if ids.last().is_some_and(|id| small(id.0).is_none()) {
             return Err(ViewError::IdTooLarge);
         }
-        for (number, cells) in finished {
-            place(&mut pages, number, cells, effort)?;
-        }
+        tx.visit_node_records(&ids, |id, record| {
+            if let Some(record) = record {
+                making.push(id.0, cell_of(record, path, &catalog)?);
+            }
+            Ok(())
+        })?;
+        making.settle(effort)?;
         if ids.len() < PAGE_ROWS {
-            break;
+            return making.finish(effort);
         }
         after = ids.last().copied();
     }
-    place(&mut pages, page_number, cells, effort)?;
-    pages.shrink_to_fit();
-    Ok(ColumnBase::new(pages))
 }
 
 /// Puts a page where it belongs.
@@ -197,7 +259,7 @@ fn place(
 pub(crate) fn merge(
     generation: &Generation<ColumnBase>,
     tx: &Transaction,
-    label: LabelId,
+    owner: Owner,
     path: &[PropId],
     effort: &mut Effort<'_>,
 ) -> Result<ColumnBase, ViewError> {
@@ -218,7 +280,8 @@ pub(crate) fn merge(
                 version,
                 node,
             );
-            if matches!(cell, Cell::Rows) {
+            // A path through something that is no map is left to the rows for good, as it is of relationships.
+            if let (Cell::Rows, Owner::Nodes(label)) = (&cell, owner) {
                 tx.visit_node_records(&[NodeId(node.into())], |_, record| {
                     cell = match record {
                         Some(record) if record.has_label(label) => cell_of(record, path, &catalog)?,

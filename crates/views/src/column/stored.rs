@@ -91,9 +91,9 @@ impl Stored for ColumnBase {
         _: &Self,
         effort: &mut Effort<'_>,
     ) -> Result<Self, ViewError> {
-        match kind {
-            ViewKind::Column(label, path) => super::build(tx, *label, path, effort),
-            _ => Err(malformed().into()),
+        match kind.as_column() {
+            Some((owner, path)) => super::build(tx, owner, path, effort),
+            None => Err(malformed().into()),
         }
     }
 
@@ -103,9 +103,9 @@ impl Stored for ColumnBase {
         kind: &ViewKind,
         effort: &mut Effort<'_>,
     ) -> Result<Self, ViewError> {
-        match kind {
-            ViewKind::Column(label, path) => super::merge(generation, tx, *label, path, effort),
-            _ => Err(malformed().into()),
+        match kind.as_column() {
+            Some((owner, path)) => super::merge(generation, tx, owner, path, effort),
+            None => Err(malformed().into()),
         }
     }
 
@@ -120,8 +120,8 @@ impl Stored for ColumnBase {
     }
 
     fn enter(registry: &mut Registry, kind: &ViewKind, slot: Arc<Slot<Self>>) {
-        if let ViewKind::Column(label, path) = kind {
-            let columns = registry.columns.entry(*label).or_default();
+        if let Some((owner, path)) = kind.as_column() {
+            let columns = registry.columns.entry(owner).or_default();
             columns.push((path.clone(), slot));
         }
     }

@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use isomer_value::PropId;
+
 use super::{Blocks, Head, SegmentError, Writer};
 use crate::{Side, ViewKind};
 
@@ -144,13 +146,19 @@ impl Folder {
             ViewKind::Adjacency(type_id, Side::In) => format!("adjacency-{}-in", type_id.0),
             ViewKind::Members(None) => "members-all".into(),
             ViewKind::Members(Some(label)) => format!("members-{}", label.0),
-            ViewKind::Column(label, path) => {
-                let path: Vec<String> = path.iter().map(|prop| prop.0.to_string()).collect();
-                format!("column-{}-{}", label.0, path.join("-"))
+            ViewKind::Column(label, path) => format!("column-{}-{}", label.0, numbers(path)),
+            ViewKind::RelColumn(type_id, path) => {
+                format!("relcolumn-{}-{}", type_id.0, numbers(path))
             }
         };
         self.path.join(name).with_extension(ENDING)
     }
+}
+
+/// Property numbers with `-` between them.
+fn numbers(path: &[PropId]) -> String {
+    let numbers: Vec<String> = path.iter().map(|prop| prop.0.to_string()).collect();
+    numbers.join("-")
 }
 
 #[cfg(test)]

@@ -31,6 +31,7 @@
 //! | `01` | `u32` type, `u8` end (0 outgoing, 1 incoming) | relationships of a type, seen from one end |
 //! | `02` | `u8` whether of one label, `u32` label or 0 | nodes of a label, or all nodes |
 //! | `03` | `u32` label, `u32` length, then that many `u32` property names | values at a path of a label's nodes |
+//! | `04` | `u32` type, `u32` length, then that many `u32` property names | values at a path of a type's relationships |
 
 use std::{
     fs::File,
@@ -96,14 +97,8 @@ impl Head {
                 let label = label.map_or(0, |label| label.0);
                 bytes.extend_from_slice(&label.to_le_bytes());
             }
-            ViewKind::Column(label, path) => {
-                bytes.push(3);
-                bytes.extend_from_slice(&label.0.to_le_bytes());
-                bytes.extend_from_slice(&(path.len() as u32).to_le_bytes());
-                for prop in path.iter() {
-                    bytes.extend_from_slice(&prop.0.to_le_bytes());
-                }
-            }
+            ViewKind::Column(label, path) => push_column(&mut bytes, 3, label.0, path),
+            ViewKind::RelColumn(type_id, path) => push_column(&mut bytes, 4, type_id.0, path),
         }
         bytes
     }
@@ -125,15 +120,27 @@ impl Head {
                 (1, label) => ViewKind::Members(Some(LabelId(label))),
                 _ => return None,
             },
-            3 => {
-                let label = LabelId(taker.u32()?);
+            sort @ (3 | 4) => {
+                let owner = taker.u32()?;
                 let count = taker.u32()? as usize;
-                let path = taker.u32s(count)?.into_iter().map(PropId);
-                ViewKind::Column(label, path.collect())
+                let path = taker.u32s(count)?.into_iter().map(PropId).collect();
+                match sort {
+                    3 => ViewKind::Column(LabelId(owner), path),
+                    _ => ViewKind::RelColumn(TypeId(owner), path),
+                }
             }
             _ => return None,
         };
         taker.is_empty().then_some(kind)
+    }
+}
+
+fn push_column(bytes: &mut Vec<u8>, sort: u8, owner: u32, path: &[PropId]) {
+    bytes.push(sort);
+    bytes.extend_from_slice(&owner.to_le_bytes());
+    bytes.extend_from_slice(&(path.len() as u32).to_le_bytes());
+    for prop in path {
+        bytes.extend_from_slice(&prop.0.to_le_bytes());
     }
 }
 
@@ -415,6 +422,7 @@ mod tests {
             ViewKind::Members(None),
             ViewKind::Members(Some(LabelId(0))),
             ViewKind::Column(LabelId(1), [].into()),
+            ViewKind::RelColumn(TypeId(9), [PropId(1)].into()),
             head().kind,
         ] {
             let bytes = Head {

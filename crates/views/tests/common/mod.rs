@@ -7,7 +7,7 @@ use isomer_data::{
     Access, BulkEnds, BulkNode, BulkOptions, BulkRelationship, Direction, GraphRead, Neighbours,
     NodeLabels, Store, Transaction,
 };
-use isomer_value::{LabelId, Map, NodeId, PropId, TypeId, Value};
+use isomer_value::{LabelId, Map, NodeId, PropId, RelId, TypeId, Value};
 use isomer_views::{Cell, LinkScratch, PAGE_ROWS, Reader, Side, ViewKind, Views, ViewsAt};
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
@@ -65,6 +65,8 @@ impl World {
         let mut kinds = vec![ViewKind::Members(None)];
         for &type_id in &self.types {
             kinds.extend(Side::BOTH.map(|side| ViewKind::Adjacency(type_id, side)));
+            let paths = self.paths().into_iter();
+            kinds.extend(paths.map(|path| ViewKind::RelColumn(type_id, path.into())));
         }
         for &label in &self.labels {
             kinds.push(ViewKind::Members(Some(label)));
@@ -147,7 +149,11 @@ impl World {
                 let type_id = self.types[random.below(2)];
                 let count = 1 + random.below(2);
                 for _ in 0..count {
-                    drop(tx.create_relationship(type_id, node, other, &Map::new()));
+                    let properties = match random.below(2) {
+                        0 => Map::new(),
+                        _ => self.properties(random),
+                    };
+                    drop(tx.create_relationship(type_id, node, other, &properties));
                 }
             }
             (_, Some(node)) => {
@@ -156,7 +162,18 @@ impl World {
                     .unwrap();
                 if !found.rows().is_empty() {
                     let one = found.rows()[random.below(found.rows().len())];
-                    tx.delete_relationship(one.id).unwrap();
+                    let name = PROPS[random.below(4)];
+                    match random.below(3) {
+                        0 => drop(tx.delete_relationship(one.id)),
+                        1 => {
+                            let value = self.value(random);
+                            drop(tx.set_relationship_property(one.id, &[name], value));
+                        }
+                        _ => {
+                            let value = self.value(random);
+                            drop(tx.set_relationship_property(one.id, &["m", "x"], value));
+                        }
+                    }
                 }
             }
         }
@@ -199,7 +216,7 @@ impl World {
                     row,
                     source: key(random),
                     target: key(random),
-                    properties: Map::new(),
+                    properties: self.properties(random),
                 })
             })
             .collect();
@@ -235,6 +252,7 @@ pub fn compare(
     }
     relationships(world, tx, &reader, &asked, random);
     nodes(world, tx, &reader, &asked, random);
+    values_of_relationships(world, tx, &reader, random);
     if reader.is_plain() {
         directly(world, tx, &at, &asked, used);
     }
@@ -306,6 +324,27 @@ fn nodes(
     assert_eq!(ask(reader), ask(tx));
 }
 
+fn values_of_relationships(
+    world: &World,
+    tx: &Transaction,
+    reader: &Reader<'_>,
+    random: &mut Random,
+) {
+    let mut rows = Vec::new();
+    tx.scan_relationships(None, None, usize::MAX, &mut rows)
+        .unwrap();
+    let bound = rows.last().map_or(0, |row| row.id.0) + 3;
+    let ids: Vec<RelId> = (0..bound).rev().map(RelId).collect();
+    let props = &world.props[random.below(4)..4];
+    let ask = |read: &dyn GraphRead| {
+        let mut values = vec![vec![Value::Int(0)]; props.len()];
+        read.relationship_properties(&ids, props, &mut values)
+            .unwrap();
+        values
+    };
+    assert_eq!(ask(reader), ask(tx));
+}
+
 /// What operators take from the views themselves.
 fn directly(
     world: &World,
@@ -364,6 +403,25 @@ fn directly(
             }
         }
     }
+    for &type_id in &world.types {
+        let mut rows = Vec::new();
+        tx.scan_relationships(Some(type_id), None, usize::MAX, &mut rows)
+            .unwrap();
+        let members: Vec<u64> = rows.iter().map(|row| row.id.0).collect();
+        let asked: Vec<u64> = (0..members.last().map_or(0, |last| last + 3)).collect();
+        for path in world.paths() {
+            if let Some(column) = at.rel_column(type_id, &path) {
+                used.insert("column of relationships");
+                let properties = |id| {
+                    let mut contents = Vec::new();
+                    tx.relationship_contents(&[RelId(id)], &mut contents)
+                        .unwrap();
+                    Some(contents.pop()??.properties.clone())
+                };
+                cells(tx, &column, &members, &path, &asked, properties);
+            }
+        }
+    }
     for &label in &world.labels {
         let mut members = Vec::new();
         tx.scan_nodes(Some(label), None, usize::MAX, &mut members)
@@ -379,7 +437,14 @@ fn directly(
                 if column.has_delta() {
                     used.insert("column with delta");
                 }
-                cells(tx, &column, &members, &path, asked);
+                let members: Vec<u64> = members.iter().map(|id| id.0).collect();
+                let asked: Vec<u64> = asked.iter().map(|id| id.0).collect();
+                let properties = |id| {
+                    let mut contents = Vec::new();
+                    tx.node_contents(&[NodeId(id)], &mut contents).unwrap();
+                    Some(contents.pop()??.properties.clone())
+                };
+                cells(tx, &column, &members, &path, &asked, properties);
             }
         }
     }
@@ -388,21 +453,20 @@ fn directly(
 fn cells(
     tx: &Transaction,
     column: &isomer_views::ColumnAt,
-    members: &[NodeId],
+    members: &[u64],
     path: &[PropId],
-    asked: &[NodeId],
+    asked: &[u64],
+    properties: impl Fn(u64) -> Option<Map>,
 ) {
     let names = tx.names();
     let name = |prop: PropId| names.prop_name(prop).unwrap();
     for &id in asked {
-        let Ok(node) = u32::try_from(id.0) else {
+        let Ok(node) = u32::try_from(id) else {
             continue;
         };
         let cell = column.cell(node);
-        let mut contents = Vec::new();
-        tx.node_contents(&[id], &mut contents).unwrap();
-        let expected = contents.pop().flatten().map(|content| {
-            let first = content.properties.get(&name(path[0])).cloned();
+        let expected = properties(id).map(|properties| {
+            let first = properties.get(&name(path[0])).cloned();
             let first = first.unwrap_or_default();
             match (&path[1..], &first) {
                 ([], _) => Some(first),
