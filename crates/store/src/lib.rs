@@ -4,6 +4,15 @@
 //! memtable becomes sorted tables, and tables are merged in the background. What all of them hold are *entries*, in one
 //! order: keys ascend, and within a key versions descend.
 
+#[allow(dead_code)]
+mod cache;
+#[allow(dead_code)]
+mod codec;
 mod entry;
+mod erasures;
+#[allow(dead_code)]
+mod table;
 
+pub use cache::BlockCache;
 pub use entry::{Cursor, Erasure, Kind};
+pub use erasures::{Erasures, Span};

@@ -1,0 +1,302 @@
+//! The cache of blocks, indexes and filters, within the budget of memory.
+//!
+//! Three bounds hold at once: [`BlockCache::new`]'s capacity, what the budget gives ([`MemoryKind::EngineCache`]), and
+//! the room that pinned parts of tables (their upper indexes and erasures) leave. The cache takes from the budget as it
+//! fills, and gives back when another kind of holder would be refused.
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicU64, Ordering},
+};
+
+use isomer_storage::{Memory, MemoryKind, OverBudget, Reclaim, Reservation};
+use parking_lot::Mutex;
+use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
+
+use crate::table::block::Block;
+
+/// What a block costs beside its bytes: its place in the map, and the allocator's share.
+const ENTRY_BYTES: usize = 160;
+/// The budget is asked for so much at once.
+const STEP_BYTES: usize = 1 << 20;
+/// A cache is at least this large: less cannot hold what one search needs.
+const MIN_BYTES: usize = 64 << 10;
+
+/// Number of a file, and the offset in it.
+pub(crate) type BlockId = (u64, u64);
+
+#[derive(Clone)]
+struct Weights;
+
+impl Weighter<BlockId, Block> for Weights {
+    fn weight(&self, _id: &BlockId, block: &Block) -> u64 {
+        (block.memory_bytes() + ENTRY_BYTES) as u64
+    }
+}
+
+/// A cache of blocks; clones share it. It may serve several stores with one budget.
+#[derive(Clone)]
+pub struct BlockCache {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    blocks: Cache<BlockId, Block, Weights>,
+    limits: Mutex<Limits>,
+    /// Bytes that blocks may take now; a copy of what `limits` says.
+    capacity: AtomicU64,
+    most: usize,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    next_file: AtomicU64,
+}
+
+struct Limits {
+    reserved: Option<Reservation>,
+    /// Bytes taken from the budget, or all where there is none.
+    granted: usize,
+    pinned: usize,
+}
+
+impl BlockCache {
+    /// A cache of at most `bytes` bytes, that counts against `memory` where there is one.
+    pub fn new(bytes: usize, memory: Option<&Memory>) -> Self {
+        let most = bytes.max(MIN_BYTES);
+        let granted = if memory.is_some() { 0 } else { most };
+        let options = OptionsBuilder::new()
+            .estimated_items_capacity(most / 4096)
+            .weight_capacity(most as u64)
+            .shards(shards_for(most))
+            .build()
+            .expect("the options are complete");
+        let blocks = Cache::with_options(
+            options,
+            Weights,
+            Default::default(),
+            quick_cache::sync::DefaultLifecycle::default(),
+        );
+        blocks.set_capacity(granted.max(1) as u64);
+        let shared = Arc::new(Shared {
+            blocks,
+            limits: Mutex::new(Limits {
+                reserved: memory.map(|memory| memory.reservation(MemoryKind::EngineCache)),
+                granted,
+                pinned: 0,
+            }),
+            capacity: AtomicU64::new(granted as u64),
+            most,
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            next_file: AtomicU64::new(1),
+        });
+        if let Some(memory) = memory {
+            let holder: Weak<dyn Reclaim> = Arc::downgrade(&(shared.clone() as Arc<dyn Reclaim>));
+            memory.add_reclaimer(MemoryKind::EngineCache, holder);
+        }
+        Self { shared }
+    }
+
+    /// A number for a file, distinct among those that share the cache.
+    pub(crate) fn file_number(&self) -> u64 {
+        self.shared.next_file.fetch_add(1, Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: BlockId) -> Option<Block> {
+        let block = self.shared.blocks.get(&id);
+        let counter = if block.is_some() {
+            &self.shared.hits
+        } else {
+            &self.shared.misses
+        };
+        // Told to people only: a lost count does not matter, a shared counter's traffic would.
+        counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        block
+    }
+
+    pub(crate) fn insert(&self, id: BlockId, block: Block) {
+        let weight = Weights.weight(&id, &block);
+        let capacity = self.shared.capacity.load(Ordering::Relaxed);
+        // Shards fill unevenly: an eighth is left when the first of them evicts.
+        if self.shared.blocks.weight() + weight > capacity - capacity / 8 {
+            self.shared.widen();
+        }
+        self.shared.blocks.insert(id, block);
+    }
+
+    /// Counts `bytes` that stay in memory as long as what is returned lives.
+    pub(crate) fn pin(&self, bytes: usize) -> Pinned {
+        self.shared.pin(bytes);
+        Pinned {
+            shared: self.shared.clone(),
+            bytes,
+        }
+    }
+
+    /// Bytes of blocks held now, with what the map takes for them.
+    pub fn used_bytes(&self) -> usize {
+        self.shared.blocks.weight() as usize
+    }
+
+    /// Bytes that tables keep in memory while they are open.
+    pub fn pinned_bytes(&self) -> usize {
+        self.shared.limits.lock().pinned
+    }
+
+    /// Searches that found their block here, and those that did not; about.
+    pub fn hits_and_misses(&self) -> (u64, u64) {
+        (
+            self.shared.hits.load(Ordering::Relaxed),
+            self.shared.misses.load(Ordering::Relaxed),
+        )
+    }
+}
+
+/// Few shards in a small cache: each must hold several blocks.
+fn shards_for(bytes: usize) -> usize {
+    (bytes >> 20).next_power_of_two().clamp(1, 16)
+}
+
+impl Shared {
+    /// Takes another step from the budget, where it gives one.
+    fn widen(&self) {
+        let mut limits = self.limits.lock();
+        let limits = &mut *limits;
+        let Some(reserved) = &mut limits.reserved else {
+            return;
+        };
+        if limits.granted >= self.most {
+            return;
+        }
+        let step = STEP_BYTES.min(self.most.saturating_sub(limits.granted));
+        // Views give way to queries, not to a cache; blocks can be read again.
+        if step > 0 && reserved.try_grow(step).is_ok() {
+            limits.granted += step;
+        }
+        self.set_capacity(limits);
+    }
+
+    fn pin(&self, bytes: usize) {
+        let mut limits = self.limits.lock();
+        let limits = &mut *limits;
+        limits.pinned += bytes;
+        if let Some(reserved) = &mut limits.reserved
+            && limits.pinned > limits.granted
+        {
+            // What is pinned is needed whatever the budget says; refused, it takes the blocks' room.
+            let more = limits.pinned - limits.granted;
+            let asked: Result<(), OverBudget> = reserved.grow(more);
+            if asked.is_ok() {
+                limits.granted += more;
+            }
+        }
+        self.set_capacity(limits);
+    }
+
+    fn unpin(&self, bytes: usize) {
+        let mut limits = self.limits.lock();
+        limits.pinned -= bytes;
+        self.set_capacity(&limits);
+    }
+
+    fn set_capacity(&self, limits: &Limits) {
+        let capacity = limits.granted.saturating_sub(limits.pinned) as u64;
+        if self.capacity.swap(capacity, Ordering::Relaxed) != capacity {
+            // Never 0: the map would forget what it knows of what is asked for often.
+            self.blocks.set_capacity(capacity.max(1));
+        }
+    }
+}
+
+impl Reclaim for Shared {
+    fn reclaim(&self, bytes: usize) -> usize {
+        let Some(mut limits) = self.limits.try_lock() else {
+            return 0;
+        };
+        let limits = &mut *limits;
+        let Some(reserved) = &mut limits.reserved else {
+            return 0;
+        };
+        let free = bytes.min(limits.granted.saturating_sub(limits.pinned));
+        limits.granted -= free;
+        let (granted, pinned) = (limits.granted, limits.pinned);
+        let capacity = granted.saturating_sub(pinned) as u64;
+        self.capacity.store(capacity, Ordering::Relaxed);
+        self.blocks.set_capacity(capacity.max(1));
+        reserved.shrink(free);
+        free
+    }
+}
+
+/// Memory of a table that is counted in the cache until it is dropped.
+pub(crate) struct Pinned {
+    shared: Arc<Shared>,
+    bytes: usize,
+}
+
+impl Drop for Pinned {
+    fn drop(&mut self) {
+        self.shared.unpin(self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::block::BlockBuilder;
+    use crate::table::block::Held;
+
+    fn block(size: usize) -> Block {
+        let mut builder = BlockBuilder::new(16);
+        builder.add(b"key", 1, Held::Value, &vec![1; size]);
+        let mut out = Vec::new();
+        builder.finish(&mut out);
+        let len = out.len();
+        Block::parse(out.into(), len).unwrap()
+    }
+
+    #[test]
+    fn the_cache_stays_within_its_capacity() {
+        let cache = BlockCache::new(4 << 20, None);
+        for round in 0..20_000 {
+            cache.insert(
+                (round % 3, round),
+                block(100 + (round as usize * 37) % 8000),
+            );
+            assert!(cache.used_bytes() <= 4 << 20);
+        }
+        assert!(cache.used_bytes() > 3 << 20);
+        let pinned = cache.pin(3 << 20);
+        assert!(cache.used_bytes() <= 1 << 20);
+        drop(pinned);
+        assert_eq!(cache.pinned_bytes(), 0);
+    }
+
+    #[test]
+    fn the_cache_takes_from_the_budget_and_gives_back() {
+        let memory = Memory::new(8 << 20);
+        let cache = BlockCache::new(64 << 20, Some(&memory));
+        let used = || memory.usage(MemoryKind::EngineCache).used_bytes;
+        for round in 0..10_000 {
+            cache.insert((1, round), block(4000));
+            assert!(used() <= 8 << 20, "{}", used());
+            assert!(
+                cache.used_bytes() <= used(),
+                "{} {}",
+                cache.used_bytes(),
+                used()
+            );
+        }
+        assert!(cache.used_bytes() > 6 << 20);
+        let query = memory.reserve(MemoryKind::Queries, 5 << 20).unwrap();
+        assert!(cache.used_bytes() <= 3 << 20);
+        assert!(memory.used_bytes() <= memory.total_bytes());
+        drop(query);
+        for round in 0..10_000 {
+            cache.insert((2, round), block(4000));
+        }
+        assert!(cache.used_bytes() > 5 << 20);
+        drop(cache);
+        assert_eq!(used(), 0);
+    }
+}

@@ -1,0 +1,738 @@
+//! Blocks: sorted entries with the common prefixes of neighbours left out. Data, indexes and their index are all blocks.
+//!
+//! ```text
+//! entries    each: shared: varint (bytes taken over from the key before), suffix length: varint, value length: varint,
+//!            suffix, value
+//! stamps     per entry `width` bytes, little-endian: (version - base) * 4 + kind (0 value, 1 deletion, 2 value kept apart)
+//! restarts   per `interval` entries: where in the entries the first of them begins, u16; it shares nothing
+//! trailer    base: u64, entry count: u16, interval: u8, width: u8
+//! ```
+//!
+//! A search goes over the restarts by halves, then over at most `interval` entries without building their keys.
+
+use std::{cmp::Ordering, sync::Arc};
+
+use isomer_storage::Version;
+
+use crate::codec::{put_varint, varint};
+
+/// Bytes behind entries, stamps and restarts.
+const TRAILER_BYTES: usize = 12;
+
+/// The bytes are no block, or hold what no builder writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damaged;
+
+/// What an entry holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Held {
+    /// A value.
+    Value,
+    /// Nothing: the key was taken out.
+    Deletion,
+    /// Where the value is kept.
+    Apart,
+}
+
+impl Held {
+    #[inline]
+    fn from_stamp(stamp: u64) -> Result<Self, Damaged> {
+        match stamp & 3 {
+            0 => Ok(Self::Value),
+            1 => Ok(Self::Deletion),
+            2 => Ok(Self::Apart),
+            _ => Err(Damaged),
+        }
+    }
+}
+
+/// Order of entries: keys ascend, versions descend.
+#[inline]
+pub(crate) fn entry_order(key: (&[u8], Version), other: (&[u8], Version)) -> Ordering {
+    key.0.cmp(other.0).then(other.1.cmp(&key.1))
+}
+
+/// Gathers entries into a block.
+pub(crate) struct BlockBuilder {
+    interval: usize,
+    entries: Vec<u8>,
+    restarts: Vec<u16>,
+    stamps: Vec<(Version, Held)>,
+    last_key: Vec<u8>,
+    lowest: Version,
+    highest: Version,
+}
+
+impl BlockBuilder {
+    pub(crate) fn new(interval: u8) -> Self {
+        Self {
+            interval: usize::from(interval.max(1)),
+            entries: Vec::new(),
+            restarts: Vec::new(),
+            stamps: Vec::new(),
+            last_key: Vec::new(),
+            lowest: Version::MAX,
+            highest: 0,
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.stamps.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.stamps.len()
+    }
+
+    pub(crate) fn last(&self) -> (&[u8], Version) {
+        (
+            &self.last_key,
+            self.stamps.last().map_or(0, |stamp| stamp.0),
+        )
+    }
+
+    /// Bytes of the block as it stands.
+    pub(crate) fn byte_len(&self) -> usize {
+        self.len_with(self.lowest, self.highest, self.stamps.len())
+    }
+
+    /// Whether the block holds an entry more and stays within `bytes`.
+    pub(crate) fn has_room(
+        &self,
+        key: &[u8],
+        value: usize,
+        version: Version,
+        bytes: usize,
+    ) -> bool {
+        if self.stamps.len() >= usize::from(u16::MAX) {
+            return false;
+        }
+        let shared = common_prefix(&self.last_key, key);
+        let grown = self.len_with(
+            self.lowest.min(version),
+            self.highest.max(version),
+            self.stamps.len() + 1,
+        );
+        grown + 6 + (key.len() - shared) + value <= bytes
+    }
+
+    fn len_with(&self, lowest: Version, highest: Version, count: usize) -> usize {
+        self.entries.len()
+            + count * width_of(highest.saturating_sub(lowest))
+            + count.div_ceil(self.interval) * 2
+            + TRAILER_BYTES
+    }
+
+    /// Appends an entry, which must come behind the last one.
+    pub(crate) fn add(&mut self, key: &[u8], version: Version, held: Held, value: &[u8]) {
+        let shared = if self.stamps.len().is_multiple_of(self.interval) {
+            // Everything before an entry that is alone in its block lies within 64 KiB: see `has_room`.
+            self.restarts.push(
+                u16::try_from(self.entries.len()).expect("blocks of several entries are small"),
+            );
+            0
+        } else {
+            common_prefix(&self.last_key, key)
+        };
+        put_varint(&mut self.entries, shared as u64);
+        put_varint(&mut self.entries, (key.len() - shared) as u64);
+        put_varint(&mut self.entries, value.len() as u64);
+        self.entries.extend_from_slice(&key[shared..]);
+        self.entries.extend_from_slice(value);
+        self.last_key.truncate(shared);
+        self.last_key.extend_from_slice(&key[shared..]);
+        self.stamps.push((version, held));
+        self.lowest = self.lowest.min(version);
+        self.highest = self.highest.max(version);
+    }
+
+    /// Appends the block to `out` and begins the next one.
+    pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
+        let base = if self.stamps.is_empty() {
+            0
+        } else {
+            self.lowest
+        };
+        // The kind takes two bits more; entries of one version and kind 0 take none.
+        let plain = self.stamps.iter().all(|(_, held)| *held == Held::Value);
+        let span = self.highest.saturating_sub(base);
+        let width = if plain && span == 0 {
+            0
+        } else {
+            width_of(span)
+        };
+        let count = self.stamps.len() as u16;
+        out.append(&mut self.entries);
+        for (version, held) in self.stamps.drain(..) {
+            let stamp = ((version - base) << 2) | held as u64;
+            out.extend_from_slice(&stamp.to_le_bytes()[..width]);
+        }
+        for restart in self.restarts.drain(..) {
+            out.extend_from_slice(&restart.to_le_bytes());
+        }
+        out.extend_from_slice(&base.to_le_bytes());
+        out.extend_from_slice(&count.to_le_bytes());
+        out.push(self.interval as u8);
+        out.push(width as u8);
+        self.last_key.clear();
+        self.lowest = Version::MAX;
+        self.highest = 0;
+    }
+}
+
+/// Bytes that a stamp takes whose version lies so far above the base.
+fn width_of(span: u64) -> usize {
+    let bits = 64 - span.leading_zeros() as usize + 2;
+    bits.div_ceil(8)
+}
+
+#[inline]
+pub(crate) fn common_prefix(one: &[u8], other: &[u8]) -> usize {
+    let limit = one.len().min(other.len());
+    let mut at = 0;
+    while at + 8 <= limit {
+        let left = u64::from_le_bytes(one[at..at + 8].try_into().expect("8 bytes"));
+        let right = u64::from_le_bytes(other[at..at + 8].try_into().expect("8 bytes"));
+        let differ = left ^ right;
+        if differ != 0 {
+            return at + (differ.trailing_zeros() / 8) as usize;
+        }
+        at += 8;
+    }
+    while at < limit && one[at] == other[at] {
+        at += 1;
+    }
+    at
+}
+
+/// A block in memory, cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Block {
+    bytes: Arc<[u8]>,
+    /// Where the stamps begin.
+    stamps: u32,
+    /// Where the restarts begin.
+    restarts: u32,
+    /// Where the block ends in `bytes`.
+    len: u32,
+    count: u16,
+    interval: u8,
+    width: u8,
+    base: Version,
+}
+
+/// An entry that a search came to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found<'a> {
+    /// Whether it is of the key that was looked for.
+    pub(crate) equal: bool,
+    pub(crate) version: Version,
+    pub(crate) held: Held,
+    pub(crate) value: &'a [u8],
+}
+
+/// Lengths of an entry and where its suffix begins.
+struct Lengths {
+    shared: usize,
+    suffix: usize,
+    value: usize,
+    at: usize,
+}
+
+impl Block {
+    /// Takes `bytes[..len]` as a block.
+    pub(crate) fn parse(bytes: Arc<[u8]>, len: usize) -> Result<Self, Damaged> {
+        let block = bytes.get(..len).ok_or(Damaged)?;
+        let trailer_at = len.checked_sub(TRAILER_BYTES).ok_or(Damaged)?;
+        let trailer = &block[trailer_at..];
+        let base = u64::from_le_bytes(trailer[..8].try_into().map_err(|_| Damaged)?);
+        let count = u16::from_le_bytes([trailer[8], trailer[9]]);
+        let (interval, width) = (trailer[10], trailer[11]);
+        if interval == 0 || width > 8 {
+            return Err(Damaged);
+        }
+        let restarts = usize::from(count).div_ceil(usize::from(interval)) * 2;
+        let restarts = trailer_at.checked_sub(restarts).ok_or(Damaged)?;
+        let stamps = restarts
+            .checked_sub(usize::from(count) * usize::from(width))
+            .ok_or(Damaged)?;
+        Ok(Self {
+            stamps: u32::try_from(stamps).map_err(|_| Damaged)?,
+            restarts: u32::try_from(restarts).map_err(|_| Damaged)?,
+            len: u32::try_from(len).map_err(|_| Damaged)?,
+            bytes,
+            count,
+            interval,
+            width,
+            base,
+        })
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// What stands behind the block in its bytes.
+    pub(crate) fn tail(&self) -> &[u8] {
+        &self.bytes[self.len as usize..]
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        usize::from(self.count)
+    }
+
+    #[inline]
+    fn entries(&self) -> &[u8] {
+        &self.bytes[..self.stamps as usize]
+    }
+
+    #[inline]
+    fn stamp(&self, index: usize) -> Result<(Version, Held), Damaged> {
+        let width = usize::from(self.width);
+        if width == 0 {
+            return Ok((self.base, Held::Value));
+        }
+        // 8 bytes from any stamp lie within the block: the trailer follows.
+        let at = self.stamps as usize + index * width;
+        let word = self.bytes.get(at..at + 8).ok_or(Damaged)?;
+        let word = u64::from_le_bytes(word.try_into().map_err(|_| Damaged)?);
+        let stamp = word & (u64::MAX >> (64 - 8 * width as u32));
+        let version = self.base.checked_add(stamp >> 2).ok_or(Damaged)?;
+        Ok((version, Held::from_stamp(stamp)?))
+    }
+
+    #[inline]
+    fn restart(&self, number: usize) -> Result<usize, Damaged> {
+        let at = self.restarts as usize + 2 * number;
+        let bytes = self.bytes.get(at..at + 2).ok_or(Damaged)?;
+        Ok(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
+    }
+
+    #[inline]
+    fn lengths(&self, at: usize) -> Result<Lengths, Damaged> {
+        let entries = self.entries();
+        if let Some(&[shared, suffix, value]) = entries.get(at..at + 3)
+            && (shared | suffix | value) < 0x80
+        {
+            return Ok(Lengths {
+                shared: usize::from(shared),
+                suffix: usize::from(suffix),
+                value: usize::from(value),
+                at: at + 3,
+            });
+        }
+        Self::long_lengths(entries, at)
+    }
+
+    #[cold]
+    fn long_lengths(entries: &[u8], at: usize) -> Result<Lengths, Damaged> {
+        let mut at = at;
+        let mut next = || -> Result<usize, Damaged> {
+            let (value, end) = varint(entries, at).ok_or(Damaged)?;
+            at = end;
+            // No length is near 2^32: sums of lengths and offsets stay far from overflow.
+            u32::try_from(value)
+                .map(|value| value as usize)
+                .map_err(|_| Damaged)
+        };
+        let (shared, suffix, value) = (next()?, next()?, next()?);
+        Ok(Lengths {
+            shared,
+            suffix,
+            value,
+            at,
+        })
+    }
+
+    /// The key of the first entry behind a restart.
+    fn restart_key(&self, number: usize) -> Result<&[u8], Damaged> {
+        let lengths = self.lengths(self.restart(number)?)?;
+        self.entries()
+            .get(lengths.at..lengths.at + lengths.suffix)
+            .ok_or(Damaged)
+    }
+
+    /// The last restart whose entry lies before (`key`, `version`); 0 where there is none.
+    fn restart_before(&self, key: &[u8], version: Version) -> Result<usize, Damaged> {
+        let interval = usize::from(self.interval);
+        let (mut low, mut high) = (0, self.len().div_ceil(interval));
+        // The entry at `low` is before (or `low` is 0), the one at `high` is not (or `high` is the end).
+        while high - low > 1 {
+            let middle = low + (high - low) / 2;
+            let before = match self.restart_key(middle)?.cmp(key) {
+                Ordering::Less => true,
+                Ordering::Greater => false,
+                Ordering::Equal => self.stamp(middle * interval)?.0 > version,
+            };
+            if before {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Ok(low)
+    }
+
+    /// The first entry at or behind (`key`, `version`), `None` where all lie before.
+    pub(crate) fn find(&self, key: &[u8], version: Version) -> Result<Option<Found<'_>>, Damaged> {
+        let entries = self.entries();
+        let restart = self.restart_before(key, version)?;
+        let mut index = restart * usize::from(self.interval);
+        let mut at = if index < self.len() {
+            self.restart(restart)?
+        } else {
+            0
+        };
+        // Bytes that the key looked for and the entry's key before have in common; that one is smaller.
+        let mut matched = 0;
+        while index < self.len() {
+            let Lengths {
+                shared,
+                suffix,
+                value,
+                at: suffix_at,
+            } = self.lengths(at)?;
+            let value_at = suffix_at + suffix;
+            let end = value_at + value;
+            let bytes = entries.get(suffix_at..end).ok_or(Damaged)?;
+            // An entry behind a restart shares nothing, whatever it has in common.
+            if index.is_multiple_of(usize::from(self.interval)) {
+                matched = 0;
+            }
+            // Shares more than matches: differs from the key where the one before did, and is smaller. Shares less:
+            // is greater at a place where the one before still was equal.
+            let order = match shared.cmp(&matched) {
+                Ordering::Greater => Ordering::Less,
+                Ordering::Less => Ordering::Greater,
+                Ordering::Equal => {
+                    let suffix = &bytes[..suffix];
+                    let rest = &key[matched..];
+                    let common = common_prefix(suffix, rest);
+                    matched += common;
+                    suffix[common..].first().cmp(&rest[common..].first())
+                }
+            };
+            if order != Ordering::Less {
+                let (entry_version, held) = self.stamp(index)?;
+                let equal = order == Ordering::Equal;
+                if !equal || entry_version <= version {
+                    return Ok(Some(Found {
+                        equal,
+                        version: entry_version,
+                        held,
+                        value: &bytes[suffix..],
+                    }));
+                }
+            }
+            at = end;
+            index += 1;
+        }
+        Ok(None)
+    }
+}
+
+/// A place in a block.
+pub(crate) struct BlockCursor {
+    block: Option<Block>,
+    /// Number of the entry; the block's count where there is none.
+    index: usize,
+    /// Where the next entry begins.
+    next_at: usize,
+    key: Vec<u8>,
+    value: (usize, usize),
+}
+
+impl BlockCursor {
+    /// A cursor nowhere.
+    pub(crate) fn new() -> Self {
+        Self {
+            block: None,
+            index: 0,
+            next_at: 0,
+            key: Vec::new(),
+            value: (0, 0),
+        }
+    }
+
+    /// Takes another block; nowhere in it.
+    pub(crate) fn set(&mut self, block: Block) {
+        self.index = block.len();
+        self.block = Some(block);
+    }
+
+    /// Is nowhere.
+    pub(crate) fn clear(&mut self) {
+        self.block = None;
+    }
+
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        self.block
+            .as_ref()
+            .is_some_and(|block| self.index < block.len())
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        match &self.block {
+            Some(block) => &block.bytes[self.value.0..self.value.1],
+            None => &[],
+        }
+    }
+
+    #[inline]
+    pub(crate) fn stamp(&self) -> Result<(Version, Held), Damaged> {
+        self.block.as_ref().ok_or(Damaged)?.stamp(self.index)
+    }
+
+    /// Reads the entry at `next_at`, whose key builds on the one held.
+    #[inline]
+    fn read(&mut self) -> Result<(), Damaged> {
+        let block = self.block.as_ref().ok_or(Damaged)?;
+        let lengths = block.lengths(self.next_at)?;
+        let value_at = lengths.at + lengths.suffix;
+        let end = value_at + lengths.value;
+        if lengths.shared > self.key.len() || end > block.stamps as usize {
+            return Err(Damaged);
+        }
+        self.key.truncate(lengths.shared);
+        self.key
+            .extend_from_slice(&block.bytes[lengths.at..value_at]);
+        self.value = (value_at, end);
+        self.next_at = end;
+        Ok(())
+    }
+
+    fn go_to_restart(&mut self, number: usize) -> Result<(), Damaged> {
+        let block = self.block.as_ref().ok_or(Damaged)?;
+        self.index = number * usize::from(block.interval);
+        if self.index >= block.len() {
+            self.index = block.len();
+            return Ok(());
+        }
+        self.next_at = block.restart(number)?;
+        self.key.clear();
+        self.read()
+    }
+
+    pub(crate) fn first(&mut self) -> Result<(), Damaged> {
+        self.go_to_restart(0)
+    }
+
+    pub(crate) fn last(&mut self) -> Result<(), Damaged> {
+        let count = self.block.as_ref().ok_or(Damaged)?.len();
+        match count.checked_sub(1) {
+            Some(last) => self.go_to(last),
+            None => Ok(()),
+        }
+    }
+
+    /// Goes to an entry by its number.
+    fn go_to(&mut self, index: usize) -> Result<(), Damaged> {
+        let interval = usize::from(self.block.as_ref().ok_or(Damaged)?.interval);
+        self.go_to_restart(index / interval)?;
+        while self.index < index {
+            self.next()?;
+        }
+        Ok(())
+    }
+
+    /// Goes to the first entry at or behind (`key`, `version`).
+    pub(crate) fn seek(&mut self, key: &[u8], version: Version) -> Result<(), Damaged> {
+        let restart = self
+            .block
+            .as_ref()
+            .ok_or(Damaged)?
+            .restart_before(key, version)?;
+        self.go_to_restart(restart)?;
+        while self.valid() && entry_order((&self.key, self.stamp()?.0), (key, version)).is_lt() {
+            self.next()?;
+        }
+        Ok(())
+    }
+
+    /// Goes to the last entry of the keys below `key`.
+    pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), Damaged> {
+        self.seek(key, Version::MAX)?;
+        let count = self.block.as_ref().ok_or(Damaged)?.len();
+        match self.index.min(count).checked_sub(1) {
+            Some(index) => self.go_to(index),
+            None => {
+                self.index = count;
+                Ok(())
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<(), Damaged> {
+        self.index += 1;
+        if self.valid() { self.read() } else { Ok(()) }
+    }
+
+    pub(crate) fn prev(&mut self) -> Result<(), Damaged> {
+        match self.index.checked_sub(1) {
+            Some(index) => self.go_to(index),
+            None => {
+                self.index = self.block.as_ref().ok_or(Damaged)?.len();
+                Ok(())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Entry = (Vec<u8>, Version, Held, Vec<u8>);
+
+    fn random_entries(seed: u64) -> Vec<Entry> {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut random = |below: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            (state >> 11) % below
+        };
+        let base = if random(2) == 0 { 0 } else { 1 << 40 };
+        let bits = random(20);
+        let versions = 1 + random(1 << bits);
+        let count = random(120);
+        let mut entries: Vec<Entry> = (0..count)
+            .map(|_| {
+                let len = random(6);
+                let key = (0..len).map(|_| random(4) as u8).collect();
+                let held = [Held::Value, Held::Deletion, Held::Apart][random(3) as usize];
+                let most = if random(20) == 0 { 400 } else { 9 };
+                let value = vec![7; random(most) as usize];
+                (key, base + random(versions), held, value)
+            })
+            .collect();
+        entries.sort_by(|a, b| entry_order((&a.0, a.1), (&b.0, b.1)));
+        entries.dedup_by(|a, b| (&a.0, a.1) == (&b.0, b.1));
+        entries
+    }
+
+    fn build(entries: &[Entry], interval: u8) -> Vec<u8> {
+        let mut builder = BlockBuilder::new(interval);
+        for (key, version, held, value) in entries {
+            builder.add(key, *version, *held, value);
+        }
+        let expected = builder.byte_len();
+        let mut out = Vec::new();
+        builder.finish(&mut out);
+        assert!(out.len() <= expected);
+        out
+    }
+
+    fn here(cursor: &BlockCursor) -> Option<Entry> {
+        cursor.valid().then(|| {
+            let (version, held) = cursor.stamp().unwrap();
+            (
+                cursor.key().to_vec(),
+                version,
+                held,
+                cursor.value().to_vec(),
+            )
+        })
+    }
+
+    #[test]
+    fn searches_and_walks_match_a_sorted_list() {
+        for seed in 0..300 {
+            let entries = random_entries(seed);
+            let bytes = build(&entries, [1, 2, 4, 16][seed as usize % 4]);
+            let len = bytes.len();
+            let block = Block::parse(bytes.into(), len).unwrap();
+            let mut cursor = BlockCursor::new();
+            cursor.set(block.clone());
+            cursor.first().unwrap();
+            for entry in &entries {
+                assert_eq!(here(&cursor).as_ref(), Some(entry));
+                cursor.next().unwrap();
+            }
+            assert!(!cursor.valid());
+            if !entries.is_empty() {
+                cursor.last().unwrap();
+                for entry in entries.iter().rev() {
+                    assert_eq!(here(&cursor).as_ref(), Some(entry));
+                    cursor.prev().unwrap();
+                }
+                assert!(!cursor.valid());
+            }
+            for (key, version, ..) in random_entries(seed + 1000).iter().chain(&entries) {
+                let at =
+                    entries.partition_point(|e| entry_order((&e.0, e.1), (key, *version)).is_lt());
+                let found = block.find(key, *version).unwrap();
+                assert_eq!(found.is_some(), at < entries.len());
+                if let Some(found) = found {
+                    let (expected, v, held, value) = &entries[at];
+                    assert_eq!(found.equal, expected == key);
+                    assert_eq!((found.version, found.held), (*v, *held));
+                    assert_eq!(found.value, value);
+                }
+                cursor.seek(key, *version).unwrap();
+                assert_eq!(here(&cursor).as_ref(), entries.get(at));
+                let before = entries.partition_point(|e| e.0 < *key);
+                cursor.seek_before(key).unwrap();
+                assert_eq!(
+                    here(&cursor).as_ref(),
+                    before.checked_sub(1).map(|at| &entries[at])
+                );
+            }
+        }
+    }
+
+    /// The checksums are elsewhere: without them damage gives an error or something, but never a panic.
+    #[test]
+    fn damaged_blocks_never_panic() {
+        for seed in 0..400 {
+            let entries = random_entries(seed);
+            let mut bytes = build(&entries, 4);
+            let mut state = seed + 1;
+            for _ in 0..8 {
+                state = state
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                let at = (state >> 33) as usize % bytes.len();
+                bytes[at] ^= 1 << (state >> 60 & 7);
+                let mut cut = bytes.clone();
+                if state & 8 == 0 {
+                    cut.truncate(at);
+                }
+                let len = cut.len();
+                let Ok(block) = Block::parse(cut.into(), len) else {
+                    continue;
+                };
+                let mut cursor = BlockCursor::new();
+                cursor.set(block.clone());
+                let mut walk = || -> Result<(), Damaged> {
+                    cursor.first()?;
+                    while cursor.valid() {
+                        cursor.stamp()?;
+                        cursor.value();
+                        cursor.next()?;
+                    }
+                    cursor.last()?;
+                    while cursor.valid() {
+                        cursor.prev()?;
+                    }
+                    Ok(())
+                };
+                let _ = walk();
+                for (key, version, ..) in &entries {
+                    let _ = block.find(key, *version);
+                    let _ = cursor.seek(key, *version);
+                    let _ = cursor.seek_before(key);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! Immutable sorted tables.
+pub(crate) mod block;
+pub(crate) mod filter;
