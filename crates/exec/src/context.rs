@@ -174,6 +174,11 @@ impl Cx<'_> {
         *known
     }
 
+    /// The number of a property by its name, where some record ever had it.
+    pub(crate) fn known_key(&self, name: &str) -> Option<PropId> {
+        known_prop(self.tx, name)
+    }
+
     /// The types that a pattern allows: none where it allows all; otherwise those of them that exist.
     pub(crate) fn type_filter(&mut self, types: &[TypeRef]) -> TypeFilter {
         if types.is_empty() {
@@ -253,6 +258,16 @@ impl Run {
             && let Some(figures) = profile.get_mut(operator.index())
         {
             figures.from_view = true;
+        }
+    }
+
+    /// Tells `PROFILE` of rows that an operator would have given, had it been asked for them one by one.
+    pub(crate) fn note_rows(&mut self, operator: OpId, rows: usize) {
+        if let Some(profile) = &mut self.profile
+            && let Some(figures) = profile.get_mut(operator.index())
+        {
+            figures.calls += 1;
+            figures.rows += rows as u64;
         }
     }
 

@@ -796,6 +796,13 @@ fn views_answer_what_the_rows_answer() {
         "MATCH (a:A)-[:R]-(b)-[:R]-(c) RETURN c.i, count(*)",
         "MATCH (a:A)-[:R]-(b)-[:R|S]->(c) RETURN count(*), sum(a.i)",
         "MATCH (a)-[:R]->(b)-[:S]->(c)<-[:R]-(d) RETURN count(*)",
+        "MATCH (a:A)-[:R]->(b) MATCH (b)<-[:R]-(c) MATCH (c)-[:R]->(d) RETURN d._key AS key, count(*) AS n ORDER BY n DESC, key LIMIT 3",
+        "MATCH (a:A)-[:R]->(b) MATCH (b)<-[:R]-(c) MATCH (c)-[:R]->(d:A) RETURN d._key AS key, count(*) AS n ORDER BY n DESC, key LIMIT 2",
+        "MATCH (a:B)-[:R]->(b) MATCH (b)<-[:R]-(c:B) RETURN c._key AS key, count(*) AS n ORDER BY n, key DESC LIMIT 2",
+        "MATCH (a)-[:R]->(b) MATCH (b)<-[:R]-(c) MATCH (c)-[:R|S]->(d) RETURN d._key AS key, count(*)",
+        "MATCH (a)-[:R]->(b) MATCH (b)<-[:R]-(c:A) RETURN c._key AS key, count(*)",
+        "MATCH (a)-[:R]->(b) RETURN b, count(*)",
+        "MATCH (a)-[:R]->(b) MATCH (b)<-[:R]-(c:A) WHERE c.i < 20 RETURN c._key AS key, count(*) AS n ORDER BY n DESC, key LIMIT 2",
     ]
     .map(str::to_owned)
     .into();
@@ -829,7 +836,11 @@ fn views_answer_what_the_rows_answer() {
         let catalog = store.catalog();
         let prop = |name: &str| catalog.prop_id(name).expect("a property");
         for label in ["A", "B"].iter().filter_map(|name| catalog.label_id(name)) {
-            for path in [vec![prop("x")], vec![prop("m"), prop("i")]] {
+            for path in [
+                vec![prop("x")],
+                vec![prop("m"), prop("i")],
+                vec![prop("_key")],
+            ] {
                 let made = views.make(&ViewKind::Column(label, path.into()));
                 made.expect("a view");
             }
@@ -842,6 +853,7 @@ fn views_answer_what_the_rows_answer() {
         }
         let changes = [
             "CREATE (:A:B {i: 20, x: 5, mixed: 1.0})-[:R {j: 50}]->(:A {i: 21, x: 1, mixed: 'one'})",
+            "MATCH (a:A) WITH a ORDER BY a.i LIMIT 2 CREATE (a)-[:R {j: 90}]->(:C {_key: a._key, i: 22}), (a)-[:R {j: 91}]->(:A {_key: 'new' + a._key})",
             "MATCH (a {i: 20}), (b) WHERE b.i < 3 CREATE (b)-[:R {j: 60 + b.i}]->(a), (a)-[:S {j: 70 + b.i}]->(b), (a)-[:R {j: 80 + b.i}]->(a)",
             "MATCH (n) WHERE n.i % 3 = 0 SET n.x = n.x + 1, n.m = {y: [1]}",
             "MATCH ()-[r]->() WHERE r.j % 4 = 1 DELETE r",
@@ -877,6 +889,7 @@ fn views_answer_what_the_rows_answer() {
             (queries[8].as_str(), "VarExpand"),
             (queries[11].as_str(), "ShortestPath"),
             (queries[15].as_str(), "Expand"),
+            (queries[25].as_str(), "Aggregate count(*) by c._key"),
             ("MATCH ()-[:R]->()-[:R]->() RETURN count(*)", "Aggregate"),
         ] {
             let from_view = |line: &str| line.starts_with(operator) && line.contains("from a view");

@@ -63,6 +63,14 @@ impl<'a> Reader<'a> {
         self.enabled && self.views.columns_of(Records::Nodes, prop).is_some()
     }
 
+    /// The column of one label that has a value of this property for each of these nodes, if there is one: they all carry
+    /// its label then. Only where [`Reader::is_plain`].
+    pub fn column_of_all(&self, prop: PropId, nodes: &[u32]) -> Option<ColumnAt> {
+        let columns = self.views.columns_of(prop).filter(|_| self.is_plain())?;
+        let has_all = |column: &&ColumnAt| nodes.iter().all(|node| column.has_value(*node));
+        columns.iter().find(has_all).cloned()
+    }
+
     /// Whether views have the labels of all nodes: reading them again costs less than remembering them.
     pub fn has_labels(&self) -> bool {
         self.all_members(FEW_NODES).is_some()

@@ -204,6 +204,41 @@ impl Expand {
         Ok(())
     }
 
+    /// The views over which the ends of its rows are found, for who counts these without the rows: only where nothing
+    /// else of the relationships is asked for.
+    pub(super) fn ends_alone(&mut self, cx: &mut Cx<'_>) -> Option<Walks> {
+        let Op::Expand(expand) = self.spot.op() else {
+            return None;
+        };
+        let wants_rels = expand
+            .relationship
+            .is_some_and(|slot| self.spot.is_live(slot));
+        if wants_rels || !expand.distinct_from.is_empty() {
+            return None;
+        }
+        let filter = cx.type_filter(&expand.types);
+        cx.walks(&filter, data_direction(expand.direction))
+    }
+
+    /// The rows that would be expanded next.
+    pub(super) fn next_unexpanded(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        cx.run.note_view(self.spot.id);
+        self.input.pull_flat(cx)
+    }
+
+    /// The rows of a chunk that would be expanded, and the nodes they begin at.
+    pub(super) fn starts(&self, chunk: &Chunk) -> Result<(Vec<u32>, Vec<NodeId>)> {
+        match self.spot.op() {
+            Op::Expand(expand) => bound_nodes(chunk, expand.from),
+            other => Err(misplaced(other)),
+        }
+    }
+
+    /// Tells `PROFILE` how many rows it would have given.
+    pub(super) fn note_counted(&self, rows: usize, cx: &mut Cx<'_>) {
+        cx.run.note_rows(self.spot.id, rows);
+    }
+
     fn forget(&mut self, cx: &mut Cx<'_>) {
         self.remembered = FxHashMap::default();
         cx.run.watch.release(std::mem::take(&mut self.held));

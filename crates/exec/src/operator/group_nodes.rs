@@ -5,31 +5,32 @@ use isomer_plan::{
     Plan,
     expr::{Expr, Kind, SlotId},
     function::Aggregation,
-    physical::{self, Op},
+    physical::{self, Op, OpId},
 };
 use isomer_value::{GroupKey, NodeId, Value};
 use rustc_hash::FxHashMap;
 
 use super::{
-    Argument, Child, FULL_BATCH, Operate, Spot,
-    aggregate::{multiplicities, spill_chunk},
-    scan::misplaced,
+    Argument, Child, FULL_BATCH, Operate, Spot, aggregate::multiplicities, exchange,
+    expand::Expand, scan::misplaced,
 };
 use crate::{
     accumulate::Accumulator,
     chunk::Chunk,
     column::Column,
     context::Cx,
-    dense::{Marks, Numbers, small},
+    dense::{Counts, WalkScratch, Walks, small},
     error::{ExecError, Result},
     function::node_value,
     spill::{MergedRows, group::GroupSpill},
 };
 
-/// `count(*)` by one node, in the order in which the nodes were first seen.
+/// `count(*)` by one node.
 pub(super) struct GroupNodes {
     spot: Spot,
-    input: Child,
+    /// The outer rows, until the source is made.
+    argument: Argument,
+    source: Option<Source>,
     groups: Option<Groups>,
     /// The result, where the groups did not fit into memory.
     merged: Option<MergedRows>,
@@ -37,25 +38,32 @@ pub(super) struct GroupNodes {
     held: usize,
 }
 
-/// Arrays are made for no more ids than this: 64 MiB.
+/// Where rows come from.
+enum Source {
+    /// The operator below.
+    Rows(Child),
+    /// The rows of the expand below, which is not run where views stand: the ends are counted as they lie in the view.
+    Expand(Box<Expand>),
+}
+
+/// Arrays are made for no more ids than this: 128 MiB.
 const MOST_DENSE: usize = 1 << 24;
 /// The arrays take no more than this part of a query's memory.
 const PART_OF_MEMORY: usize = 16;
-/// Bytes that a group holds.
-const GROUP_BYTES: usize = 24;
+/// Bytes that a group found by hashing holds.
+const GROUP_BYTES: usize = 48;
 
 struct Groups {
-    /// Nodes with ids below this are found in arrays.
+    /// Nodes with ids below this are counted in an array.
     dense: u32,
-    /// Those of them that have a group, and its position.
-    known: Marks,
-    positions: Numbers,
-    /// The same for all others.
-    large: FxHashMap<NodeId, u32>,
-    nodes: Vec<NodeId>,
-    counts: Vec<u64>,
+    counts: Counts,
+    /// The counts of all others.
+    large: FxHashMap<NodeId, u64>,
+    large_nodes: Vec<NodeId>,
     /// Rows without a node.
     nulls: u64,
+    /// All rows: as their number fits into 64 bits, every count does.
+    total: u64,
 }
 
 /// Whether an aggregation only counts rows by one node.
@@ -78,50 +86,89 @@ fn overflow() -> ExecError {
 }
 
 impl Groups {
-    /// No group yet; the arrays take a small part of the memory that a query may hold.
+    /// No group yet; the array takes a small part of the memory that a query may hold.
     fn new(memory_bytes: usize) -> Self {
-        let dense = (memory_bytes / PART_OF_MEMORY / size_of::<u32>()).min(MOST_DENSE);
+        let dense = (memory_bytes / PART_OF_MEMORY / size_of::<u64>()).min(MOST_DENSE);
         Self {
             dense: dense as u32,
-            known: Marks::take(),
-            positions: Numbers::take(),
+            counts: Counts::take(dense),
             large: FxHashMap::default(),
-            nodes: Vec::new(),
-            counts: Vec::new(),
+            large_nodes: Vec::new(),
             nulls: 0,
+            total: 0,
         }
     }
 
+    fn len(&self) -> usize {
+        self.counts.met().len() + self.large_nodes.len()
+    }
+
+    /// What the groups hold.
+    fn bytes(&self) -> usize {
+        self.counts.bytes() + self.large.capacity() * GROUP_BYTES
+    }
+
+    /// Counts rows among all.
+    fn count_all(&mut self, rows: usize, times: u64) -> Result<()> {
+        let more = (rows as u64).checked_mul(times).ok_or_else(overflow)?;
+        self.total = self.total.checked_add(more).ok_or_else(overflow)?;
+        Ok(())
+    }
+
+    /// Adds a row that counts `times` for a node; it was counted among all already.
     #[inline]
-    fn add(&mut self, node: NodeId, times: u64) -> Result<()> {
-        let position = match small(node).filter(|id| *id < self.dense) {
-            Some(id) if self.known.insert(id) => {
-                self.positions.put(id, self.nodes.len() as u32);
-                None
-            }
-            Some(id) => Some(self.positions.get(id)),
-            None => {
-                let next = self.nodes.len() as u32;
-                let position = *self.large.entry(node).or_insert(next);
-                (position != next).then_some(position)
-            }
-        };
-        match position {
-            Some(position) => {
-                let count = &mut self.counts[position as usize];
-                *count = count.checked_add(times).ok_or_else(overflow)?;
+    fn add(&mut self, node: NodeId, times: u64) {
+        if times == 0 {
+            return;
+        }
+        match small(node).filter(|id| *id < self.dense) {
+            Some(id) => {
+                if id as usize >= self.counts.bound() {
+                    self.counts.cover((id + 1).max(self.dense.min(4096)));
+                }
+                self.counts.add_all(&[id], times);
             }
             None => {
-                self.nodes.push(node);
-                self.counts.push(times);
+                let count = self.large.entry(node).or_insert_with(|| {
+                    self.large_nodes.push(node);
+                    0
+                });
+                *count += times;
             }
+        }
+    }
+
+    /// Adds rows that count `times` each for some nodes, whose ids lie below `bound`.
+    fn add_ends(&mut self, ends: &[u32], times: u64, bound: u32) -> Result<()> {
+        if times == 0 {
+            return Ok(());
+        }
+        self.count_all(ends.len(), times)?;
+        if bound <= self.dense {
+            self.counts.cover(bound);
+            self.counts.add_all(ends, times);
+        } else {
+            let nodes = ends.iter().map(|end| NodeId(u64::from(*end)));
+            nodes.for_each(|node| self.add(node, times));
         }
         Ok(())
     }
 
-    fn add_null(&mut self, times: u64) -> Result<()> {
-        self.nulls = self.nulls.checked_add(times).ok_or_else(overflow)?;
-        Ok(())
+    /// The groups from `start` up to `end`, in the order in which they were met, those of large ids last.
+    fn range(&self, start: usize, end: usize) -> (Vec<NodeId>, Vec<u64>) {
+        let met = self.counts.met();
+        let dense = &met[start.min(met.len())..end.min(met.len())];
+        let large =
+            &self.large_nodes[start.saturating_sub(met.len())..end.saturating_sub(met.len())];
+        let nodes = dense.iter().map(|id| NodeId(u64::from(*id)));
+        let counts = dense.iter().map(|id| self.counts.get(*id));
+        let of_large = large.iter().map(|node| self.large.get(node).copied());
+        (
+            nodes.chain(large.iter().copied()).collect(),
+            counts
+                .chain(of_large.map(Option::unwrap_or_default))
+                .collect(),
+        )
     }
 
     /// Takes in the rows of a chunk.
@@ -130,33 +177,18 @@ impl Groups {
             let factors = multiplicities_of_rows(plan, chunk)?;
             for (row, pair) in offsets.windows(2).enumerate() {
                 let times = factors.as_ref().map_or(1, |factors| factors[row]);
-                if times == 0 {
-                    continue;
-                }
-                for node in &nodes[pair[0] as usize..pair[1] as usize] {
-                    self.add(*node, times)?;
-                }
+                let nodes = &nodes[pair[0] as usize..pair[1] as usize];
+                self.count_all(nodes.len(), times)?;
+                nodes.iter().for_each(|node| self.add(*node, times));
             }
             return Ok(());
         }
-        let times = multiplicities(plan, chunk)?;
-        match chunk.column(key) {
-            Some(Column::Nodes(nodes)) => {
-                for (node, times) in nodes.iter().zip(times).filter(|(_, times)| *times > 0) {
-                    self.add(*node, times)?;
-                }
-            }
-            column => {
-                for (row, times) in times
-                    .into_iter()
-                    .enumerate()
-                    .filter(|(_, times)| *times > 0)
-                {
-                    match column.and_then(|column| column.node(row)) {
-                        Some(node) => self.add(node, times)?,
-                        None => self.add_null(times)?,
-                    }
-                }
+        let column = chunk.column(key);
+        for (row, times) in multiplicities(plan, chunk)?.into_iter().enumerate() {
+            self.count_all(1, times)?;
+            match column.and_then(|column| column.node(row)) {
+                Some(node) => self.add(node, times),
+                None => self.nulls += times,
             }
         }
         Ok(())
@@ -189,10 +221,11 @@ fn multiplicities_of_rows(plan: &physical::Aggregate, chunk: &Chunk) -> Result<O
 }
 
 impl GroupNodes {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
+    pub(super) fn new(spot: Spot, argument: &Argument) -> Self {
         Self {
             spot,
-            input,
+            argument: argument.clone(),
+            source: None,
             groups: None,
             merged: None,
             at: 0,
@@ -200,38 +233,139 @@ impl GroupNodes {
         }
     }
 
+    /// Makes what rows come from, once it can be told whether views stand.
+    fn source(&self, plan: &physical::Aggregate, cx: &mut Cx<'_>) -> Source {
+        let below = Spot {
+            plan: self.spot.plan.clone(),
+            id: plan.input,
+        };
+        if let Some(Expr::Slot(key)) = plan.keys.first().map(|(_, key)| key)
+            && let Op::Expand(expand) = below.op()
+            && expand.to == *key
+        {
+            let input = Child::build(&below.plan, expand.input, &self.argument);
+            let mut expand = Expand::new(below.clone(), input);
+            if expand.ends_alone(cx).is_some() {
+                return Source::Expand(Box::new(expand));
+            }
+        }
+        Source::Rows(exchange::below_aggregation(
+            &below.plan,
+            below.id,
+            &self.argument,
+        ))
+    }
+
     fn gather(&mut self, plan: &physical::Aggregate, cx: &mut Cx<'_>) -> Result<Groups> {
         let Some((_, Expr::Slot(key))) = plan.keys.first() else {
             return Err(ExecError::Internal("a group without its node".into()));
         };
-        let mut groups = Groups::new(cx.run.watch.limits().memory_bytes);
-        let mut spilled: Option<GroupSpill> = None;
-        while let Some(mut chunk) = self.input.pull(cx)? {
-            if chunk.is_listed(*key) && plan.factors.iter().any(|slot| chunk.is_listed(*slot)) {
+        let mut source = match self.source.take() {
+            Some(source) => source,
+            None => self.source(plan, cx),
+        };
+        let mut gathering = Gathering {
+            groups: Groups::new(cx.run.watch.limits().memory_bytes),
+            spilled: None,
+            held: &mut self.held,
+            operator: self.spot.id,
+            plan,
+        };
+        match &mut source {
+            Source::Rows(input) => gathering.take_rows(*key, &mut |cx| input.pull(cx), cx)?,
+            Source::Expand(expand) => match expand.ends_alone(cx) {
+                Some(walks) => gathering.take_ends(&walks, expand, cx)?,
+                None => gathering.take_rows(*key, &mut |cx| expand.next(cx), cx)?,
+            },
+        }
+        self.source = Some(source);
+        if let Some(mut spilled) = gathering.spilled.take() {
+            gathering.groups.spill(plan, &mut spilled, cx)?;
+            self.merged = Some(spilled.finish(plan, cx)?);
+            cx.run.watch.release(std::mem::take(&mut self.held));
+            return Ok(Groups::new(0));
+        }
+        Ok(gathering.groups)
+    }
+}
+
+/// Groups in the making.
+struct Gathering<'g> {
+    groups: Groups,
+    spilled: Option<GroupSpill>,
+    held: &'g mut usize,
+    operator: OpId,
+    plan: &'g physical::Aggregate,
+}
+
+/// Ends that are counted between two looks at the clock and the memory, or the ends of one node.
+const TICK_ENDS: usize = 1 << 14;
+
+impl Gathering<'_> {
+    fn take_rows(
+        &mut self,
+        key: SlotId,
+        next: &mut dyn FnMut(&mut Cx<'_>) -> Result<Option<Chunk>>,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        while let Some(mut chunk) = next(cx)? {
+            let listed = |slot: &SlotId| chunk.is_listed(*slot);
+            if listed(&key) && self.plan.factors.iter().any(listed) {
                 chunk.flatten();
             }
             cx.tick(chunk.row_count())?;
-            if let Some(spilled) = &mut spilled {
-                chunk.flatten();
-                spill_chunk(plan, &chunk, spilled, cx)?;
-                continue;
-            }
-            let before = groups.nodes.len();
-            groups.take_chunk(plan, *key, &chunk)?;
-            let bytes = (groups.nodes.len() - before) * GROUP_BYTES;
-            if cx.run.watch.try_hold(bytes) {
-                self.held += bytes;
-                continue;
-            }
-            let mut spill = GroupSpill::new(self.spot.id, cx)?;
-            std::mem::replace(&mut groups, Groups::new(0)).spill(plan, &mut spill, cx)?;
-            cx.run.watch.release(std::mem::take(&mut self.held));
-            spilled = Some(spill);
+            self.groups.take_chunk(self.plan, key, &chunk)?;
+            self.hold(cx)?;
         }
-        if let Some(spilled) = spilled {
-            self.merged = Some(spilled.finish(plan, cx)?);
+        Ok(())
+    }
+
+    /// Counts the ends of the rows that `expand` would have expanded.
+    fn take_ends(&mut self, walks: &Walks, expand: &mut Expand, cx: &mut Cx<'_>) -> Result<()> {
+        let mut scratch = WalkScratch::default();
+        while let Some(chunk) = expand.next_unexpanded(cx)? {
+            let factors = multiplicities_of_rows(self.plan, &chunk)?;
+            let (rows, nodes) = expand.starts(&chunk)?;
+            let (mut counted, mut since) = (0, 0);
+            for (row, node) in rows.into_iter().zip(nodes) {
+                let times = factors.as_ref().map_or(1, |factors| factors[row as usize]);
+                let Some(node) = small(node) else { continue };
+                let ends = walks.neighbours(node, &mut scratch);
+                self.groups.add_ends(ends, times, walks.id_bound())?;
+                since += ends.len();
+                if since >= TICK_ENDS {
+                    counted += since;
+                    cx.tick(std::mem::take(&mut since))?;
+                    self.hold(cx)?;
+                }
+            }
+            cx.tick(since)?;
+            self.hold(cx)?;
+            expand.note_counted(counted + since, cx);
         }
-        Ok(groups)
+        Ok(())
+    }
+
+    /// Holds what the groups take; where that is too much, they go to disk.
+    fn hold(&mut self, cx: &mut Cx<'_>) -> Result<()> {
+        let bytes = self.groups.bytes();
+        let more = bytes.saturating_sub(*self.held);
+        if more == 0 {
+            return Ok(());
+        }
+        if cx.run.watch.try_hold(more) {
+            *self.held += more;
+            return Ok(());
+        }
+        let mut spilled = match self.spilled.take() {
+            Some(spilled) => spilled,
+            None => GroupSpill::new(self.operator, cx)?,
+        };
+        let full = std::mem::replace(&mut self.groups, Groups::new(0));
+        full.spill(self.plan, &mut spilled, cx)?;
+        cx.run.watch.release(std::mem::take(self.held));
+        self.spilled = Some(spilled);
+        Ok(())
     }
 }
 
@@ -243,7 +377,8 @@ impl Groups {
         spilled: &mut GroupSpill,
         cx: &mut Cx<'_>,
     ) -> Result<()> {
-        let nodes = self.nodes.into_iter().map(node_value).zip(self.counts);
+        let (nodes, counts) = self.range(0, self.len());
+        let nodes = nodes.into_iter().map(node_value).zip(counts);
         let nulls = (self.nulls > 0).then_some((Value::Null, self.nulls));
         for (key, count) in nodes.chain(nulls) {
             cx.tick(1)?;
@@ -280,11 +415,13 @@ impl Operate for GroupNodes {
         let Some(groups) = &mut self.groups else {
             return Ok(None);
         };
-        let end = (self.at + FULL_BATCH).min(groups.nodes.len());
+        let end = (self.at + FULL_BATCH).min(groups.len());
         let (keys, counts) = if self.at < end {
-            let counts = groups.counts[self.at..end].iter();
-            let counts: Option<Vec<i64>> = counts.map(|count| i64::try_from(*count).ok()).collect();
-            let nodes = groups.nodes[self.at..end].to_vec();
+            let (nodes, counts) = groups.range(self.at, end);
+            let counts: Option<Vec<i64>> = counts
+                .into_iter()
+                .map(|count| i64::try_from(count).ok())
+                .collect();
             (Column::Nodes(nodes), counts.ok_or_else(overflow)?)
         } else if groups.nulls > 0 {
             let nulls = i64::try_from(std::mem::take(&mut groups.nulls)).map_err(|_| overflow())?;
@@ -305,14 +442,22 @@ impl Operate for GroupNodes {
     }
 
     fn open(&mut self, argument: &Argument) {
-        self.input.open(argument);
+        match &mut self.source {
+            Some(Source::Rows(input)) => input.open(argument),
+            Some(Source::Expand(expand)) => expand.open(argument),
+            None => self.argument = argument.clone(),
+        }
         self.groups = None;
         self.merged = None;
         self.at = 0;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
-        self.input.close(cx);
+        match &mut self.source {
+            Some(Source::Rows(input)) => input.close(cx),
+            Some(Source::Expand(expand)) => expand.close(cx),
+            None => {}
+        }
         self.groups = None;
         self.merged = None;
         self.at = 0;

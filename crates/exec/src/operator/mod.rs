@@ -15,6 +15,7 @@ mod delete;
 mod exchange;
 mod expand;
 mod group_column;
+mod group_keys;
 mod group_nodes;
 mod input;
 mod join;
@@ -211,8 +212,11 @@ impl Child {
             )),
             Op::Filter { input, .. } => Box::new(row::Filter::new(spot.clone(), child(*input))),
             Op::Project { input, .. } => Box::new(row::Project::new(spot.clone(), child(*input))),
-            Op::Aggregate(aggregate) if group_nodes::fits(aggregate, plan) => Box::new(
-                group_nodes::GroupNodes::new(spot.clone(), below(aggregate.input)),
+            Op::Aggregate(aggregate) if group_nodes::fits(aggregate, plan) => {
+                Box::new(group_nodes::GroupNodes::new(spot.clone(), argument))
+            }
+            Op::Aggregate(aggregate) if group_keys::fits(plan, aggregate) => Box::new(
+                group_keys::GroupKeys::new(spot.clone(), aggregate.input, None, argument),
             ),
             Op::Aggregate(aggregate) if group_column::fits(plan, aggregate) => {
                 let general = aggregate::Aggregate::new(spot.clone(), below(aggregate.input));
@@ -233,8 +237,11 @@ impl Child {
                 below(aggregate.input),
             )),
             Op::Distinct { input, .. } => Box::new(row::Distinct::new(spot.clone(), child(*input))),
-            Op::Sort { input, .. } | Op::Top { input, .. } => {
-                Box::new(blocking::Sort::new(spot.clone(), child(*input)))
+            Op::Sort { input, .. } => Box::new(blocking::Sort::new(spot.clone(), child(*input))),
+            Op::Top { input, .. } => {
+                let below = group_keys::below_top(plan, id, argument);
+                let below = below.unwrap_or_else(|| child(*input));
+                Box::new(blocking::Sort::new(spot.clone(), below))
             }
             Op::Skip { input, .. } | Op::Limit { input, .. } => {
                 Box::new(row::SkipLimit::new(spot.clone(), child(*input)))

@@ -7,6 +7,7 @@ use isomer_value::{PropId, Value};
 use super::{
     Cell, PAGE_ROWS, Page,
     base::{ColumnBase, Folding},
+    page::bit,
 };
 use crate::{Owner, slot::Pinned};
 
@@ -76,6 +77,17 @@ impl ColumnAt {
         let mut folding = Folding::new();
         pinned.newest_first(node, |change| folding.change(change));
         folding.finish(|| pinned.base().cell(node))
+    }
+
+    /// Whether a node of the label is known to have a value other than null.
+    #[inline]
+    pub fn has_value(&self, node: u32) -> bool {
+        let pinned = &self.inner.pinned;
+        if pinned.touched(node) {
+            return matches!(self.cell(node), Cell::Value(value) if !value.is_null());
+        }
+        let page = pinned.base().page(node);
+        page.is_some_and(|page| bit(page.valid(), node as usize % PAGE_ROWS))
     }
 
     /// Fetches what these nodes have from memory: to be called before a few dozen of them are asked for one by one.

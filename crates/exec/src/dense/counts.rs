@@ -1,0 +1,129 @@
+//! A count per node id, and which ids have one.
+
+use std::cell::RefCell;
+
+/// Arrays larger than this are given back to the system after use.
+const MOST_KEPT_BYTES: usize = 64 << 20;
+/// Arrays that a thread keeps.
+const MOST_KEPT: usize = 4;
+
+thread_local! {
+    static KEPT: RefCell<Vec<Arrays>> = RefCell::default();
+}
+
+/// All counts are zero but those of the ids that were met.
+#[derive(Default)]
+struct Arrays {
+    counts: Vec<u64>,
+    met: Vec<u32>,
+}
+
+/// Counts by node id, all of them zero at first. Memory: 8 bytes per id up to the largest, kept by the thread from one
+/// query to the next, and 4 per id that has a count; taking them back costs as much as counting did.
+///
+/// Sums are not checked: whoever adds makes sure that all that is added fits into 64 bits.
+pub(crate) struct Counts(Arrays);
+
+impl Counts {
+    /// No counts; what the thread kept is used where it has room for no more than `most` ids.
+    pub(crate) fn take(most: usize) -> Self {
+        let kept = KEPT.with(|kept| kept.borrow_mut().pop());
+        Self(
+            kept.filter(|kept| kept.counts.len() <= most)
+                .unwrap_or_default(),
+        )
+    }
+
+    /// Makes room for ids below `bound`.
+    pub(crate) fn cover(&mut self, bound: u32) {
+        let bound = bound as usize;
+        if bound > self.0.counts.len() {
+            let room = bound.max(64).next_power_of_two();
+            self.0.counts.resize(room, 0);
+        }
+    }
+
+    /// Ids that there is room for.
+    pub(crate) fn bound(&self) -> usize {
+        self.0.counts.len()
+    }
+
+    /// Adds `times`, which is not zero, to each of these ids, for which there is room.
+    #[inline]
+    pub(crate) fn add_all(&mut self, ids: &[u32], times: u64) {
+        debug_assert!(times > 0);
+        let Arrays { counts, met } = &mut self.0;
+        for &id in ids {
+            let count = &mut counts[id as usize];
+            if *count == 0 {
+                met.push(id);
+            }
+            *count += times;
+        }
+    }
+
+    /// The ids that have a count, in the order in which they were met.
+    pub(crate) fn met(&self) -> &[u32] {
+        &self.0.met
+    }
+
+    /// The count of an id.
+    pub(crate) fn get(&self, id: u32) -> u64 {
+        self.0.counts.get(id as usize).copied().unwrap_or(0)
+    }
+
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.0.counts.len() * 8 + self.0.met.capacity() * 4
+    }
+}
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        if self.0.counts.is_empty() || self.bytes() > MOST_KEPT_BYTES {
+            return;
+        }
+        let mut arrays = std::mem::take(&mut self.0);
+        if arrays.met.len() > arrays.counts.len() / 8 {
+            arrays.counts.fill(0);
+        } else {
+            let counts = &mut arrays.counts;
+            arrays.met.iter().for_each(|id| counts[*id as usize] = 0);
+        }
+        arrays.met.clear();
+        // A thread that ends keeps nothing.
+        let _ = KEPT.try_with(|kept| {
+            let mut kept = kept.borrow_mut();
+            if kept.len() < MOST_KEPT {
+                kept.push(arrays);
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn counts_are_zero_again_when_they_are_taken_again() {
+        for round in 1..20_u32 {
+            let mut counts = Counts::take(1 << 20);
+            let mut model = BTreeMap::new();
+            let ids: Vec<u32> = (0..300).map(|n| n * (round * 37 + 1) % 5_000).collect();
+            counts.cover(5_000);
+            for piece in ids.chunks(7) {
+                counts.add_all(piece, u64::from(round));
+                for id in piece {
+                    *model.entry(*id).or_insert(0) += u64::from(round);
+                }
+            }
+            let mut met = counts.met().to_vec();
+            met.sort_unstable();
+            assert!(met.iter().eq(model.keys()), "{round}");
+            assert!(model.iter().all(|(id, count)| counts.get(*id) == *count));
+        }
+    }
+}

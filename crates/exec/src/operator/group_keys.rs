@@ -1,0 +1,398 @@
+//! Counting rows by the key of a node: where each node has a key of its own, the nodes are the groups.
+//!
+//! The planner groups by the node before it reads keys ([`isomer_plan::physical::Aggregate`] below an aggregate). A column
+//! of `_key` holds one label's nodes, and no two of these have the same key: if it knows a key for every node, nothing is
+//! left to be grouped. Where moreover only the first rows in the order of the counts are wanted, the keys of all others
+//! are never made.
+
+use std::collections::VecDeque;
+
+use isomer_plan::{
+    Plan,
+    expr::{Expr, SlotId},
+    function::Aggregation,
+    physical::{self, Op, OpId},
+};
+use isomer_value::NodeId;
+use isomer_views::ColumnAt;
+
+use super::{
+    Argument, Child, FULL_BATCH, Operate, Spot,
+    aggregate::Aggregate,
+    group_nodes,
+    scan::{misplaced, row_count},
+};
+use crate::{
+    chunk::Chunk,
+    column::Column,
+    context::Cx,
+    error::{ExecError, Result},
+};
+
+/// The property that holds a node's key.
+const KEY: &str = "_key";
+
+/// `count(*)` by `x._key` over rows grouped by `x`; where nodes may share keys, whatever the plan says.
+pub(super) struct GroupKeys {
+    spot: Spot,
+    argument: Argument,
+    /// The `Top` above, where it is asked for the largest or smallest counts first.
+    top: Option<OpId>,
+    /// The rows below: nodes and how often each came. Taken by the way that needs them.
+    input: Option<Child>,
+    way: Way,
+    held: usize,
+}
+
+enum Way {
+    Undecided,
+    Groups(Groups),
+    Otherwise(Box<Aggregate>),
+}
+
+/// The groups that are wanted.
+struct Groups {
+    nodes: Vec<u32>,
+    counts: Vec<i64>,
+    keys: ColumnAt,
+    at: usize,
+}
+
+/// The slots of an aggregation that this operator can do.
+struct Shape {
+    /// The node whose key is asked for.
+    node: SlotId,
+    /// How often each row of the input counts.
+    count: SlotId,
+}
+
+fn shape(plan: &Plan, aggregate: &physical::Aggregate) -> Option<Shape> {
+    let Op::Aggregate(below) = &plan.operator(aggregate.input).op else {
+        return None;
+    };
+    let ([(_, key)], [count]) = (aggregate.keys.as_slice(), aggregate.factors.as_slice()) else {
+        return None;
+    };
+    let Expr::Property { base, name } = unplaced(key) else {
+        return None;
+    };
+    let Expr::Slot(node) = unplaced(base) else {
+        return None;
+    };
+    let counted = |(slot, _): &(SlotId, _)| slot == count;
+    let fits = **plan.property_name(*name) == *KEY
+        && group_nodes::fits(below, plan)
+        && below.keys[0].0 == *node
+        && below.aggregates.iter().any(counted)
+        && aggregate
+            .aggregates
+            .iter()
+            .all(|(_, call)| call.function == Aggregation::CountRows);
+    fits.then_some(Shape {
+        node: *node,
+        count: *count,
+    })
+}
+
+fn unplaced(mut expr: &Expr) -> &Expr {
+    while let Expr::At { inner, .. } = expr {
+        expr = inner;
+    }
+    expr
+}
+
+/// Whether this operator can count what an aggregation counts.
+pub(super) fn fits(plan: &Plan, aggregate: &physical::Aggregate) -> bool {
+    shape(plan, aggregate).is_some()
+}
+
+/// The states of what is below `top`, where that is an aggregation by keys of which `top` wants the first by their counts.
+pub(super) fn below_top(
+    plan: &std::sync::Arc<Plan>,
+    top: OpId,
+    argument: &Argument,
+) -> Option<Child> {
+    let Op::Top { input, keys, .. } = &plan.operator(top).op else {
+        return None;
+    };
+    let Op::Aggregate(aggregate) = &plan.operator(*input).op else {
+        return None;
+    };
+    let Expr::Slot(first) = unplaced(&keys.first()?.expr) else {
+        return None;
+    };
+    let by_count = aggregate.aggregates.iter().any(|(slot, _)| slot == first);
+    if !by_count || !fits(plan, aggregate) {
+        return None;
+    }
+    let spot = Spot {
+        plan: plan.clone(),
+        id: *input,
+    };
+    Some(Child {
+        state: Box::new(GroupKeys::new(
+            spot.clone(),
+            aggregate.input,
+            Some(top),
+            argument,
+        )),
+        spot,
+    })
+}
+
+/// How many of the first groups are wanted, and whether these are the largest.
+struct Wanted {
+    count: usize,
+    largest: bool,
+}
+
+impl GroupKeys {
+    pub(super) fn new(spot: Spot, input: OpId, top: Option<OpId>, argument: &Argument) -> Self {
+        Self {
+            input: Some(Child::build(&spot.plan, input, argument)),
+            spot,
+            argument: argument.clone(),
+            top,
+            way: Way::Undecided,
+            held: 0,
+        }
+    }
+
+    /// What the operator above wants; nothing where that cannot be told, or all.
+    fn wanted(&self, cx: &mut Cx<'_>) -> Option<Wanted> {
+        let Op::Top { keys, limit, .. } = &self.spot.plan.operator(self.top?).op else {
+            return None;
+        };
+        // What is wrong with a limit is said where it is used.
+        let count = usize::try_from(row_count(limit, "LIMIT", cx).ok()?).ok()?;
+        Some(Wanted {
+            count,
+            largest: keys.first()?.descending,
+        })
+    }
+
+    fn decide(&mut self, plan: &physical::Aggregate, cx: &mut Cx<'_>) -> Result<Way> {
+        let Some(mut input) = self.input.take() else {
+            return Err(ExecError::Internal("an operator lost its input".into()));
+        };
+        let mut taken = Vec::new();
+        let groups = match shape(&self.spot.plan, plan) {
+            Some(shape) => self.groups(&shape, &mut input, &mut taken, cx)?,
+            None => None,
+        };
+        cx.run.watch.release(std::mem::take(&mut self.held));
+        if let Some(groups) = groups {
+            cx.run.note_view(self.spot.id);
+            self.input = Some(input);
+            return Ok(Way::Groups(groups));
+        }
+        let spot = input.spot().clone();
+        let again = Again {
+            first: taken.into(),
+            rest: input,
+        };
+        Ok(Way::Otherwise(Box::new(Aggregate::new(
+            self.spot.clone(),
+            Child {
+                spot,
+                state: Box::new(again),
+            },
+        ))))
+    }
+
+    /// The groups, where a column has a key for each node; what was taken from the input then or otherwise is in `taken`.
+    fn groups(
+        &mut self,
+        shape: &Shape,
+        input: &mut Child,
+        taken: &mut Vec<Chunk>,
+        cx: &mut Cx<'_>,
+    ) -> Result<Option<Groups>> {
+        let Some(key) = cx.known_key(KEY) else {
+            return Ok(None);
+        };
+        if !cx.reader().is_plain() || !cx.reader().has_column(key) {
+            return Ok(None);
+        }
+        let (mut nodes, mut counts) = (Vec::new(), Vec::new());
+        while let Some(mut chunk) = input.pull(cx)? {
+            chunk.flatten();
+            let bytes = 2 * chunk.bytes();
+            let fits = cx.run.watch.try_hold(bytes);
+            self.held += if fits { bytes } else { 0 };
+            let columns = (chunk.column(shape.node), chunk.column(shape.count));
+            let plain = match columns {
+                (Some(Column::Nodes(some)), Some(Column::Ints(times))) if fits => {
+                    counts.extend_from_slice(times);
+                    extend_small(&mut nodes, some)
+                }
+                _ => false,
+            };
+            taken.push(chunk);
+            if !plain {
+                return Ok(None);
+            }
+        }
+        cx.tick(nodes.len())?;
+        let Some(keys) = cx.reader().column_of_all(key, &nodes) else {
+            return Ok(None);
+        };
+        if let Some(wanted) = self.wanted(cx) {
+            keep_first(&mut nodes, &mut counts, &wanted);
+        }
+        Ok(Some(Groups {
+            nodes,
+            counts,
+            keys,
+            at: 0,
+        }))
+    }
+}
+
+/// Appends ids as views hold them; false where one is too large.
+fn extend_small(nodes: &mut Vec<u32>, more: &[NodeId]) -> bool {
+    let before = nodes.len();
+    nodes.extend(more.iter().map_while(|node| u32::try_from(node.0).ok()));
+    nodes.len() == before + more.len()
+}
+
+/// Keeps the groups that may be among the first ones in the order of their counts: those and all that are equal to the last.
+fn keep_first(nodes: &mut Vec<u32>, counts: &mut Vec<i64>, wanted: &Wanted) {
+    let Some(last) = wanted.count.checked_sub(1) else {
+        nodes.clear();
+        counts.clear();
+        return;
+    };
+    if last + 1 >= counts.len() {
+        return;
+    }
+    let mut order = counts.clone();
+    let (_, bound, _) = if wanted.largest {
+        order.select_nth_unstable_by(last, |a, b| b.cmp(a))
+    } else {
+        order.select_nth_unstable(last)
+    };
+    let bound = *bound;
+    let kept = |count: i64| match wanted.largest {
+        true => count >= bound,
+        false => count <= bound,
+    };
+    let mut of = counts.iter();
+    nodes.retain(|_| of.next().is_some_and(|count| kept(*count)));
+    counts.retain(|count| kept(*count));
+}
+
+impl Groups {
+    fn next(&mut self, plan: &physical::Aggregate, spot: &Spot) -> Option<Chunk> {
+        let end = (self.at + FULL_BATCH).min(self.nodes.len());
+        if self.at >= end {
+            return None;
+        }
+        let nodes = &self.nodes[self.at..end];
+        let counts = &self.counts[self.at..end];
+        self.at = end;
+        self.keys.fetch(nodes);
+        let keys = nodes
+            .iter()
+            .map(|node| self.keys.value(*node).unwrap_or_default());
+        let mut chunk = Chunk::new(nodes.len(), spot.plan.slots.len());
+        for (slot, _) in &plan.keys {
+            chunk.set(*slot, Column::Values(keys.clone().collect()));
+        }
+        for (slot, _) in &plan.aggregates {
+            chunk.set(*slot, Column::Ints(counts.to_vec()));
+        }
+        spot.prune(&mut chunk);
+        Some(chunk)
+    }
+}
+
+impl Operate for GroupKeys {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        let spot = self.spot.clone();
+        let Op::Aggregate(plan) = spot.op() else {
+            return Err(misplaced(spot.op()));
+        };
+        if let Way::Undecided = self.way {
+            self.way = self.decide(plan, cx)?;
+        }
+        match &mut self.way {
+            Way::Groups(groups) => Ok(groups.next(plan, &spot)),
+            Way::Otherwise(otherwise) => otherwise.next(cx),
+            Way::Undecided => Err(ExecError::Internal("an operator did not decide".into())),
+        }
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.argument = argument.clone();
+        match &mut self.input {
+            Some(input) => input.open(argument),
+            // It went into the other way, behind what was taken from it.
+            none => {
+                let Op::Aggregate(plan) = self.spot.op() else {
+                    return;
+                };
+                *none = Some(Child::build(&self.spot.plan, plan.input, argument));
+            }
+        }
+        self.way = Way::Undecided;
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        if let Some(input) = &mut self.input {
+            input.close(cx);
+        }
+        if let Way::Otherwise(otherwise) = &mut self.way {
+            otherwise.close(cx);
+        }
+        cx.run.watch.release(std::mem::take(&mut self.held));
+    }
+}
+
+/// Rows that were taken already, then the rest.
+struct Again {
+    first: VecDeque<Chunk>,
+    rest: Child,
+}
+
+impl Operate for Again {
+    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
+        match self.first.pop_front() {
+            Some(chunk) => Ok(Some(chunk)),
+            None => self.rest.state.next(cx),
+        }
+    }
+
+    fn open(&mut self, argument: &Argument) {
+        self.first.clear();
+        self.rest.open(argument);
+    }
+
+    fn close(&mut self, cx: &mut Cx<'_>) {
+        self.first.clear();
+        self.rest.close(cx);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_that_may_be_among_the_first_are_kept() {
+        let counts = vec![3, 9, 1, 3, 7, 3, 1];
+        let first = |count, largest| {
+            let (mut nodes, mut kept) = ((0..7).collect(), counts.clone());
+            keep_first(&mut nodes, &mut kept, &Wanted { count, largest });
+            let same = nodes.iter().map(|node| counts[*node as usize]);
+            assert!(same.eq(kept));
+            nodes
+        };
+        assert_eq!(first(3, true), [0, 1, 3, 4, 5]);
+        assert_eq!(first(2, true), [1, 4]);
+        assert_eq!(first(1, false), [2, 6]);
+        assert_eq!(first(0, true), Vec::<u32>::new());
+        assert_eq!(first(7, true).len(), 7);
+        assert_eq!(first(99, false).len(), 7);
+    }
+}
