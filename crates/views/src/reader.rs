@@ -66,7 +66,10 @@ impl<'a> Reader<'a> {
     /// The column of one label that has a value of this property for each of these nodes, if there is one: they all carry
     /// its label then. Only where [`Reader::is_plain`].
     pub fn column_of_all(&self, prop: PropId, nodes: &[u32]) -> Option<ColumnAt> {
-        let columns = self.views.columns_of(prop).filter(|_| self.is_plain())?;
+        let columns = self
+            .views
+            .columns_of(Records::Nodes, prop)
+            .filter(|_| self.is_plain())?;
         let has_all = |column: &&ColumnAt| nodes.iter().all(|node| column.has_value(*node));
         columns.iter().find(has_all).cloned()
     }
