@@ -9,6 +9,8 @@
 //! u64 XXH3 of the payload, seeded with the block's offset in the file
 //! payload
 //! ```
+//!
+//! Where the database is encrypted, the payload is sealed by a key that was drawn for this opening and is kept nowhere.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -22,6 +24,7 @@ use std::{
 };
 
 use isomer_storage::StorageError;
+use isomer_vfs::{Place, Seal};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::DataError;
@@ -44,6 +47,7 @@ pub struct SpillFolder {
     open_files: AtomicUsize,
     written_bytes: AtomicU64,
     fault: AtomicU8,
+    seal: Seal,
 }
 
 /// What tests let go wrong.
@@ -62,7 +66,13 @@ pub enum SpillFault {
 impl SpillFolder {
     /// The folder `path`; nothing is made yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self::sealed(path, Seal::plain())
+    }
+
+    /// The folder `path`, for files whose content `seal` hides.
+    pub fn sealed(path: impl Into<PathBuf>, seal: Seal) -> Self {
         Self {
+            seal,
             path: path.into(),
             open_files: AtomicUsize::new(0),
             written_bytes: AtomicU64::new(0),
@@ -116,6 +126,7 @@ impl SpillFolder {
         Ok(SpillFile {
             shared: Arc::new(Shared {
                 file,
+                number,
                 folder: self.clone(),
             }),
             end: 0,
@@ -170,7 +181,18 @@ impl SpillFolder {
 #[derive(Debug)]
 struct Shared {
     file: File,
+    /// Tells it from all others of the process.
+    number: u64,
     folder: Arc<SpillFolder>,
+}
+
+impl Shared {
+    fn place(&self, offset: u64) -> Place {
+        Place {
+            file: self.number.into(),
+            at: offset,
+        }
+    }
 }
 
 impl Drop for Shared {
@@ -198,11 +220,13 @@ impl SpillFile {
     }
 
     /// Writes one block, header first, at the end of the file.
-    fn append(&mut self, block: &mut [u8]) -> io::Result<()> {
+    fn append(&mut self, block: &mut Vec<u8>) -> io::Result<()> {
         let folder = &self.shared.folder;
         if folder.has_fault(SpillFault::Full) {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        let place = self.shared.place(self.end);
+        folder.seal.seal(place, block, HEADER_BYTES);
         let payload = block.len() - HEADER_BYTES;
         let sum = xxh3_64_with_seed(&block[HEADER_BYTES..], self.end);
         block[..4].copy_from_slice(&(payload as u32).to_le_bytes());
@@ -409,17 +433,21 @@ impl SpillReader {
         file.read_exact_at(&mut header, offset)?;
         let [a, b, c, d, sum @ ..] = header;
         let length = u32::from_le_bytes([a, b, c, d]) as usize;
-        if length == 0 || length > BLOCK_BYTES {
+        let shared = &self.run.shared;
+        let seal = &shared.folder.seal;
+        if length == 0 || length > BLOCK_BYTES + seal.overhead() {
             return Err(damaged());
         }
         self.block.resize(length, 0);
         file.read_exact_at(&mut self.block, offset + HEADER_BYTES as u64)?;
-        if self.run.shared.folder.has_fault(SpillFault::Damage) {
+        if shared.folder.has_fault(SpillFault::Damage) {
             self.block[length / 2] ^= 4;
         }
         if xxh3_64_with_seed(&self.block, offset) != u64::from_le_bytes(sum) {
             return Err(damaged());
         }
+        seal.open(shared.place(offset), &mut self.block, 0)
+            .map_err(|_| damaged())?;
         self.at = 0;
         self.next += match &self.run.blocks {
             Blocks::Range(_) => (HEADER_BYTES + length) as u64,
@@ -525,6 +553,41 @@ mod tests {
         }
         assert_eq!(read_all(&run).unwrap(), [7; 100]);
         file.raw().set_len(50).unwrap();
+        let error = read_all(&run).unwrap_err();
+        assert!(matches!(folder.explain(&error), StorageError::Corrupt(_)));
+    }
+
+    /// What is on the disk of an encrypted database tells nothing, and is read back all the same.
+    #[test]
+    fn sealed_files_hide_their_content() {
+        let outer = tempfile::tempdir().unwrap();
+        let folder = Arc::new(SpillFolder::sealed(
+            outer.path(),
+            Seal::ephemeral().unwrap(),
+        ));
+        let text = b"the secret ".repeat(10_000);
+        let mut file = folder.file().unwrap();
+        let mut writer = file.writer();
+        writer.write_all(&text).unwrap();
+        let run = writer.finish().unwrap();
+        let mut stored = vec![0; file.bytes() as usize];
+        file.raw().read_exact_at(&mut stored, 0).unwrap();
+        assert!(!stored.windows(6).any(|six| six == b"secret"));
+        assert_eq!(read_all(&run).unwrap(), text);
+        let mut parts = SpillParts::new(folder.file().unwrap(), 2);
+        parts.write(1, &text).unwrap();
+        assert_eq!(read_all(&parts.finish().unwrap()[1]).unwrap(), text);
+        // A block does not pass for another one either, however its checksum is made to match.
+        let mut other = file.writer();
+        other.write_all(&text[..100]).unwrap();
+        let other = other.finish().unwrap();
+        file.raw().write_all_at(&stored[..200], 0).unwrap();
+        assert_eq!(read_all(&other).unwrap(), text[..100]);
+        let mut damaged = stored[..HEADER_BYTES + BLOCK_BYTES + 44].to_vec();
+        damaged[HEADER_BYTES + 5] ^= 1;
+        let sum = xxh3_64_with_seed(&damaged[HEADER_BYTES..], 0);
+        damaged[4..HEADER_BYTES].copy_from_slice(&sum.to_le_bytes());
+        file.raw().write_all_at(&damaged, 0).unwrap();
         let error = read_all(&run).unwrap_err();
         assert!(matches!(folder.explain(&error), StorageError::Corrupt(_)));
     }

@@ -7,9 +7,11 @@ use std::{
 };
 
 use isomer_storage::{
-    Durability, Engine, GuardMode, KeyRange, Memory, Order, Page, PageLimit, Read, Version,
+    Durability, Engine, GuardMode, KeyRange, Memory, Order, Page, PageLimit, Read, StorageError,
+    Version,
 };
 use isomer_value::{Interner, LabelId, NodeId, PropId, ValueError};
+use isomer_vfs::Seal;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
@@ -56,6 +58,8 @@ pub struct StoreOptions {
     pub memory: Memory,
     /// Folder for what does not fit into memory.
     pub spill_folder: PathBuf,
+    /// What hides the files of views; where it does, those for what does not fit into memory are hidden, too.
+    pub seal: Seal,
 }
 
 impl Default for StoreOptions {
@@ -68,6 +72,7 @@ impl Default for StoreOptions {
             read_only: false,
             memory: Memory::of_this_machine(),
             spill_folder: std::env::temp_dir(),
+            seal: Seal::plain(),
         }
     }
 }
@@ -150,7 +155,14 @@ impl Store {
             names: names.clone(),
             schema,
         });
-        let spill = Arc::new(SpillFolder::new(&options.spill_folder));
+        let spill_seal = if options.seal.encrypts() {
+            Seal::ephemeral().map_err(|error| {
+                StorageError::Unavailable(format!("the system gives no random bytes: {error}"))
+            })?
+        } else {
+            Seal::plain()
+        };
+        let spill = Arc::new(SpillFolder::sealed(&options.spill_folder, spill_seal));
         let store = Self {
             shared: Arc::new(Shared {
                 engine,

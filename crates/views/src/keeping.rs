@@ -60,7 +60,11 @@ struct Kept {
 impl Keeping {
     /// What is found in the folder at opening. Files that this database cannot use are removed.
     pub(crate) fn open(store: &Store, path: &Path) -> Self {
-        let folder = Folder::new(path, store.options().read_only);
+        let folder = Folder::new(
+            path,
+            store.options().read_only,
+            store.options().seal.clone(),
+        );
         let mut kept = FxHashMap::default();
         let found = folder.list();
         if !found.is_empty() {

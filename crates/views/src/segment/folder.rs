@@ -10,6 +10,7 @@ use std::{
 };
 
 use isomer_value::PropId;
+use isomer_vfs::Seal;
 
 use super::{Blocks, Head, SegmentError, Writer};
 use crate::{Side, ViewKind};
@@ -23,14 +24,16 @@ pub(crate) struct Folder {
     path: PathBuf,
     /// Nothing is written or removed.
     read_only: bool,
+    seal: Seal,
 }
 
 impl Folder {
     /// That folder, which need not be there yet.
-    pub(crate) fn new(path: &Path, read_only: bool) -> Self {
+    pub(crate) fn new(path: &Path, read_only: bool, seal: Seal) -> Self {
         Self {
             path: path.to_owned(),
             read_only,
+            seal,
         }
     }
 
@@ -50,7 +53,10 @@ impl Folder {
             match path.extension().and_then(|ending| ending.to_str()) {
                 Some(NEW) => self.remove_file(&path),
                 Some(ENDING) => {
-                    match File::open(&path).map_err(Into::into).and_then(Blocks::open) {
+                    match File::open(&path)
+                        .map_err(Into::into)
+                        .and_then(|file| Blocks::open(file, &self.seal))
+                    {
                         Ok(blocks) if self.path_of(&blocks.head().kind) == path => {
                             found.push((blocks.head().clone(), blocks.bytes()));
                         }
@@ -68,7 +74,7 @@ impl Folder {
 
     /// Opens the file of a view.
     pub(crate) fn open(&self, kind: &ViewKind) -> Result<Blocks, SegmentError> {
-        let blocks = Blocks::open(File::open(self.path_of(kind))?)?;
+        let blocks = Blocks::open(File::open(self.path_of(kind))?, &self.seal)?;
         if blocks.head().kind != *kind {
             return Err(SegmentError::Damaged("it holds another view".into()));
         }
@@ -105,7 +111,7 @@ impl Folder {
         options.write(true).create(true).truncate(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut writer = Writer::new(options.open(passing)?, head)?;
+        let mut writer = Writer::new(options.open(passing)?, head, &self.seal)?;
         fill(&mut writer)?;
         writer.finish()
     }
@@ -179,7 +185,7 @@ mod tests {
     fn a_file_is_replaced_as_a_whole_and_rubbish_goes_away() {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("views");
-        let folder = Folder::new(&path, false);
+        let folder = Folder::new(&path, false, Seal::plain());
         assert!(folder.list().is_empty());
         for version in [1, 2] {
             let fill = |writer: &mut Writer| writer.block(b"content");
@@ -196,7 +202,7 @@ mod tests {
         let whole = path.join("adjacency-3-out.view");
         fs::copy(&whole, path.join("adjacency-4-out.view")).unwrap();
         fs::write(path.join("note.txt"), b"mine").unwrap();
-        let looking = Folder::new(&path, true);
+        let looking = Folder::new(&path, true, Seal::plain());
         assert_eq!(looking.list().len(), 1);
         assert_eq!(fs::read_dir(&path).unwrap().count(), 5, "only looked at");
         assert_eq!(folder.list().len(), 1);

@@ -3,7 +3,7 @@
 //! ```text
 //! header, 64 bytes and the kind
 //!   0   8 bytes   "ISOMVIEW"
-//!   8   u32       format: 1
+//!   8   u32       format: 1, or 2 where the blocks are sealed
 //!   12  u32       k: bytes of the kind
 //!   16  16 bytes  era of the database (see `data::lineage`)
 //!   32  u64       version of the base in that era
@@ -20,6 +20,9 @@
 //!   8 bytes       "VIEWDONE"
 //!   u64           xxh3(1) of the 16 bytes before it
 //! ```
+//!
+//! In an encrypted database a block's bytes are sealed (see `vfs::Seal`) before they are counted and summed, for the
+//! place (file: the 128-bit XXH3 of era, version and kind as in the header; at: number of the block).
 //!
 //! Header and footer are known only when all blocks are: room is left for the header, which is written last, over zeros. A
 //! file that was not finished has no magic.
@@ -40,8 +43,9 @@ use std::{
 
 use isomer_data::{EraId, Version};
 use isomer_value::{LabelId, PropId, TypeId};
+use isomer_vfs::{Place, Seal};
 use thiserror::Error;
-use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed};
+use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed, xxh3_128};
 
 use super::Taker;
 use crate::{Side, ViewKind};
@@ -49,6 +53,8 @@ use crate::{Side, ViewKind};
 const MAGIC: &[u8; 8] = b"ISOMVIEW";
 const DONE: &[u8; 8] = b"VIEWDONE";
 const FORMAT: u32 = 1;
+/// The format of a file with sealed blocks.
+const SEALED_FORMAT: u32 = 2;
 /// The header without kind and checksum.
 const HEAD_BYTES: usize = 56;
 const FOOT_BYTES: u64 = 24;
@@ -103,6 +109,14 @@ impl Head {
         bytes
     }
 
+    /// Identity of the file, for seals.
+    fn identity(&self) -> u128 {
+        let mut bytes = self.era.to_vec();
+        bytes.extend_from_slice(&self.version.to_le_bytes());
+        bytes.extend_from_slice(&self.kind_bytes());
+        xxh3_128(&bytes)
+    }
+
     fn kind_of(bytes: &[u8]) -> Option<ViewKind> {
         let mut taker = Taker(bytes);
         let kind = match taker.u8()? {
@@ -148,6 +162,10 @@ fn push_column(bytes: &mut Vec<u8>, sort: u8, owner: u32, path: &[PropId]) {
 pub(crate) struct Writer {
     file: BufWriter<File>,
     head: Head,
+    seal: Seal,
+    identity: u128,
+    /// A block while it is sealed.
+    sealed: Vec<u8>,
     sums: Xxh3,
     blocks: u64,
     bytes: u64,
@@ -155,13 +173,16 @@ pub(crate) struct Writer {
 
 impl Writer {
     /// Begins in an empty file.
-    pub(crate) fn new(file: File, head: Head) -> Result<Self, SegmentError> {
+    pub(crate) fn new(file: File, head: Head, seal: &Seal) -> Result<Self, SegmentError> {
         let mut file = BufWriter::with_capacity(1 << 18, file);
         let room = HEAD_BYTES + head.kind_bytes().len() + 8;
         file.write_all(&vec![0; room])?;
         Ok(Self {
             file,
+            identity: head.identity(),
             head,
+            seal: seal.clone(),
+            sealed: Vec::new(),
             sums: Xxh3::with_seed(0),
             blocks: 0,
             bytes: room as u64,
@@ -170,11 +191,20 @@ impl Writer {
 
     /// Appends a block.
     pub(crate) fn block(&mut self, bytes: &[u8]) -> Result<(), SegmentError> {
+        self.blocks += 1;
+        let bytes = if self.seal.encrypts() {
+            self.sealed.clear();
+            self.sealed.extend_from_slice(bytes);
+            let place = place(self.identity, self.blocks);
+            self.seal.seal(place, &mut self.sealed, 0);
+            &self.sealed
+        } else {
+            bytes
+        };
         let len = u32::try_from(bytes.len())
             .ok()
             .filter(|len| *len <= MOST_BLOCK_BYTES)
             .ok_or_else(|| SegmentError::Damaged("a block would be too large".into()))?;
-        self.blocks += 1;
         let sum = block_sum(self.blocks, len, bytes);
         self.file.write_all(&len.to_le_bytes())?;
         self.file.write_all(bytes)?;
@@ -198,7 +228,8 @@ impl Writer {
         let kind = self.head.kind_bytes();
         let mut head = Vec::with_capacity(HEAD_BYTES + kind.len() + 8);
         head.extend_from_slice(MAGIC);
-        head.extend_from_slice(&FORMAT.to_le_bytes());
+        let format = format_of(&self.seal);
+        head.extend_from_slice(&format.to_le_bytes());
         head.extend_from_slice(&(kind.len() as u32).to_le_bytes());
         head.extend_from_slice(&self.head.era);
         head.extend_from_slice(&self.head.version.to_le_bytes());
@@ -211,6 +242,18 @@ impl Writer {
         file.sync_all()?;
         Ok(self.bytes)
     }
+}
+
+fn format_of(seal: &Seal) -> u32 {
+    if seal.encrypts() {
+        SEALED_FORMAT
+    } else {
+        FORMAT
+    }
+}
+
+fn place(file: u128, at: u64) -> Place {
+    Place { file, at }
 }
 
 fn block_sum(number: u64, len: u32, bytes: &[u8]) -> [u8; 8] {
@@ -233,6 +276,8 @@ fn foot(sums: [u8; 8]) -> [u8; FOOT_BYTES as usize] {
 pub(crate) struct Blocks {
     file: BufReader<File>,
     head: Head,
+    seal: Seal,
+    identity: u128,
     sums: Xxh3,
     /// Number of the last block read.
     read: u64,
@@ -245,7 +290,7 @@ pub(crate) struct Blocks {
 
 impl Blocks {
     /// Reads and checks the header.
-    pub(crate) fn open(file: File) -> Result<Self, SegmentError> {
+    pub(crate) fn open(file: File, seal: &Seal) -> Result<Self, SegmentError> {
         let bytes = file.metadata()?.len();
         let mut file = BufReader::with_capacity(1 << 18, file);
         let mut head = vec![0; HEAD_BYTES];
@@ -278,8 +323,11 @@ impl Blocks {
                 "the checksum of its header does not match".into(),
             ));
         }
-        if format != FORMAT {
-            return Err(SegmentError::Format(format));
+        match format {
+            _ if format == format_of(seal) => {}
+            // Whole, and not written by who has this key: somebody put it there.
+            FORMAT | SEALED_FORMAT => return Err(SegmentError::Foreign),
+            _ => return Err(SegmentError::Format(format)),
         }
         if stated != bytes {
             return Err(SegmentError::Damaged(format!(
@@ -287,8 +335,11 @@ impl Blocks {
             )));
         }
         let kind = Head::kind_of(&head[HEAD_BYTES..]).ok_or_else(damaged)?;
+        let opened = Head { kind, era, version };
         Ok(Self {
-            head: Head { kind, era, version },
+            identity: opened.identity(),
+            head: opened,
+            seal: seal.clone(),
             sums: Xxh3::with_seed(0),
             read: 0,
             blocks,
@@ -344,6 +395,9 @@ impl Blocks {
             )));
         }
         self.sums.update(&sum);
+        self.seal
+            .open(place(self.identity, number), &mut self.block, 0)
+            .map_err(|error| SegmentError::Damaged(format!("block {number}: {error}")))?;
         Ok(Some(&self.block))
     }
 
@@ -391,8 +445,12 @@ mod tests {
     }
 
     fn written(blocks: &[&[u8]]) -> Vec<u8> {
+        written_with(blocks, &Seal::plain())
+    }
+
+    fn written_with(blocks: &[&[u8]], seal: &Seal) -> Vec<u8> {
         let mut file = tempfile::tempfile().unwrap();
-        let mut writer = Writer::new(file.try_clone().unwrap(), head()).unwrap();
+        let mut writer = Writer::new(file.try_clone().unwrap(), head(), seal).unwrap();
         blocks.iter().for_each(|block| writer.block(block).unwrap());
         let size = writer.finish().unwrap();
         let mut bytes = Vec::new();
@@ -403,10 +461,14 @@ mod tests {
     }
 
     fn read(bytes: &[u8]) -> Result<(Head, Vec<Vec<u8>>), SegmentError> {
+        read_with(bytes, &Seal::plain())
+    }
+
+    fn read_with(bytes: &[u8], seal: &Seal) -> Result<(Head, Vec<Vec<u8>>), SegmentError> {
         let mut file = tempfile::tempfile()?;
         file.write_all(bytes)?;
         file.seek(SeekFrom::Start(0))?;
-        let mut blocks = Blocks::open(file)?;
+        let mut blocks = Blocks::open(file, seal)?;
         let mut found = Vec::new();
         while let Some(block) = blocks.next()? {
             found.push(block.to_vec());
@@ -458,5 +520,26 @@ mod tests {
         assert!(read(&longer).is_err());
         // Blocks do not change places either.
         assert!(read(&written(&[])).unwrap().1.is_empty());
+    }
+
+    /// A sealed file tells nothing of its blocks, opens with its own key only, and is not mistaken for a plain one.
+    #[test]
+    fn sealed_blocks_open_with_their_key() {
+        let seal = Seal::ephemeral().unwrap();
+        let blocks: [&[u8]; 3] = [b"the secret", b"", b"another"];
+        let whole = written_with(&blocks, &seal);
+        assert!(!whole.windows(6).any(|six| six == b"secret"));
+        assert_eq!(read_with(&whole, &seal).unwrap().1, blocks);
+        assert!(matches!(read(&whole), Err(SegmentError::Foreign)));
+        let plain = written(&blocks);
+        assert!(matches!(
+            read_with(&plain, &seal),
+            Err(SegmentError::Foreign)
+        ));
+        let other = Seal::ephemeral().unwrap();
+        assert!(matches!(
+            read_with(&whole, &other),
+            Err(SegmentError::Damaged(_))
+        ));
     }
 }
