@@ -5,6 +5,8 @@
 //! order: keys ascend, and within a key versions descend.
 
 #[allow(dead_code)]
+mod blob;
+#[allow(dead_code)]
 mod cache;
 #[allow(dead_code)]
 mod codec;

@@ -1,3 +1,434 @@
 //! Immutable sorted tables.
+//!
+//! ```text
+//! file         partitions, index, erasures (where there are any), properties, footer
+//! partition    data blocks, then one block with their index and their filter
+//!   data         a block (`block.rs`) of entries; a value kept apart is a reference (`blob.rs`)
+//!   index        a block of entries: key and version at or behind the last one of a data block and before the first of the
+//!                next; value: offset: varint, length: varint of the data block; then the filter (`filter.rs`) of the keys in
+//!                the partition; then the filter's length: u32
+//! index        a block of entries as in a partition's index, for the partitions
+//! erasures     per fragment: start: bytes, end: bytes or missing, versions: count: varint, each: varint
+//! properties   see `Properties::put`
+//! footer       80 bytes: (offset: u64, length: u32) of properties, of the index, of the erasures (length 0: none),
+//!              identity: u128, format version: u32, 8 zero bytes, magic "IsoTable", XXH3-64 of all before: u64
+//! ```
+//!
+//! All but the footer are sealed blocks (`sealed.rs`). A partition's index and filter are read through the cache like a data
+//! block; the index of partitions and the erasures stay in memory while the table is open, counted in the cache.
+
 pub(crate) mod block;
+pub(crate) mod builder;
+pub(crate) mod cursor;
 pub(crate) mod filter;
+pub(crate) mod sealed;
+#[cfg(test)]
+mod tests;
+pub(crate) mod verify;
+
+use std::{path::PathBuf, sync::Arc};
+
+use isomer_storage::{StorageError, Version};
+use isomer_vfs::{Disk, Seal};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::{
+    Erasure, Erasures,
+    blob::BlobRef,
+    cache::{BlockCache, Pinned},
+    codec::{Reader, put_bytes, put_option, put_varint, varint},
+};
+use block::{Block, Damaged, Held};
+use filter::may_hold;
+use sealed::{Handle, SealedFile};
+
+const FORMAT_VERSION: u32 = 1;
+const MAGIC: &[u8; 8] = b"IsoTable";
+const FOOTER_BYTES: usize = 80;
+/// Data blocks of a partition: its index and filter are read and cached as one.
+const MAX_PARTITION_BLOCKS: usize = 128;
+
+/// What is known of a table as a whole.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Properties {
+    /// Keys of the first and the last entry; empty where there is none.
+    pub(crate) first_key: Box<[u8]>,
+    pub(crate) last_key: Box<[u8]>,
+    pub(crate) entries: u64,
+    /// Entries that are deletions.
+    pub(crate) deletions: u64,
+    /// Versions of the oldest and the newest entry, and of the newest erasure.
+    pub(crate) oldest: Version,
+    pub(crate) newest: Version,
+    pub(crate) newest_erasure: Version,
+    /// Data blocks.
+    pub(crate) blocks: u64,
+    /// Bytes of keys and values, those kept apart included.
+    pub(crate) raw_bytes: u64,
+    /// Per file of values referred to: its number, bytes of blocks, number of values.
+    pub(crate) blobs: Vec<(u64, u64, u64)>,
+}
+
+impl Properties {
+    fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, &self.first_key);
+        put_bytes(out, &self.last_key);
+        for number in [
+            self.entries,
+            self.deletions,
+            self.oldest,
+            self.newest,
+            self.newest_erasure,
+            self.blocks,
+            self.raw_bytes,
+            self.blobs.len() as u64,
+        ] {
+            put_varint(out, number);
+        }
+        for (file, bytes, values) in &self.blobs {
+            put_varint(out, *file);
+            put_varint(out, *bytes);
+            put_varint(out, *values);
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader::new(bytes);
+        let mut properties = Self {
+            first_key: reader.bytes()?.into(),
+            last_key: reader.bytes()?.into(),
+            entries: reader.varint()?,
+            deletions: reader.varint()?,
+            oldest: reader.varint()?,
+            newest: reader.varint()?,
+            newest_erasure: reader.varint()?,
+            blocks: reader.varint()?,
+            raw_bytes: reader.varint()?,
+            blobs: Vec::new(),
+        };
+        for _ in 0..reader.varint()? {
+            let blob = (reader.varint()?, reader.varint()?, reader.varint()?);
+            properties.blobs.push(blob);
+        }
+        reader.is_done().then_some(properties)
+    }
+
+    fn put_erasures(&mut self, erasures: &Erasures, out: &mut Vec<u8>) {
+        for (start, end, versions) in erasures.iter() {
+            put_bytes(out, start);
+            put_option(out, end);
+            put_varint(out, versions.len() as u64);
+            for version in versions {
+                put_varint(out, *version);
+                self.newest_erasure = self.newest_erasure.max(*version);
+            }
+        }
+    }
+}
+
+fn parse_erasures(bytes: &[u8]) -> Option<Erasures> {
+    let mut reader = Reader::new(bytes);
+    let mut erasures = Vec::new();
+    while !reader.is_done() {
+        let start = reader.bytes()?;
+        let end = reader.option()?;
+        for _ in 0..reader.varint()? {
+            erasures.push(Erasure {
+                start: start.into(),
+                end: end.map(Into::into),
+                version: reader.varint()?,
+            });
+        }
+    }
+    Some(Erasures::of(erasures))
+}
+
+struct Footer {
+    properties: Handle,
+    index: Handle,
+    erasures: Option<Handle>,
+    identity: u128,
+}
+
+impl Footer {
+    /// The bytes, and the checksum among them.
+    fn encode(&self) -> (Vec<u8>, u64) {
+        let none = Handle { offset: 0, len: 0 };
+        let mut out = Vec::with_capacity(FOOTER_BYTES);
+        for handle in [self.properties, self.index, self.erasures.unwrap_or(none)] {
+            out.extend_from_slice(&handle.offset.to_le_bytes());
+            out.extend_from_slice(&handle.len.to_le_bytes());
+        }
+        out.extend_from_slice(&self.identity.to_le_bytes());
+        out.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
+        out.extend_from_slice(&[0; 8]);
+        out.extend_from_slice(MAGIC);
+        let sum = xxh3_64(&out);
+        out.extend_from_slice(&sum.to_le_bytes());
+        debug_assert_eq!(out.len(), FOOTER_BYTES);
+        (out, sum)
+    }
+
+    fn parse(bytes: &[u8; FOOTER_BYTES]) -> Result<(Self, u64), &'static str> {
+        let (body, sum) = bytes.split_at(FOOTER_BYTES - 8);
+        let sum = u64::from_le_bytes(sum.try_into().map_err(|_| "too short")?);
+        if xxh3_64(body) != sum {
+            return Err("the end of the table does not match its checksum");
+        }
+        let mut reader = Reader::new(body);
+        let mut handle = || {
+            Some(Handle {
+                offset: reader.fixed_u64()?,
+                len: reader.fixed_u32()?,
+            })
+        };
+        let parts = (handle(), handle(), handle());
+        let (Some(properties), Some(index), Some(erasures)) = parts else {
+            return Err("the end of the table is too short");
+        };
+        let identity = reader.fixed_u128();
+        let version = reader.fixed_u32();
+        if reader.take(8).is_none() || reader.take(8) != Some(MAGIC) {
+            return Err("this is no table");
+        }
+        if version != Some(FORMAT_VERSION) {
+            return Err("the table has a format that this version does not know: use a newer one");
+        }
+        let footer = Self {
+            properties,
+            index,
+            erasures: (erasures.len > 0).then_some(erasures),
+            identity: identity.unwrap_or_default(),
+        };
+        Ok((footer, sum))
+    }
+}
+
+/// What is to be found in the file of a table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct TableFile {
+    pub(crate) number: u64,
+    pub(crate) identity: u128,
+    pub(crate) file_bytes: u64,
+    pub(crate) footer_sum: u64,
+}
+
+/// A table that is open.
+pub(crate) struct Table {
+    pub(crate) number: u64,
+    pub(crate) footer_sum: u64,
+    file: SealedFile,
+    cache: BlockCache,
+    /// Number of the file in the cache.
+    cached_as: u64,
+    top: Block,
+    top_offset: u64,
+    pub(crate) erasures: Arc<Erasures>,
+    pub(crate) properties: Properties,
+    _pinned: Pinned,
+}
+
+/// What a table has for a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Got {
+    Value(Vec<u8>),
+    Deletion,
+    Apart(BlobRef),
+}
+
+impl Table {
+    /// Opens the table, which must be the one that `expected` tells of.
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        path: PathBuf,
+        expected: &TableFile,
+        cache: &BlockCache,
+        seal: Seal,
+    ) -> Result<Self, StorageError> {
+        let file = SealedFile::open(disk, path, expected.identity, seal)?;
+        if file.len() != expected.file_bytes || file.len() < FOOTER_BYTES as u64 {
+            return Err(file.damaged(file.len(), "the table has another length than was written"));
+        }
+        let footer_at = file.len() - FOOTER_BYTES as u64;
+        let mut bytes = [0; FOOTER_BYTES];
+        file.read_plain(footer_at, &mut bytes)?;
+        let (footer, sum) = Footer::parse(&bytes).map_err(|what| file.damaged(footer_at, what))?;
+        if sum != expected.footer_sum || footer.identity != expected.identity {
+            return Err(file.damaged(footer_at, "this is not the table that was written here"));
+        }
+        let unreadable = |handle: Handle| file.damaged(handle.offset, "a block makes no sense");
+        let properties = Properties::parse(&file.read(footer.properties)?)
+            .ok_or_else(|| unreadable(footer.properties))?;
+        let top = file.read(footer.index)?;
+        let len = top.len();
+        let top = Block::parse(top, len).map_err(|_| unreadable(footer.index))?;
+        let erasures = match footer.erasures {
+            None => Erasures::new(),
+            Some(handle) => {
+                parse_erasures(&file.read(handle)?).ok_or_else(|| unreadable(handle))?
+            }
+        };
+        let pinned = cache.pin(top.memory_bytes() + erasures.bytes() + size_of::<Self>());
+        Ok(Self {
+            number: expected.number,
+            footer_sum: sum,
+            file,
+            cache: cache.clone(),
+            cached_as: cache.file_number(),
+            top,
+            top_offset: footer.index.offset,
+            erasures: Arc::new(erasures),
+            properties,
+            _pinned: pinned,
+        })
+    }
+
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.file.len()
+    }
+
+    pub(crate) fn identity(&self) -> u128 {
+        self.file.identity()
+    }
+
+    pub(crate) fn file(&self) -> &SealedFile {
+        &self.file
+    }
+
+    /// The newest entry of `key` that is no younger than `at`; `hash` is the key's for filters.
+    pub(crate) fn get(
+        &self,
+        key: &[u8],
+        at: Version,
+        hash: u64,
+    ) -> Result<Option<(Version, Got)>, StorageError> {
+        let top = self.top.find(key, at);
+        let Some(found) = top.map_err(|_| self.unreadable(self.top_offset))? else {
+            return Ok(None);
+        };
+        let handle = self.handle(found.value, self.top_offset)?;
+        let partition = self.partition(handle)?;
+        if !may_hold(self.filter(&partition, handle)?, hash) {
+            return Ok(None);
+        }
+        let found = partition.find(key, at);
+        let Some(found) = found.map_err(|_| self.unreadable(handle.offset))? else {
+            return Ok(None);
+        };
+        let handle = self.handle(found.value, handle.offset)?;
+        let block = self.block(handle)?;
+        let found = block.find(key, at);
+        let Some(found) = found.map_err(|_| self.unreadable(handle.offset))? else {
+            return Ok(None);
+        };
+        if !found.equal {
+            return Ok(None);
+        }
+        let got = match found.held {
+            Held::Value => Got::Value(found.value.to_vec()),
+            Held::Deletion => Got::Deletion,
+            Held::Apart => Got::Apart(
+                BlobRef::parse(found.value).ok_or_else(|| self.unreadable(handle.offset))?,
+            ),
+        };
+        Ok(Some((found.version, got)))
+    }
+
+    /// Whether there may be a key that begins with `prefix`, whose length filters know of.
+    pub(crate) fn may_hold_prefix(&self, prefix: &[u8], hash: u64) -> Result<bool, StorageError> {
+        let top = self.top.find(prefix, Version::MAX);
+        let Some(found) = top.map_err(|_| self.unreadable(self.top_offset))? else {
+            return Ok(false);
+        };
+        let handle = self.handle(found.value, self.top_offset)?;
+        let partition = self.partition(handle)?;
+        if may_hold(self.filter(&partition, handle)?, hash) {
+            return Ok(true);
+        }
+        // Keys with the prefix may begin in the next partition: not where this one has a greater one already.
+        let found = partition.find(prefix, Version::MAX);
+        let found = found.map_err(|_| self.unreadable(handle.offset))?;
+        let Some(found) = found else {
+            return Ok(true);
+        };
+        let handle = self.handle(found.value, handle.offset)?;
+        let block = self.block(handle)?;
+        let found = block.find(prefix, Version::MAX);
+        Ok(found.map_err(|_| self.unreadable(handle.offset))?.is_none())
+    }
+
+    pub(crate) fn unreadable(&self, offset: u64) -> StorageError {
+        self.file.damaged(offset, "a block makes no sense")
+    }
+
+    fn damaged(&self, offset: u64) -> impl Fn(Damaged) -> StorageError {
+        move |_| self.unreadable(offset)
+    }
+
+    fn handle(&self, bytes: &[u8], offset: u64) -> Result<Handle, StorageError> {
+        let parse = || {
+            let (at, next) = varint(bytes, 0)?;
+            let (len, _) = varint(bytes, next)?;
+            Some(Handle {
+                offset: at,
+                len: u32::try_from(len).ok()?,
+            })
+        };
+        parse().ok_or_else(|| self.unreadable(offset))
+    }
+
+    /// A data block.
+    fn block(&self, handle: Handle) -> Result<Block, StorageError> {
+        let id = (self.cached_as, handle.offset);
+        if let Some(block) = self.cache.get(id) {
+            return Ok(block);
+        }
+        let block = self.parse_block(self.file.read(handle)?, handle)?;
+        self.cache.insert(id, block.clone());
+        Ok(block)
+    }
+
+    fn parse_block(&self, bytes: Arc<[u8]>, handle: Handle) -> Result<Block, StorageError> {
+        let len = bytes.len();
+        Block::parse(bytes, len).map_err(self.damaged(handle.offset))
+    }
+
+    /// A partition's index, with its filter behind it.
+    fn partition(&self, handle: Handle) -> Result<Block, StorageError> {
+        let id = (self.cached_as, handle.offset);
+        if let Some(block) = self.cache.get(id) {
+            return Ok(block);
+        }
+        let block = self.read_partition(handle)?;
+        self.cache.insert(id, block.clone());
+        Ok(block)
+    }
+
+    fn read_partition(&self, handle: Handle) -> Result<Block, StorageError> {
+        let bytes = self.file.read(handle)?;
+        let parse = || {
+            let body = bytes.len().checked_sub(4)?;
+            let filter = u32::from_le_bytes(bytes[body..].try_into().ok()?) as usize;
+            let index = body.checked_sub(filter)?;
+            Block::parse(bytes.clone(), index).ok()
+        };
+        parse().ok_or_else(|| self.unreadable(handle.offset))
+    }
+
+    fn filter<'a>(&self, partition: &'a Block, handle: Handle) -> Result<&'a [u8], StorageError> {
+        let tail = partition.tail();
+        let end = tail.len().checked_sub(4);
+        end.map(|end| &tail[..end])
+            .ok_or_else(|| self.unreadable(handle.offset))
+    }
+}
+
+impl std::fmt::Debug for Table {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Table")
+            .field("number", &self.number)
+            .field("entries", &self.properties.entries)
+            .finish_non_exhaustive()
+    }
+}

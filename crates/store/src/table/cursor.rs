@@ -1,0 +1,346 @@
+//! Walking over a table.
+
+use std::sync::Arc;
+
+use isomer_storage::{StorageError, Version};
+
+use super::{
+    Table,
+    block::{Block, BlockCursor, Held},
+    sealed::Handle,
+};
+use crate::blob::BlobRef;
+
+/// What a merge reads at once, and what a scan reads at once at most.
+const BULK_BYTES: usize = 512 << 10;
+const SCAN_BYTES: usize = 128 << 10;
+/// From so many blocks in a row on, a scan reads ahead; from so many on, what it reads is not kept in the cache: a scan of
+/// everything is not to push out what is asked for often.
+const AHEAD_FROM: u32 = 2;
+const KEEP_UNTIL: u32 = 64;
+
+/// How blocks are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reading {
+    /// Through the cache, with reading ahead once several blocks in a row were asked for.
+    Cached,
+    /// Past the cache, much at once: for merges and checks.
+    Bulk,
+}
+
+/// A place in a table. Shape of the entries: see [`crate::Cursor`].
+pub(crate) struct TableCursor {
+    table: Arc<Table>,
+    reading: Reading,
+    top: BlockCursor,
+    partition: BlockCursor,
+    data: BlockCursor,
+    partition_at: u64,
+    data_at: u64,
+    /// Data blocks read one after the other since the last search.
+    in_a_row: u32,
+    ahead: Vec<u8>,
+    ahead_at: u64,
+    version: Version,
+    held: Held,
+}
+
+impl TableCursor {
+    /// A cursor nowhere.
+    pub(crate) fn new(table: Arc<Table>, reading: Reading) -> Self {
+        let mut top = BlockCursor::new();
+        top.set(table.top.clone());
+        Self {
+            table,
+            reading,
+            top,
+            partition: BlockCursor::new(),
+            data: BlockCursor::new(),
+            partition_at: 0,
+            data_at: 0,
+            in_a_row: 0,
+            ahead: Vec::new(),
+            ahead_at: 0,
+            version: 0,
+            held: Held::Value,
+        }
+    }
+
+    /// Goes on in another table, with the buffers of this one.
+    pub(crate) fn move_to(&mut self, table: Arc<Table>) {
+        self.top.set(table.top.clone());
+        self.table = table;
+        self.partition.clear();
+        self.data.clear();
+        self.in_a_row = 0;
+        self.ahead.clear();
+    }
+
+    pub(crate) fn table(&self) -> &Arc<Table> {
+        &self.table
+    }
+
+    #[inline]
+    pub(crate) fn valid(&self) -> bool {
+        self.data.valid()
+    }
+
+    #[inline]
+    pub(crate) fn key(&self) -> &[u8] {
+        self.data.key()
+    }
+
+    #[inline]
+    pub(crate) fn version(&self) -> Version {
+        self.version
+    }
+
+    #[inline]
+    pub(crate) fn held(&self) -> Held {
+        self.held
+    }
+
+    /// The value, or what stands for it.
+    #[inline]
+    pub(crate) fn value(&self) -> &[u8] {
+        self.data.value()
+    }
+
+    /// Where the value is kept, if it is kept apart.
+    pub(crate) fn apart(&self) -> Result<Option<BlobRef>, StorageError> {
+        if self.held != Held::Apart {
+            return Ok(None);
+        }
+        BlobRef::parse(self.data.value())
+            .map(Some)
+            .ok_or_else(|| self.table.unreadable(self.data_at))
+    }
+
+    pub(crate) fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
+        self.in_a_row = 0;
+        self.top
+            .seek(key, version)
+            .map_err(self.table.damaged(self.table.top_offset))?;
+        if !self.load_partition()? {
+            return Ok(());
+        }
+        self.partition
+            .seek(key, version)
+            .map_err(self.table.damaged(self.partition_at))?;
+        if !self.load_data()? {
+            return self.next_partition();
+        }
+        self.data
+            .seek(key, version)
+            .map_err(self.table.damaged(self.data_at))?;
+        if self.data.valid() {
+            self.stamp()
+        } else {
+            self.next_block()
+        }
+    }
+
+    pub(crate) fn first(&mut self) -> Result<(), StorageError> {
+        self.in_a_row = 0;
+        self.top
+            .first()
+            .map_err(self.table.damaged(self.table.top_offset))?;
+        self.enter_partition()
+    }
+
+    pub(crate) fn seek_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError> {
+        match key {
+            Some(key) => {
+                self.seek(key, Version::MAX)?;
+                if self.valid() {
+                    return self.prev();
+                }
+            }
+            None => self.in_a_row = 0,
+        }
+        // Everything lies before: the last entry.
+        self.top
+            .last()
+            .map_err(self.table.damaged(self.table.top_offset))?;
+        if !self.load_partition()? {
+            return Ok(());
+        }
+        self.partition
+            .last()
+            .map_err(self.table.damaged(self.partition_at))?;
+        self.last_of_block()
+    }
+
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<(), StorageError> {
+        match self.data.next() {
+            Ok(()) if self.data.valid() => self.stamp(),
+            Ok(()) => self.next_block(),
+            Err(_) => Err(self.table.unreadable(self.data_at)),
+        }
+    }
+
+    pub(crate) fn prev(&mut self) -> Result<(), StorageError> {
+        self.data.prev().map_err(self.table.damaged(self.data_at))?;
+        if self.data.valid() {
+            return self.stamp();
+        }
+        self.partition
+            .prev()
+            .map_err(self.table.damaged(self.partition_at))?;
+        if !self.partition.valid() {
+            self.top
+                .prev()
+                .map_err(self.table.damaged(self.table.top_offset))?;
+            if !self.load_partition()? {
+                return Ok(());
+            }
+            self.partition
+                .last()
+                .map_err(self.table.damaged(self.partition_at))?;
+        }
+        self.last_of_block()
+    }
+
+    fn last_of_block(&mut self) -> Result<(), StorageError> {
+        if !self.load_data()? {
+            return Err(self.table.unreadable(self.partition_at));
+        }
+        self.data.last().map_err(self.table.damaged(self.data_at))?;
+        if !self.data.valid() {
+            return Err(self.table.unreadable(self.data_at));
+        }
+        self.stamp()
+    }
+
+    #[inline]
+    fn stamp(&mut self) -> Result<(), StorageError> {
+        match self.data.stamp() {
+            Ok((version, held)) => {
+                self.version = version;
+                self.held = held;
+                Ok(())
+            }
+            Err(_) => Err(self.table.unreadable(self.data_at)),
+        }
+    }
+
+    fn next_block(&mut self) -> Result<(), StorageError> {
+        self.partition
+            .next()
+            .map_err(self.table.damaged(self.partition_at))?;
+        if self.load_data()? {
+            return self.first_of_block();
+        }
+        self.next_partition()
+    }
+
+    fn next_partition(&mut self) -> Result<(), StorageError> {
+        self.top
+            .next()
+            .map_err(self.table.damaged(self.table.top_offset))?;
+        self.enter_partition()
+    }
+
+    fn enter_partition(&mut self) -> Result<(), StorageError> {
+        if !self.load_partition()? {
+            return Ok(());
+        }
+        self.partition
+            .first()
+            .map_err(self.table.damaged(self.partition_at))?;
+        if !self.load_data()? {
+            return Err(self.table.unreadable(self.partition_at));
+        }
+        self.first_of_block()
+    }
+
+    fn first_of_block(&mut self) -> Result<(), StorageError> {
+        self.data
+            .first()
+            .map_err(self.table.damaged(self.data_at))?;
+        if !self.data.valid() {
+            return Err(self.table.unreadable(self.data_at));
+        }
+        self.stamp()
+    }
+
+    /// Takes the partition that the upper index is at; `false`, and nowhere, where it is at none.
+    fn load_partition(&mut self) -> Result<bool, StorageError> {
+        if !self.top.valid() {
+            self.partition.clear();
+            self.data.clear();
+            return Ok(false);
+        }
+        let handle = self.table.handle(self.top.value(), self.table.top_offset)?;
+        let block = match self.reading {
+            Reading::Cached => self.table.partition(handle)?,
+            Reading::Bulk => self.table.read_partition(handle)?,
+        };
+        self.partition_at = handle.offset;
+        self.partition.set(block);
+        Ok(true)
+    }
+
+    /// Takes the data block that the partition's index is at; `false`, and nowhere, where it is at none.
+    fn load_data(&mut self) -> Result<bool, StorageError> {
+        if !self.partition.valid() {
+            self.data.clear();
+            return Ok(false);
+        }
+        let handle = self
+            .table
+            .handle(self.partition.value(), self.partition_at)?;
+        let block = self.read_data(handle)?;
+        self.data_at = handle.offset;
+        self.in_a_row = self.in_a_row.saturating_add(1);
+        self.data.set(block);
+        Ok(true)
+    }
+
+    fn read_data(&mut self, handle: Handle) -> Result<Block, StorageError> {
+        let table = &self.table;
+        if self.reading == Reading::Cached {
+            if self.in_a_row < AHEAD_FROM {
+                return table.block(handle);
+            }
+            if let Some(block) = table.cache.get((table.cached_as, handle.offset)) {
+                return Ok(block);
+            }
+        }
+        let len = handle.len as usize;
+        let covered = handle
+            .offset
+            .checked_sub(self.ahead_at)
+            .filter(|from| from + u64::from(handle.len) <= self.ahead.len() as u64);
+        let from = match covered {
+            Some(from) => from as usize,
+            None => {
+                let wanted = match self.reading {
+                    Reading::Bulk => BULK_BYTES,
+                    Reading::Cached => (16 << 10 << (self.in_a_row / 4).min(8)).min(SCAN_BYTES),
+                };
+                let rest = table.file.len().saturating_sub(handle.offset);
+                let count = wanted.max(len).min(usize::try_from(rest).unwrap_or(len));
+                if count < len {
+                    return Err(table.unreadable(handle.offset));
+                }
+                self.ahead.resize(count, 0);
+                if let Err(error) = table.file.read_plain(handle.offset, &mut self.ahead) {
+                    self.ahead.clear();
+                    return Err(error);
+                }
+                self.ahead_at = handle.offset;
+                0
+            }
+        };
+        let stored = &self.ahead[from..from + len];
+        let block = table.parse_block(table.file.open_block(handle, stored)?, handle)?;
+        if self.reading == Reading::Cached && self.in_a_row < KEEP_UNTIL {
+            table
+                .cache
+                .insert((table.cached_as, handle.offset), block.clone());
+        }
+        Ok(block)
+    }
+}

@@ -1,0 +1,351 @@
+//! Files of blocks: each block compressed where that pays, sealed under its place, and with a checksum.
+//!
+//! ```text
+//! block      sealed( body, how: u8 ), XXH3-64 of what is sealed: u64
+//!            how 0: body is the payload; how 1: body is the payload's length: u32, then the payload as LZ4 block
+//! ```
+//!
+//! The checksum's seed is the block's offset xor the file's identity, so that a block that was moved is found out
+//! without a key, too.
+
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use isomer_storage::StorageError;
+use isomer_vfs::{Disk, DiskFile, Open, Place, Seal};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::codec::{corrupt, refused};
+
+/// Bytes that a block takes beside its payload, encryption aside.
+const FRAME_BYTES: usize = 9;
+const SUM_BYTES: usize = 8;
+/// What is gathered before it is written.
+const WRITE_BYTES: usize = 512 << 10;
+/// What is written between two syncs: the last one is not to wait for all of it.
+const SYNC_BYTES: usize = 8 << 20;
+/// No block is longer: one value, its key, and what compression and encryption add.
+const MAX_BLOCK_BYTES: usize = 160 << 20;
+/// Once so many blocks in a row did not compress, only every `SAMPLE_EVERY`th is tried.
+const GIVE_UP_AFTER: u32 = 4;
+const SAMPLE_EVERY: u32 = 16;
+
+/// Where a block is in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Handle {
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+}
+
+/// What work in the background calls with the bytes it read or wrote, and where it is slowed down.
+pub type Pace = Arc<dyn Fn(usize) + Send + Sync>;
+
+thread_local! {
+    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+fn sum_seed(identity: u128, offset: u64) -> u64 {
+    (identity as u64) ^ ((identity >> 64) as u64) ^ offset
+}
+
+/// A file that is being written from front to back.
+pub(crate) struct SealedWriter {
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    identity: u128,
+    seal: Seal,
+    compress: bool,
+    buffer: Vec<u8>,
+    /// Where `buffer` begins in the file.
+    written: u64,
+    unsynced: usize,
+    misses: u32,
+    pace: Option<Pace>,
+}
+
+impl SealedWriter {
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        path: PathBuf,
+        identity: u128,
+        seal: Seal,
+        compress: bool,
+        pace: Option<Pace>,
+    ) -> Result<Self, StorageError> {
+        let file = disk
+            .open(&path, Open::Create)
+            .map_err(|error| refused(&path, "making", &error))?;
+        Ok(Self {
+            file,
+            path,
+            identity,
+            seal,
+            compress,
+            buffer: Vec::with_capacity(WRITE_BYTES + (16 << 10)),
+            written: 0,
+            unsynced: 0,
+            misses: 0,
+            pace,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Bytes of the file so far.
+    pub(crate) fn len(&self) -> u64 {
+        self.written + self.buffer.len() as u64
+    }
+
+    /// Appends a block.
+    pub(crate) fn put(&mut self, payload: &[u8]) -> Result<Handle, StorageError> {
+        let offset = self.len();
+        let from = self.buffer.len();
+        if !self.put_compressed(payload) {
+            self.buffer.extend_from_slice(payload);
+            self.buffer.push(0);
+        }
+        let place = Place {
+            file: self.identity,
+            at: offset,
+        };
+        self.seal.seal(place, &mut self.buffer, from);
+        let sum = xxh3_64_with_seed(&self.buffer[from..], sum_seed(self.identity, offset));
+        self.buffer.extend_from_slice(&sum.to_le_bytes());
+        let len = self.buffer.len() - from;
+        assert!(len <= MAX_BLOCK_BYTES, "values are at most 64 MiB");
+        if self.buffer.len() >= WRITE_BYTES {
+            self.write_out()?;
+        }
+        Ok(Handle {
+            offset,
+            len: len as u32,
+        })
+    }
+
+    /// Appends the payload as LZ4 where that saves an eighth at least.
+    fn put_compressed(&mut self, payload: &[u8]) -> bool {
+        if !self.compress || payload.len() < 64 {
+            return false;
+        }
+        if self.misses >= GIVE_UP_AFTER {
+            self.misses += 1;
+            if !self.misses.is_multiple_of(SAMPLE_EVERY) {
+                return false;
+            }
+        }
+        let from = self.buffer.len();
+        self.buffer
+            .extend_from_slice(&(payload.len() as u32).to_le_bytes());
+        let most = lz4_flex::block::get_maximum_output_size(payload.len());
+        self.buffer.resize(from + 4 + most, 0);
+        let len = lz4_flex::block::compress_into(payload, &mut self.buffer[from + 4..]);
+        match len {
+            Ok(len) if 4 + len <= payload.len() - payload.len() / 8 => {
+                self.buffer.truncate(from + 4 + len);
+                self.buffer.push(1);
+                self.misses = 0;
+                true
+            }
+            _ => {
+                self.buffer.truncate(from);
+                self.misses += u32::from(self.misses < GIVE_UP_AFTER);
+                false
+            }
+        }
+    }
+
+    /// Appends bytes as they are.
+    pub(crate) fn put_plain(&mut self, bytes: &[u8]) {
+        self.buffer.extend_from_slice(bytes);
+    }
+
+    fn write_out(&mut self) -> Result<(), StorageError> {
+        let fail = |error| refused(&self.path, "writing", &error);
+        self.file
+            .write_all_at(&self.buffer, self.written)
+            .map_err(fail)?;
+        self.written += self.buffer.len() as u64;
+        self.unsynced += self.buffer.len();
+        if let Some(pace) = &self.pace {
+            pace(self.buffer.len());
+        }
+        self.buffer.clear();
+        if self.unsynced >= SYNC_BYTES {
+            self.unsynced = 0;
+            self.file.sync().map_err(fail)?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is left and makes the file durable; its name is durable once the folder was synced.
+    pub(crate) fn finish(mut self) -> Result<(Arc<dyn DiskFile>, u64), StorageError> {
+        self.write_out()?;
+        self.file
+            .sync()
+            .map_err(|error| refused(&self.path, "syncing", &error))?;
+        Ok((self.file, self.written))
+    }
+}
+
+/// A finished file.
+#[derive(Debug)]
+pub(crate) struct SealedFile {
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    identity: u128,
+    seal: Seal,
+    len: u64,
+}
+
+impl SealedFile {
+    pub(crate) fn open(
+        disk: &dyn Disk,
+        path: PathBuf,
+        identity: u128,
+        seal: Seal,
+    ) -> Result<Self, StorageError> {
+        let file = disk
+            .open(&path, Open::Read)
+            .map_err(|error| match error.kind() {
+                std::io::ErrorKind::NotFound => corrupt(&path, 0, "the file is missing"),
+                _ => refused(&path, "opening", &error),
+            })?;
+        let len = file
+            .len()
+            .map_err(|error| refused(&path, "opening", &error))?;
+        Ok(Self {
+            file,
+            path,
+            identity,
+            seal,
+            len,
+        })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.len
+    }
+
+    pub(crate) fn identity(&self) -> u128 {
+        self.identity
+    }
+
+    pub(crate) fn damaged(&self, offset: u64, what: &str) -> StorageError {
+        corrupt(&self.path, offset, what)
+    }
+
+    /// Bytes of the file as they are, into `out`.
+    pub(crate) fn read_plain(&self, offset: u64, out: &mut [u8]) -> Result<(), StorageError> {
+        self.file.read_exact_at(out, offset).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::UnexpectedEof {
+                self.damaged(offset, "the file ends here")
+            } else {
+                refused(&self.path, "reading", &error)
+            }
+        })
+    }
+
+    fn check(&self, handle: Handle) -> Result<(), StorageError> {
+        let end = handle.offset.checked_add(u64::from(handle.len));
+        if end.is_none_or(|end| end > self.len)
+            || (handle.len as usize) < FRAME_BYTES + self.seal.overhead()
+            || handle.len as usize > MAX_BLOCK_BYTES
+        {
+            return Err(self.damaged(handle.offset, "a block lies outside of the file"));
+        }
+        Ok(())
+    }
+
+    /// The payload of a block.
+    pub(crate) fn read(&self, handle: Handle) -> Result<Arc<[u8]>, StorageError> {
+        self.check(handle)?;
+        SCRATCH.with_borrow_mut(|scratch| {
+            // Kept for the next time, but not if a large value came by.
+            if scratch.capacity() > 1 << 20 {
+                *scratch = Vec::new();
+            }
+            let len = handle.len as usize;
+            if scratch.len() < len {
+                scratch.resize(len, 0);
+            }
+            if !self.seal.encrypts() {
+                let stored = &mut scratch[..len];
+                self.read_plain(handle.offset, stored)?;
+                return self.payload(handle, self.sound(handle, stored)?);
+            }
+            scratch.truncate(len);
+            self.read_plain(handle.offset, scratch)?;
+            self.unseal(handle, scratch)
+        })
+    }
+
+    /// The payload of a block whose bytes were read already.
+    pub(crate) fn open_block(
+        &self,
+        handle: Handle,
+        stored: &[u8],
+    ) -> Result<Arc<[u8]>, StorageError> {
+        if self.seal.encrypts() {
+            return self.unseal(handle, &mut stored.to_vec());
+        }
+        self.check(handle)?;
+        let body = self.sound(handle, stored)?;
+        self.payload(handle, body)
+    }
+
+    fn unseal(&self, handle: Handle, stored: &mut Vec<u8>) -> Result<Arc<[u8]>, StorageError> {
+        let sound = self.sound(handle, stored)?.len();
+        stored.truncate(sound);
+        let place = Place {
+            file: self.identity,
+            at: handle.offset,
+        };
+        self.seal
+            .open(place, stored, 0)
+            .map_err(|error| self.damaged(handle.offset, &error.to_string()))?;
+        self.payload(handle, stored)
+    }
+
+    /// What was sealed, without its checksum, which is right.
+    fn sound<'a>(&self, handle: Handle, stored: &'a [u8]) -> Result<&'a [u8], StorageError> {
+        let damaged = || self.damaged(handle.offset, "a block does not match its checksum");
+        let (sealed, sum) = stored.split_last_chunk::<SUM_BYTES>().ok_or_else(damaged)?;
+        let expected = xxh3_64_with_seed(sealed, sum_seed(self.identity, handle.offset));
+        if u64::from_le_bytes(*sum) != expected {
+            return Err(damaged());
+        }
+        Ok(sealed)
+    }
+
+    fn payload(&self, handle: Handle, body: &[u8]) -> Result<Arc<[u8]>, StorageError> {
+        let damaged = || self.damaged(handle.offset, "a block cannot be unpacked");
+        match body.split_last().ok_or_else(damaged)? {
+            (0, payload) => Ok(payload.into()),
+            (1, packed) => {
+                let (len, packed) = packed.split_first_chunk::<4>().ok_or_else(damaged)?;
+                let len = u32::from_le_bytes(*len) as usize;
+                // LZ4 packs at most 255 bytes into one.
+                if len > MAX_BLOCK_BYTES || len / 255 > packed.len() {
+                    return Err(damaged());
+                }
+                let mut payload = vec![0; len];
+                let count = lz4_flex::block::decompress_into(packed, &mut payload)
+                    .map_err(|_| damaged())?;
+                if count != len {
+                    return Err(damaged());
+                }
+                Ok(payload.into())
+            }
+            _ => Err(damaged()),
+        }
+    }
+}

@@ -1,0 +1,276 @@
+//! Tables against sorted lists, and tables whose files were damaged.
+
+use std::{path::Path, sync::Arc};
+
+use isomer_storage::{StorageError, Version};
+use isomer_vfs::{Disk, Open, Seal, SimDisk};
+
+use super::{
+    Got, Table, TableFile,
+    block::{Held, entry_order},
+    builder::{TableBuilder, TableOptions, TableTarget},
+    cursor::{Reading, TableCursor},
+    filter::filter_hash,
+    sealed::Handle,
+};
+use crate::{BlockCache, Erasure, Erasures, blob::BlobRef};
+
+#[derive(Clone, Debug, PartialEq)]
+enum Value {
+    Here(Vec<u8>),
+    Deleted,
+    Apart(BlobRef),
+}
+
+type Entry = (Vec<u8>, Version, Value);
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, below: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % below
+    }
+}
+
+fn random_entries(random: &mut Random, count: u64) -> Vec<Entry> {
+    let (letters, long) = (2 + random.below(20), 1 + random.below(12));
+    let mut entries: Vec<Entry> = (0..count)
+        .map(|_| {
+            let len = 1 + random.below(long);
+            let mut key: Vec<u8> = (0..len).map(|_| 97 + random.below(letters) as u8).collect();
+            if random.below(300) == 0 {
+                key.resize(9000, b'z');
+            }
+            let version = 1 + random.below(1000);
+            let value = match random.below(10) {
+                0 => Value::Deleted,
+                1 => Value::Apart(BlobRef {
+                    file: random.below(3),
+                    handle: Handle {
+                        offset: random.below(1 << 40),
+                        len: random.below(1 << 20) as u32,
+                    },
+                    value_bytes: random.below(1 << 21),
+                }),
+                _ => {
+                    let most = if random.below(100) == 0 { 30_000 } else { 60 };
+                    let len = random.below(most);
+                    let same = random.below(2) == 0;
+                    Value::Here(
+                        (0..len)
+                            .map(|_| if same { 5 } else { random.below(256) as u8 })
+                            .collect(),
+                    )
+                }
+            };
+            (key, version, value)
+        })
+        .collect();
+    entries.sort_by(|a, b| entry_order((&a.0, a.1), (&b.0, b.1)));
+    entries.dedup_by(|a, b| (&a.0, a.1) == (&b.0, b.1));
+    entries
+}
+
+const PATH: &str = "table";
+
+fn build(disk: &SimDisk, seal: &Seal, entries: &[Entry], erasures: &Erasures) -> TableFile {
+    let target = TableTarget {
+        disk,
+        path: PATH.into(),
+        identity: 0x1234_5678_9abc,
+        seal: seal.clone(),
+        pace: None,
+    };
+    let options = TableOptions {
+        filter_prefixes: vec![2],
+        block_bytes: 512,
+        ..TableOptions::default()
+    };
+    let mut builder = TableBuilder::create(target, &options).unwrap();
+    for (key, version, value) in entries {
+        match value {
+            Value::Here(value) => builder.add(key, *version, Some(value)).unwrap(),
+            Value::Deleted => builder.add(key, *version, None).unwrap(),
+            Value::Apart(reference) => builder.add_apart(key, *version, reference).unwrap(),
+        }
+    }
+    let written = builder.finish(erasures).unwrap();
+    TableFile {
+        number: 1,
+        identity: 0x1234_5678_9abc,
+        file_bytes: written.file_bytes,
+        footer_sum: written.footer_sum,
+    }
+}
+
+fn open(disk: &SimDisk, seal: &Seal, file: &TableFile) -> Result<Arc<Table>, StorageError> {
+    let cache = BlockCache::new(1 << 20, None);
+    Table::open(disk, PATH.into(), file, &cache, seal.clone()).map(Arc::new)
+}
+
+fn here(cursor: &TableCursor) -> Option<Entry> {
+    cursor.valid().then(|| {
+        let value = match cursor.held() {
+            Held::Value => Value::Here(cursor.value().to_vec()),
+            Held::Deletion => Value::Deleted,
+            Held::Apart => Value::Apart(cursor.apart().unwrap().unwrap()),
+        };
+        (cursor.key().to_vec(), cursor.version(), value)
+    })
+}
+
+fn got(entry: &Entry) -> (Version, Got) {
+    let got = match &entry.2 {
+        Value::Here(value) => Got::Value(value.clone()),
+        Value::Deleted => Got::Deletion,
+        Value::Apart(reference) => Got::Apart(*reference),
+    };
+    (entry.1, got)
+}
+
+#[test]
+fn tables_answer_as_sorted_lists_do() {
+    for seed in 0..40 {
+        let mut random = Random(seed * 7919 + 1);
+        let count = [0, 1, 50, 4000][seed as usize % 4];
+        let entries = random_entries(&mut random, count);
+        let erasures = Erasures::of((0..random.below(4)).map(|at| Erasure {
+            start: Box::new([97 + at as u8]),
+            end: (at != 2).then(|| Box::from([100 + at as u8])),
+            version: 5 + at,
+        }));
+        let disk = SimDisk::new();
+        let seal = if seed % 3 == 0 {
+            Seal::ephemeral().unwrap()
+        } else {
+            Seal::plain()
+        };
+        let file = build(&disk, &seal, &entries, &erasures);
+        let table = open(&disk, &seal, &file).unwrap();
+        assert_eq!(*table.erasures, erasures);
+        table.verify(&mut |_| Ok(())).unwrap();
+        let reading = if seed % 2 == 0 {
+            Reading::Cached
+        } else {
+            Reading::Bulk
+        };
+        let mut cursor = TableCursor::new(table.clone(), reading);
+        cursor.first().unwrap();
+        for entry in &entries {
+            assert_eq!(here(&cursor).as_ref(), Some(entry));
+            cursor.next().unwrap();
+        }
+        assert!(!cursor.valid());
+        cursor.seek_before(None).unwrap();
+        for entry in entries.iter().rev() {
+            assert_eq!(here(&cursor).as_ref(), Some(entry));
+            cursor.prev().unwrap();
+        }
+        assert!(!cursor.valid());
+        let probes = random_entries(&mut random, 300);
+        for (key, version, _) in probes.iter().chain(entries.iter().step_by(7)) {
+            let version = version + random.below(3) - 1;
+            let at = entries.partition_point(|e| entry_order((&e.0, e.1), (key, version)).is_lt());
+            let expected = entries.get(at).filter(|entry| entry.0 == *key).map(got);
+            assert_eq!(table.get(key, version, filter_hash(key)).unwrap(), expected);
+            cursor.seek(key, version).unwrap();
+            assert_eq!(here(&cursor).as_ref(), entries.get(at));
+            let before = entries.partition_point(|e| e.0 < *key);
+            cursor.seek_before(Some(key)).unwrap();
+            let expected = before.checked_sub(1).map(|at| &entries[at]);
+            assert_eq!(here(&cursor).as_ref(), expected);
+            if let Some(prefix) = key.get(..2) {
+                let there = entries.iter().any(|entry| entry.0.starts_with(prefix));
+                let may = table.may_hold_prefix(prefix, filter_hash(prefix)).unwrap();
+                assert!(may || !there);
+            }
+        }
+    }
+}
+
+/// Whatever is changed in a file: the right answer or an error.
+#[test]
+fn damaged_tables_give_errors_and_no_wrong_answers() {
+    let mut noticed = 0;
+    let rounds = 150;
+    for seed in 0..rounds {
+        let mut random = Random(seed * 104_729 + 3);
+        let entries = random_entries(&mut random, 600);
+        let erasures = Erasures::of([Erasure {
+            start: Box::from(*b"b"),
+            end: None,
+            version: 3,
+        }]);
+        let disk = SimDisk::new();
+        let seal = Seal::plain();
+        let file = build(&disk, &seal, &entries, &erasures);
+        let handle = disk.open(Path::new(PATH), Open::Write).unwrap();
+        if random.below(4) == 0 {
+            handle.set_len(random.below(file.file_bytes)).unwrap();
+        } else {
+            let at = random.below(file.file_bytes);
+            let mut byte = [0];
+            handle.read_exact_at(&mut byte, at).unwrap();
+            byte[0] ^= 1 << random.below(8);
+            handle.write_all_at(&byte, at).unwrap();
+        }
+        let table = match open(&disk, &seal, &file) {
+            Ok(table) => table,
+            Err(StorageError::Corrupt(message)) => {
+                assert!(
+                    message.contains(PATH) && message.contains("byte"),
+                    "{message}"
+                );
+                noticed += 1;
+                continue;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        assert_eq!(*table.erasures, erasures);
+        noticed += u64::from(table.verify(&mut |_| Ok(())).is_err());
+        for entry in &entries {
+            if let Ok(answer) = table.get(&entry.0, entry.1, filter_hash(&entry.0)) {
+                assert_eq!(answer, Some(got(entry)), "seed {seed}");
+            }
+        }
+        let mut cursor = TableCursor::new(table.clone(), Reading::Bulk);
+        let mut walk = || -> Result<(), StorageError> {
+            cursor.first()?;
+            for entry in &entries {
+                assert_eq!(here(&cursor).as_ref(), Some(entry), "seed {seed}");
+                cursor.next()?;
+            }
+            assert!(!cursor.valid());
+            Ok(())
+        };
+        let _ = walk();
+    }
+    assert_eq!(noticed, rounds);
+}
+
+#[test]
+fn another_table_under_the_name_is_refused() {
+    let disk = SimDisk::new();
+    let seal = Seal::plain();
+    let mut random = Random(5);
+    let file = build(
+        &disk,
+        &seal,
+        &random_entries(&mut random, 50),
+        &Erasures::new(),
+    );
+    let other = build(
+        &disk,
+        &seal,
+        &random_entries(&mut random, 50),
+        &Erasures::new(),
+    );
+    assert!(matches!(
+        open(&disk, &seal, &file),
+        Err(StorageError::Corrupt(_))
+    ));
+    assert!(open(&disk, &seal, &other).is_ok());
+}
