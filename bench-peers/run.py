@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import compare
+import embedded
 import install
 import network
 
@@ -20,8 +21,9 @@ HERE = Path(__file__).resolve().parent
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--scale", type=float, default=0.01, help="1 is 1,632,803 people and 30,622,564 relationships")
-    parser.add_argument("--systems", default=",".join(install.SYSTEMS), help="comma-separated: %(default)s")
-    parser.add_argument("--benches", default="pokec,guanciale", help="comma-separated: %(default)s")
+    parser.add_argument("--systems", help="comma-separated; all that take part unless given")
+    parser.add_argument("--benches", default="pokec,guanciale", help="comma-separated, of pokec, guanciale, uuid: %(default)s")
+    parser.add_argument("--engine", help="uuid: the engine of isomer, where not its default")
     parser.add_argument("--rounds", type=int, default=3, help="times each job is asked of each system, in turn")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each recommendation is measured")
     parser.add_argument("--limit", type=float, default=600, help="seconds after which a system's job is given up")
@@ -43,15 +45,23 @@ def isomer(given):
 
 def main():
     given = arguments()
-    chosen = [name for name in given.systems.split(",") if name]
-    unknown = [name for name in chosen if name not in install.SYSTEMS]
+    benches = [name for name in given.benches.split(",") if name]
+    there = [*(embedded.SYSTEMS if "uuid" in benches else []), *(install.SYSTEMS if set(benches) - {"uuid"} else [])]
+    chosen = [name for name in given.systems.split(",") if name] if given.systems else there
+    unknown = [name for name in chosen if name not in there]
     if unknown:
-        sys.exit(f"error: unknown system {', '.join(unknown)}: choose from {', '.join(install.SYSTEMS)}")
+        sys.exit(f"error: unknown system {', '.join(unknown)}: choose from {', '.join(there)}")
     work = given.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     binary = isomer(given.isomer)
+    if "uuid" in benches:
+        embedded.run([name for name in chosen if name in embedded.SYSTEMS], work, binary, given)
+    if benches == ["uuid"]:
+        return
     systems = {}
     for name in chosen:
+        if name not in install.SYSTEMS:
+            continue
         try:
             systems[name] = install.SYSTEMS[name](work, binary)
         except (OSError, subprocess.CalledProcessError, install.Missing) as error:
@@ -62,9 +72,9 @@ def main():
     shutil.rmtree(runs, ignore_errors=True)
     runs.mkdir()
     try:
-        if "pokec" in given.benches:
+        if "pokec" in benches:
             compare.pokec(systems, data, runs, given)
-        if "guanciale" in given.benches:
+        if "guanciale" in benches:
             compare.guanciale(systems, data, runs, given)
     finally:
         if not given.keep:

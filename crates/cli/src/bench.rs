@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isomer_bench::{
     Network, core, files, guanciale, language, network, pokec,
     report::{Case, Report},
+    uuid,
 };
 use isomer_db::EngineKind;
 
@@ -30,9 +31,12 @@ pub struct BenchOptions {
     /// Where the database is made, and removed afterwards [default: the folder for temporary files]
     #[arg(long, visible_alias = "dir", value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
-    /// Where `pokec` keeps its bytes
+    /// Where `pokec` and `uuid` keep their bytes
     #[arg(long, value_enum, default_value_t)]
     pub engine: Engine,
+    /// What `uuid` measures
+    #[arg(long, value_enum, default_value_t)]
+    pub layer: Layer,
     /// Be this system in a comparison: take jobs from standard input, one a line, and answer each
     #[arg(long, value_enum, value_name = "SYSTEM", hide = true)]
     pub worker: Option<Worker>,
@@ -56,6 +60,28 @@ impl From<Engine> for EngineKind {
         match engine {
             Engine::Redb => Self::Redb,
             Engine::Memory => Self::Memory,
+        }
+    }
+}
+
+/// Layers that `uuid` measures.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Layer {
+    /// The storage contract alone
+    Contract,
+    /// A bucket, with all layers: cases begin with bucket_
+    Bucket,
+    /// One after the other
+    #[default]
+    Both,
+}
+
+impl Layer {
+    fn layers(self) -> &'static [uuid::Layer] {
+        match self {
+            Self::Contract => &[uuid::Layer::Contract],
+            Self::Bucket => &[uuid::Layer::Bucket],
+            Self::Both => &[uuid::Layer::Contract, uuid::Layer::Bucket],
         }
     }
 }
@@ -89,6 +115,8 @@ pub enum BenchName {
     Pokec,
     /// What people like who like the same; nodes and relationships created
     Guanciale,
+    /// Pairs of UUIDs, 10 million at scale 1, on the storage contract and through a bucket
+    Uuid,
 }
 
 /// Runs the command.
@@ -112,6 +140,15 @@ pub fn command(options: &BenchOptions) -> Result<()> {
         BenchName::Core => core::run(folder, scale, &mut report),
         BenchName::Pokec => pokec::run(folder, scale, options.engine.into(), &mut report),
         BenchName::Guanciale => guanciale::run(folder, scale, &mut report),
+        BenchName::Uuid => {
+            let options = uuid::Options {
+                scale,
+                engine: options.engine.into(),
+                layers: options.layer.layers(),
+                cache_bytes: uuid::CACHE_BYTES,
+            };
+            uuid::run(folder, options, &mut report)
+        }
     };
     report.bar.finish_and_clear();
     outcome
@@ -125,7 +162,7 @@ fn work(
 ) -> Result<()> {
     let (mut jobs, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
     match options.name {
-        BenchName::Core | BenchName::Language => {
+        BenchName::Core | BenchName::Language | BenchName::Uuid => {
             bail!("only pokec and guanciale are compared with other systems")
         }
         BenchName::Guanciale => guanciale::worker::serve(system, &mut jobs, &mut out),

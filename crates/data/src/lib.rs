@@ -60,6 +60,6 @@ pub use stream::{Change, ChangeSet, Counted};
 pub use transaction::{Mark, Transaction};
 
 pub use isomer_storage::{
-    Durability, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page, PageLimit,
-    Reclaim, Reservation, Version,
+    Durability, Engine, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page,
+    PageLimit, Reclaim, Reservation, Snapshot, Version,
 };

@@ -1,6 +1,6 @@
 //! Buckets: ordered keys and values.
 
-use isomer_data::{BucketOptions, DataError, Expiry, KeyRange, Order, PageLimit};
+use isomer_data::{BucketOptions, DataError, Expiry, KeyRange, Order, Page, PageLimit};
 use isomer_value::Value;
 
 use crate::{Error, Result, Transaction};
@@ -33,6 +33,11 @@ pub struct Bucket<'t> {
 
 /// What a scan reads at once.
 const PAGE_BYTES: usize = 1 << 20;
+/// What a visit reads at once.
+const VISITED: PageLimit = PageLimit {
+    keys: 1024,
+    bytes: PAGE_BYTES,
+};
 
 impl<'t> Bucket<'t> {
     pub(crate) fn new(transaction: &'t mut Transaction, name: &str) -> Self {
@@ -88,6 +93,16 @@ impl<'t> Bucket<'t> {
     ) -> Result<()> {
         let (key, value) = (Value::Bytes(key.as_ref().into()), value.into());
         self.run(|data, name| data.kv_put_value(name, &key, &value, expiry))
+    }
+
+    /// The bytes under `key`, whatever their type is: those of [`Bucket::put_bytes`], or of a text.
+    pub fn get_bytes(&mut self, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>> {
+        self.run(|data, name| data.kv_get(name, key.as_ref()))
+    }
+
+    /// Puts bytes under `key`: as [`Bucket::put`], without making a value of them first.
+    pub fn put_bytes(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        self.run(|data, name| data.kv_put(name, key.as_ref(), value.as_ref()))
     }
 
     /// Takes `key` out; no error where it is not there.
@@ -182,6 +197,49 @@ impl<'t> Bucket<'t> {
                 }
             }
             Ok(pairs)
+        })
+    }
+
+    /// Visits the pairs with keys from `from` (inclusive) to `to` (exclusive; none for the end), in either order, as
+    /// bytes, until `visit` answers false. Nothing is gathered.
+    ///
+    /// ```
+    /// use isomer_db::{Database, Order};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let bytes = db.transact(|tx| {
+    ///     let mut notes = tx.bucket("notes");
+    ///     notes.put("a", "one")?;
+    ///     notes.put("b", "three")?;
+    ///     let mut bytes = 0;
+    ///     notes.visit(b"", None, Order::Ascending, |_, value| {
+    ///         bytes += value.len();
+    ///         true
+    ///     })?;
+    ///     Ok::<_, isomer_db::Error>(bytes)
+    /// })?;
+    /// assert_eq!(bytes, 8);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn visit(
+        &mut self,
+        from: &[u8],
+        to: Option<&[u8]>,
+        order: Order,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        self.run(|data, name| {
+            let (mut page, mut after) = (Page::new(), None);
+            loop {
+                let range = KeyRange {
+                    start: from,
+                    end: to,
+                };
+                after = data.kv_scan(name, range, order, VISITED, after.as_ref(), &mut page)?;
+                if !page.iter().all(|(key, value)| visit(key, value)) || after.is_none() {
+                    return Ok(());
+                }
+            }
         })
     }
 

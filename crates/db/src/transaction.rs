@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_data::{Access, DataError, Version};
+use isomer_data::{Access, DataError, Durability, Version};
 use isomer_value::Map;
 
 use crate::{
@@ -129,7 +129,24 @@ impl Transaction {
     /// `Retry` where another transaction changed first what this one read: run it again (or use
     /// [`Database::transact`], which does). `OutcomeUnknown` where the disk refused in the middle: look before trying again.
     pub fn commit(self) -> Result<Version> {
-        Ok(self.inner.commit_with(self.db.inner.options.durability)?)
+        let durability = self.db.inner.options.durability;
+        self.commit_with(durability)
+    }
+
+    /// As [`Transaction::commit`], with a durability of its own.
+    ///
+    /// ```
+    /// use isomer_db::{Database, Durability};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let mut tx = db.begin()?;
+    /// tx.bucket("visits").put("today", 1)?;
+    /// tx.commit_with(Durability::Buffered)?; // lost with the machine, until something synced follows
+    /// db.sync()?;
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn commit_with(self, durability: Durability) -> Result<Version> {
+        Ok(self.inner.commit_with(durability)?)
     }
 
     /// Drops the changes.

@@ -68,6 +68,14 @@ pub trait Backend: Send + Sync + 'static {
     fn trim_stream(&self, upto: Version) -> Result<(), StorageError>;
     /// Makes everything applied durable.
     fn sync(&self) -> Result<(), StorageError>;
+    /// As [`crate::Engine::settle`].
+    fn settle(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
+    /// As [`crate::Engine::compact`].
+    fn compact(&self) -> Result<(), StorageError> {
+        Ok(())
+    }
     /// Copies the last published version to a new place.
     fn checkpoint(&self, target: &Path) -> Result<(), StorageError>;
     /// Applies `pairs`, which ascend strictly and fit the limits, as the commit `version`; a key that exists already

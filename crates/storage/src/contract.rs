@@ -30,6 +30,15 @@ pub trait Engine: Send + Sync {
     fn trim_stream(&self, upto: Version) -> Result<(), StorageError>;
     /// Makes every commit so far durable, those with [`Durability::Buffered`] included.
     fn sync(&self) -> Result<(), StorageError>;
+    /// Waits until nothing is left to do in the background: what was written is where it stays, and whatever is merged
+    /// by and by has been.
+    fn settle(&self) -> Result<(), StorageError> {
+        self.sync()
+    }
+    /// Rewrites what is stored so that it takes as little room as it can; nothing, where an engine has no such thing.
+    fn compact(&self) -> Result<(), StorageError> {
+        self.settle()
+    }
     /// Writes a copy of the last committed version to `target`, which must not exist or be an empty folder, while
     /// reads and writes go on. The copy opens as a database of its own.
     fn checkpoint(&self, target: &Path) -> Result<(), StorageError>;

@@ -176,6 +176,18 @@ impl<B: Backend> Optimistic<B> {
         self.core.backend.sync()
     }
 
+    /// See [`crate::Engine::settle`]. Commits go on meanwhile.
+    pub fn settle(&self) -> Result<(), StorageError> {
+        self.sync()?;
+        self.core.backend.settle()
+    }
+
+    /// See [`crate::Engine::compact`]. Commits go on meanwhile.
+    pub fn compact(&self) -> Result<(), StorageError> {
+        self.settle()?;
+        self.core.backend.compact()
+    }
+
     /// See [`crate::Engine::checkpoint`].
     pub fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
         self.core.backend.checkpoint(target)
@@ -291,6 +303,12 @@ macro_rules! delegate_engine {
             }
             fn sync(&self) -> Result<(), $crate::StorageError> {
                 self.$field.sync()
+            }
+            fn settle(&self) -> Result<(), $crate::StorageError> {
+                self.$field.settle()
+            }
+            fn compact(&self) -> Result<(), $crate::StorageError> {
+                self.$field.compact()
             }
             fn checkpoint(&self, target: &std::path::Path) -> Result<(), $crate::StorageError> {
                 self.$field.checkpoint(target)
