@@ -2,6 +2,8 @@
 
 use isomer_storage::{StorageError, Version};
 
+use crate::blob::BlobRef;
+
 /// What a commit did with a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -46,5 +48,35 @@ pub trait Cursor: Send {
     /// What it is.
     fn kind(&self) -> Kind;
     /// Its value, empty for a deletion. May read the disk where values are kept apart.
-    fn value(&mut self) -> Result<&[u8], StorageError>;
+    fn value(&mut self) -> Result<&[u8], StorageError> {
+        Ok(self.pair()?.1)
+    }
+    /// Its key and its value, as [`Cursor::key`] and [`Cursor::value`].
+    fn pair(&mut self) -> Result<(&[u8], &[u8]), StorageError>;
+
+    /// To the newest entry of the next key. Only where [`Cursor::valid`].
+    fn next_key(&mut self) -> Result<(), StorageError> {
+        let key = self.key().to_vec();
+        loop {
+            self.next()?;
+            if !self.valid() || self.key() != key {
+                return Ok(());
+            }
+        }
+    }
+    /// Passes entries that are older than `erased`, up to `until` at most (`None`: the end of the key space): several at
+    /// once where it knows that all of them are. `false`, and where it was, where it does not.
+    fn pass(&mut self, until: Option<&[u8]>, erased: Version) -> Result<bool, StorageError> {
+        let _ = (until, erased);
+        Ok(false)
+    }
+    /// As [`Cursor::pass`], back to before `from` at most.
+    fn pass_back(&mut self, from: &[u8], erased: Version) -> Result<bool, StorageError> {
+        let _ = (from, erased);
+        Ok(false)
+    }
+    /// Where the value is kept, if it is kept apart.
+    fn apart(&self) -> Result<Option<BlobRef>, StorageError> {
+        Ok(None)
+    }
 }

@@ -13,9 +13,12 @@ mod cache;
 mod codec;
 mod entry;
 mod erasures;
+mod merge;
 #[allow(dead_code)]
 mod table;
 
+pub use blob::BlobRef;
 pub use cache::BlockCache;
 pub use entry::{Cursor, Erasure, Kind};
 pub use erasures::{Erasures, Span};
+pub use merge::MergeCursor;

@@ -576,6 +576,28 @@ impl BlockCursor {
         if self.valid() { self.read() } else { Ok(()) }
     }
 
+    /// Goes to the first entry of another key.
+    #[inline]
+    pub(crate) fn next_key(&mut self) -> Result<(), Damaged> {
+        loop {
+            self.index += 1;
+            if !self.valid() {
+                return Ok(());
+            }
+            let block = self.block.as_ref().ok_or(Damaged)?;
+            let Lengths {
+                shared, suffix, at, ..
+            } = block.lengths(self.next_at)?;
+            let same = shared + suffix == self.key.len()
+                && block.entries().get(at..at + suffix).ok_or(Damaged)?
+                    == self.key.get(shared..).ok_or(Damaged)?;
+            self.read()?;
+            if !same {
+                return Ok(());
+            }
+        }
+    }
+
     pub(crate) fn prev(&mut self) -> Result<(), Damaged> {
         match self.index.checked_sub(1) {
             Some(index) => self.go_to(index),

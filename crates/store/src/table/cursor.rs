@@ -43,6 +43,7 @@ pub(crate) struct TableCursor {
     ahead_at: u64,
     version: Version,
     held: Held,
+    crossing: Vec<u8>,
 }
 
 impl TableCursor {
@@ -63,6 +64,7 @@ impl TableCursor {
             ahead_at: 0,
             version: 0,
             held: Held::Value,
+            crossing: Vec::new(),
         }
     }
 
@@ -178,6 +180,33 @@ impl TableCursor {
             Ok(()) => self.next_block(),
             Err(_) => Err(self.table.unreadable(self.data_at)),
         }
+    }
+
+    /// Goes to the first entry of another key.
+    #[inline]
+    pub(crate) fn next_key(&mut self) -> Result<(), StorageError> {
+        match self.data.next_key() {
+            Ok(()) if self.data.valid() => self.stamp(),
+            Ok(()) => {
+                // The key may go on in the next block.
+                let key = std::mem::take(&mut self.crossing);
+                let crossed = self.cross(key);
+                self.crossing = crossed?;
+                Ok(())
+            }
+            Err(_) => Err(self.table.unreadable(self.data_at)),
+        }
+    }
+
+    /// Goes to the next block and passes the entries of the key before; hands the buffer back.
+    fn cross(&mut self, mut key: Vec<u8>) -> Result<Vec<u8>, StorageError> {
+        key.clear();
+        key.extend_from_slice(self.data.key());
+        self.next_block()?;
+        while self.data.valid() && self.data.key() == key {
+            self.next()?;
+        }
+        Ok(key)
     }
 
     pub(crate) fn prev(&mut self) -> Result<(), StorageError> {

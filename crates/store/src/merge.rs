@@ -1,0 +1,596 @@
+//! Several cursors as one: all their entries in order, and what of them a reader at a version sees.
+//!
+//! The sources are kept sorted by where they are. Most steps leave the one that moved in front: they cost one comparison,
+//! and none where the others are at their ends.
+
+use std::{cmp::Ordering, ops::ControlFlow, sync::Arc};
+
+use isomer_storage::{KeyRange, Order, StorageError, Version, Visitor};
+
+use crate::{Cursor, Erasures, Kind};
+
+/// After so many entries that are too young the rest of them is searched past.
+const STEPS_BEFORE_SEEK: u32 = 6;
+
+/// All entries of several cursors in order, duplicates of (key, version) included: the source given first comes first.
+pub(crate) struct Merge<C> {
+    pub(crate) sources: Vec<C>,
+    /// Numbers of the sources that are somewhere, in the order of their entries.
+    order: Vec<u32>,
+}
+
+impl<C: Cursor> Merge<C> {
+    pub(crate) fn new(sources: Vec<C>) -> Self {
+        Self {
+            order: Vec::with_capacity(sources.len()),
+            sources,
+        }
+    }
+
+    /// Goes to the first entry at or behind (`key`, newest).
+    pub(crate) fn seek(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        for source in &mut self.sources {
+            source.seek(key, Version::MAX)?;
+        }
+        self.sort(Order::Ascending);
+        Ok(())
+    }
+
+    fn sort(&mut self, direction: Order) {
+        self.order.clear();
+        for number in 0..self.sources.len() {
+            if self.sources[number].valid() {
+                self.insert(number as u32, direction);
+            }
+        }
+    }
+
+    fn insert(&mut self, number: u32, direction: Order) {
+        let at = self
+            .order
+            .partition_point(|other| self.compare(*other, number, direction).is_lt());
+        self.order.insert(at, number);
+    }
+
+    #[inline]
+    fn compare(&self, one: u32, other: u32, direction: Order) -> Ordering {
+        let (a, b) = (&self.sources[one as usize], &self.sources[other as usize]);
+        match direction {
+            Order::Ascending => a
+                .key()
+                .cmp(b.key())
+                .then_with(|| b.version().cmp(&a.version()))
+                .then(one.cmp(&other)),
+            // Within a key all of its sources are read before anything is known.
+            Order::Descending => b.key().cmp(a.key()).then(one.cmp(&other)),
+        }
+    }
+
+    /// The source in front, where there is an entry.
+    #[inline]
+    pub(crate) fn top(&mut self) -> Option<&mut C> {
+        let number = *self.order.first()?;
+        Some(&mut self.sources[number as usize])
+    }
+
+    /// Puts the source in place `at` of the order, which moved on, where it belongs.
+    #[inline]
+    fn settle(&mut self, at: usize, direction: Order) {
+        let number = self.order[at];
+        if !self.sources[number as usize].valid() {
+            self.order.remove(at);
+            return;
+        }
+        match self.order.get(at + 1) {
+            Some(next) if self.compare(number, *next, direction).is_gt() => {
+                let rest = &self.order[at + 1..];
+                let behind =
+                    rest.partition_point(|other| self.compare(*other, number, direction).is_lt());
+                self.order[at..=at + behind].rotate_left(1);
+            }
+            _ => {}
+        }
+    }
+
+    /// One entry on.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Result<(), StorageError> {
+        if let Some(top) = self.top() {
+            top.next()?;
+            self.settle(0, Order::Ascending);
+        }
+        Ok(())
+    }
+}
+
+/// What a reader at a version sees in several cursors, in both directions; what was erased is left out.
+pub struct MergeCursor<C> {
+    merge: Merge<C>,
+    at: Version,
+    erasures: Vec<Arc<Erasures>>,
+    direction: Order,
+    valid: bool,
+    /// What is erased around here; holds for the keys from `erased_from` up to `erased_until`.
+    erased: Version,
+    erased_from: Vec<u8>,
+    erased_until: Option<Vec<u8>>,
+    erased_known: bool,
+    /// The pair, where the direction is descending: the source has moved on.
+    key: Vec<u8>,
+    value: Vec<u8>,
+}
+
+impl<C: Cursor> MergeCursor<C> {
+    /// What a reader at `at` sees in `sources`, with `erasures` applied to all of them. Nowhere at first.
+    pub fn new(sources: Vec<C>, erasures: Vec<Arc<Erasures>>, at: Version) -> Self {
+        Self {
+            merge: Merge::new(sources),
+            at,
+            erasures: erasures
+                .into_iter()
+                .filter(|erasures| !erasures.is_empty())
+                .collect(),
+            direction: Order::Ascending,
+            valid: false,
+            erased: 0,
+            erased_from: Vec::new(),
+            erased_until: None,
+            erased_known: false,
+            key: Vec::new(),
+            value: Vec::new(),
+        }
+    }
+
+    /// Goes to the first pair at or behind `key`.
+    pub fn seek(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        self.direction = Order::Ascending;
+        self.valid = false;
+        self.erased_known = false;
+        for source in &mut self.merge.sources {
+            source.seek(key, Version::MAX)?;
+        }
+        self.merge.sort(Order::Ascending);
+        self.settle_up()
+    }
+
+    /// Goes to the last pair before `key`; the last of all for `None`.
+    pub fn seek_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError> {
+        self.direction = Order::Descending;
+        self.valid = false;
+        self.erased_known = false;
+        for source in &mut self.merge.sources {
+            source.seek_before(key)?;
+        }
+        self.merge.sort(Order::Descending);
+        self.settle_down()
+    }
+
+    /// Whether there is a pair here.
+    #[inline]
+    pub fn valid(&self) -> bool {
+        self.valid
+    }
+
+    /// The pair here. Only where [`MergeCursor::valid`].
+    #[inline]
+    pub fn pair(&mut self) -> Result<(&[u8], &[u8]), StorageError> {
+        match self.direction {
+            Order::Descending => Ok((&self.key, &self.value)),
+            Order::Ascending => match self.merge.top() {
+                Some(top) => top.pair(),
+                None => Ok((&[], &[])),
+            },
+        }
+    }
+
+    /// One pair on. Only where [`MergeCursor::valid`].
+    #[inline]
+    pub fn next(&mut self) -> Result<(), StorageError> {
+        if self.direction == Order::Descending {
+            let mut key = std::mem::take(&mut self.key);
+            // The smallest key that is greater.
+            key.push(0);
+            return self.seek(&key);
+        }
+        if let Some(top) = self.merge.top() {
+            top.next_key()?;
+            self.merge.settle(0, Order::Ascending);
+        }
+        self.settle_up()
+    }
+
+    /// One pair back. Only where [`MergeCursor::valid`].
+    pub fn prev(&mut self) -> Result<(), StorageError> {
+        if self.direction == Order::Ascending {
+            let key = self.pair()?.0.to_vec();
+            return self.seek_before(Some(&key));
+        }
+        self.settle_down()
+    }
+
+    /// Calls `visit` with the pairs of `range` in `order` until it breaks or the range ends.
+    pub fn visit(
+        &mut self,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        match order {
+            Order::Ascending => {
+                self.seek(range.start)?;
+                while self.valid {
+                    let (key, value) = self.pair()?;
+                    if range.end.is_some_and(|end| key >= end)
+                        || visit(key, value) == ControlFlow::Break(())
+                    {
+                        return Ok(());
+                    }
+                    self.next()?;
+                }
+            }
+            Order::Descending => {
+                self.seek_before(range.end)?;
+                while self.valid {
+                    if *self.key < *range.start
+                        || visit(&self.key, &self.value) == ControlFlow::Break(())
+                    {
+                        return Ok(());
+                    }
+                    self.settle_down()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// From the sources in order to the first key that has a visible value.
+    #[inline]
+    fn settle_up(&mut self) -> Result<(), StorageError> {
+        let mut young = 0;
+        loop {
+            let Some(&number) = self.merge.order.first() else {
+                self.valid = false;
+                return Ok(());
+            };
+            let top = &mut self.merge.sources[number as usize];
+            if top.version() > self.at {
+                young += 1;
+                if young > STEPS_BEFORE_SEEK {
+                    young = 0;
+                    self.key.clear();
+                    self.key.extend_from_slice(top.key());
+                    top.seek(&self.key, self.at)?;
+                } else {
+                    top.next()?;
+                }
+                self.merge.settle(0, Order::Ascending);
+                continue;
+            }
+            young = 0;
+            self.pass_older(number)?;
+            if self.is_erased(number) {
+                let top = &mut self.merge.sources[number as usize];
+                if !top.pass(self.erased_until.as_deref(), self.erased)? {
+                    top.next_key()?;
+                }
+            } else {
+                let top = &mut self.merge.sources[number as usize];
+                if top.kind() == Kind::Put {
+                    self.valid = true;
+                    return Ok(());
+                }
+                top.next_key()?;
+            }
+            self.merge.settle(0, Order::Ascending);
+        }
+    }
+
+    /// Moves the other sources that are at the same key past it: what they have is older.
+    #[inline]
+    fn pass_older(&mut self, number: u32) -> Result<(), StorageError> {
+        while let Some(&other) = self.merge.order.get(1) {
+            let sources = &mut self.merge.sources;
+            if sources[number as usize].key() != sources[other as usize].key() {
+                break;
+            }
+            sources[other as usize].next_key()?;
+            self.merge.settle(1, Order::Ascending);
+        }
+        Ok(())
+    }
+
+    /// Whether the entry of source `number` was erased.
+    #[inline]
+    fn is_erased(&mut self, number: u32) -> bool {
+        if self.erasures.is_empty() {
+            return false;
+        }
+        let source = &self.merge.sources[number as usize];
+        let key = source.key();
+        if !(self.erased_known
+            && *key >= *self.erased_from
+            && self
+                .erased_until
+                .as_ref()
+                .is_none_or(|until| *key < **until))
+        {
+            self.erased = 0;
+            self.erased_from.clear();
+            self.erased_until = None;
+            self.erased_known = true;
+            for erasures in &self.erasures {
+                let span = erasures.span(key, self.at);
+                self.erased = self.erased.max(span.version);
+                if *span.from > *self.erased_from {
+                    self.erased_from.clear();
+                    self.erased_from.extend_from_slice(span.from);
+                }
+                if let Some(until) = span.until
+                    && self.erased_until.as_deref().is_none_or(|u| until < u)
+                {
+                    self.erased_until = Some(until.to_vec());
+                }
+            }
+        }
+        self.erased > source.version()
+    }
+
+    /// From the sources in descending order to the last key that has a visible value.
+    fn settle_down(&mut self) -> Result<(), StorageError> {
+        loop {
+            self.valid = false;
+            let Some(&first) = self.merge.order.first() else {
+                return Ok(());
+            };
+            self.key.clear();
+            self.key
+                .extend_from_slice(self.merge.sources[first as usize].key());
+            let mut newest: Option<(Version, Kind)> = None;
+            while let Some(&number) = self.merge.order.first() {
+                if self.merge.sources[number as usize].key() != self.key {
+                    break;
+                }
+                // Of what was erased nothing is read, and what cannot hold anything younger is passed at once.
+                self.is_erased(number);
+                let erased = self.erased;
+                let source = &mut self.merge.sources[number as usize];
+                if erased > 0 && source.pass_back(&self.erased_from, erased)? {
+                    self.merge.settle(0, Order::Descending);
+                    continue;
+                }
+                // The oldest version comes first; the last one that is not too young counts.
+                while source.valid() && source.key() == self.key {
+                    let version = source.version();
+                    if (erased..=self.at).contains(&version)
+                        && newest.is_none_or(|(newest, _)| version > newest)
+                    {
+                        let kind = source.kind();
+                        newest = Some((version, kind));
+                        if kind == Kind::Put {
+                            self.value.clear();
+                            self.value.extend_from_slice(source.value()?);
+                        }
+                    }
+                    source.prev()?;
+                }
+                self.merge.settle(0, Order::Descending);
+            }
+            if matches!(newest, Some((_, Kind::Put))) {
+                self.valid = true;
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Erasure;
+
+    type Entry = (Vec<u8>, Version, Option<Vec<u8>>);
+
+    /// Entries in a list.
+    struct List {
+        entries: Vec<Entry>,
+        at: usize,
+    }
+
+    impl List {
+        fn go_to(&mut self, at: Option<usize>) {
+            self.at = at.unwrap_or(self.entries.len());
+        }
+
+        fn newest(&self) -> Version {
+            self.entries.iter().map(|entry| entry.1).max().unwrap_or(0)
+        }
+    }
+
+    impl Cursor for List {
+        fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
+            self.at = self
+                .entries
+                .partition_point(|(k, v, _)| k[..].cmp(key).then(version.cmp(v)).is_lt());
+            Ok(())
+        }
+
+        fn seek_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError> {
+            let at = key.map_or(self.entries.len(), |key| {
+                self.entries.partition_point(|(k, ..)| k[..] < *key)
+            });
+            self.go_to(at.checked_sub(1));
+            Ok(())
+        }
+
+        fn next(&mut self) -> Result<(), StorageError> {
+            self.at += 1;
+            Ok(())
+        }
+
+        fn prev(&mut self) -> Result<(), StorageError> {
+            self.go_to(self.at.checked_sub(1));
+            Ok(())
+        }
+
+        fn valid(&self) -> bool {
+            self.at < self.entries.len()
+        }
+
+        fn key(&self) -> &[u8] {
+            &self.entries[self.at].0
+        }
+
+        fn version(&self) -> Version {
+            self.entries[self.at].1
+        }
+
+        fn kind(&self) -> Kind {
+            match self.entries[self.at].2 {
+                Some(_) => Kind::Put,
+                None => Kind::Delete,
+            }
+        }
+
+        fn pair(&mut self) -> Result<(&[u8], &[u8]), StorageError> {
+            let (key, _, value) = &self.entries[self.at];
+            Ok((key, value.as_deref().unwrap_or_default()))
+        }
+
+        fn pass(&mut self, until: Option<&[u8]>, erased: Version) -> Result<bool, StorageError> {
+            if self.newest() >= erased {
+                return Ok(false);
+            }
+            match until {
+                Some(until) => self.seek(until, Version::MAX)?,
+                None => self.go_to(None),
+            }
+            Ok(true)
+        }
+
+        fn pass_back(&mut self, from: &[u8], erased: Version) -> Result<bool, StorageError> {
+            if self.newest() >= erased {
+                return Ok(false);
+            }
+            self.seek_before(Some(from))?;
+            Ok(true)
+        }
+    }
+
+    #[test]
+    fn merged_reads_match_a_model() {
+        for seed in 1..1500_u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut random = |below: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 11) % below
+            };
+            let keys = 1 + random(25);
+            let (source_count, commits) = (1 + random(6), random(60));
+            let mut sources: Vec<Vec<Entry>> = vec![Vec::new(); source_count as usize];
+            let mut all: Vec<Entry> = Vec::new();
+            let mut erasures: Vec<Vec<Erasure>> = vec![Vec::new(); 2];
+            for version in 1..=commits {
+                // Versions grow from source to source, as they do from old runs to new ones; what lies where does not
+                // matter to a merge otherwise.
+                let source = (source_count - 1 - version * source_count / (commits + 1)) as usize;
+                for _ in 0..random(4) {
+                    let key = vec![random(keys) as u8];
+                    let value = (random(4) != 0).then(|| vec![version as u8, random(250) as u8]);
+                    if all.iter().any(|e| e.0 == key && e.1 == version) {
+                        continue;
+                    }
+                    all.push((key.clone(), version, value.clone()));
+                    sources[source].push((key, version, value));
+                }
+                if random(6) == 0 {
+                    let start = random(keys);
+                    let end = (random(5) != 0).then(|| start + random(8));
+                    erasures[(version % 2) as usize].push(Erasure {
+                        start: Box::new([start as u8]),
+                        end: end.map(|end| Box::from([end as u8])),
+                        version,
+                    });
+                }
+            }
+            let at = random(commits + 2);
+            let flat: Vec<Erasure> = erasures.concat();
+            let mut expected: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+            for key in 0..keys as u8 {
+                let newest = all
+                    .iter()
+                    .filter(|entry| entry.0 == [key] && entry.1 <= at)
+                    .max_by_key(|entry| entry.1);
+                let erased = flat
+                    .iter()
+                    .filter(|e| {
+                        *e.start <= [key][..] && e.end.as_ref().is_none_or(|end| **end > [key][..])
+                    })
+                    .map(|e| e.version)
+                    .filter(|version| *version <= at)
+                    .max()
+                    .unwrap_or(0);
+                if let Some((key, version, Some(value))) = newest
+                    && *version >= erased
+                {
+                    expected.push((key.clone(), value.clone()));
+                }
+            }
+            let sources = sources.into_iter().map(|mut entries| {
+                entries.sort_by(|a, b| a.0.cmp(&b.0).then(b.1.cmp(&a.1)));
+                List {
+                    at: entries.len(),
+                    entries,
+                }
+            });
+            let sets = erasures
+                .into_iter()
+                .map(|list| Arc::new(Erasures::of(list)));
+            let mut cursor = MergeCursor::new(sources.collect(), sets.collect(), at);
+            let (start, end) = (vec![random(keys) as u8], vec![random(keys + 2) as u8]);
+            for order in [Order::Ascending, Order::Descending] {
+                for (start, end) in [(&[][..], None), (&start, Some(&end[..]))] {
+                    let mut seen = Vec::new();
+                    let range = KeyRange { start, end };
+                    cursor
+                        .visit(range, order, &mut |key, value| {
+                            seen.push((key.to_vec(), value.to_vec()));
+                            ControlFlow::Continue(())
+                        })
+                        .unwrap();
+                    let mut within: Vec<_> = expected
+                        .iter()
+                        .filter(|(key, _)| **key >= *start && end.is_none_or(|end| **key < *end))
+                        .cloned()
+                        .collect();
+                    if order == Order::Descending {
+                        within.reverse();
+                    }
+                    assert_eq!(seen, within, "seed {seed} {order:?} at {at}");
+                }
+            }
+            // To and fro.
+            let mut place = random(expected.len() as u64 + 1) as usize;
+            match expected.get(place) {
+                Some((key, _)) => cursor.seek(key).unwrap(),
+                None => cursor.seek(&[200]).unwrap(),
+            }
+            for _ in 0..40 {
+                assert_eq!(cursor.valid(), place < expected.len(), "seed {seed}");
+                if !cursor.valid() {
+                    break;
+                }
+                let (key, value) = cursor.pair().unwrap();
+                assert_eq!((key.to_vec(), value.to_vec()), expected[place]);
+                if random(2) == 0 {
+                    cursor.next().unwrap();
+                    place += 1;
+                } else {
+                    cursor.prev().unwrap();
+                    place = place.checked_sub(1).unwrap_or(usize::MAX);
+                }
+            }
+        }
+    }
+}
