@@ -62,6 +62,14 @@ impl Journal {
             .sum()
     }
 
+    /// Transactions whose commit began, of all writers.
+    pub fn begun(&self) -> u64 {
+        let writers = self.writers.values();
+        writers
+            .map(|progress| progress.begun.max(progress.acknowledged))
+            .sum()
+    }
+
     /// What was found in the database is from now on what must be there.
     fn settle(&mut self, writer: u64, number: u64) {
         self.writers.insert(

@@ -1,6 +1,10 @@
 //! `kill -9` in the middle of commits: what was acknowledged is there, wholly; what was not is there wholly or not at all.
 //!
+//! The same with the power gone for a file system, where one can be mounted (see [`power`]).
+//!
 //! `ISOMER_TEST_SEED` chooses other moments, `ISOMER_TEST_QUICK` fewer of them.
+
+mod power;
 
 use std::{
     fs,
@@ -27,6 +31,10 @@ fn main() -> ExitCode {
         acknowledged_transactions_survive_kill,
     );
     harness.case(
+        "acknowledged_transactions_survive_power_cuts",
+        power::acknowledged_transactions_survive_power_cuts,
+    );
+    harness.case(
         "a_killed_import_is_there_whole_or_not_at_all",
         a_killed_import_is_there_whole_or_not_at_all,
     );
@@ -42,11 +50,16 @@ fn main() -> ExitCode {
 }
 
 fn child(role: &str, path: &Path) -> Result<Child> {
+    child_telling(role, path, Stdio::inherit())
+}
+
+fn child_telling(role: &str, path: &Path, errors: Stdio) -> Result<Child> {
     Command::new(env!("CARGO_BIN_EXE_crash_child"))
         .arg(role)
         .arg(path)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
+        .stderr(errors)
         .spawn()
         .context("the child does not start")
 }
