@@ -49,7 +49,7 @@ pub use kv::{
     MAX_PAIR_PART_BYTES, Sweeper,
 };
 pub use lineage::{EraId, Lineage};
-pub use observer::CommitObserver;
+pub use observer::{CommitObserver, LoadSink, Loading};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,

@@ -1,8 +1,9 @@
-//! Who follows every commit before it becomes visible: read views, later.
+//! Who follows every commit before it becomes visible: read views.
 
 use std::sync::Arc;
 
 use isomer_storage::{CommitHook, Version};
+use isomer_value::{LabelId, NodeId, RelId, TypeId};
 use parking_lot::RwLock;
 
 use crate::Store;
@@ -19,6 +20,77 @@ pub trait CommitObserver: Send + Sync {
     /// The commits told of with a version of `from` and above did not happen; their versions may come again.
     fn abandoned(&self, from: Version) {
         let _ = from;
+    }
+    /// A bulk load into a label or type that seems to be empty has read its rows and is about to be written. Who wants to
+    /// make something of its records while they pass by answers with a sink. Other commits go on meanwhile; the store may
+    /// be read and written.
+    fn loading(&self, load: &Loading) -> Option<Box<dyn LoadSink>> {
+        let _ = load;
+        None
+    }
+}
+
+/// A bulk load whose rows have all been read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loading {
+    /// Nodes with consecutive ids.
+    Nodes {
+        /// Their label.
+        label: LabelId,
+        /// The first one's id.
+        first: NodeId,
+        /// How many there are.
+        count: u64,
+    },
+    /// Relationships with consecutive ids.
+    Relationships {
+        /// Their type.
+        type_id: TypeId,
+        /// The first one's id.
+        first: RelId,
+        /// How many there are.
+        count: u64,
+        /// The largest id of a node where one starts.
+        last_source: NodeId,
+        /// The largest id of a node where one ends.
+        last_target: NodeId,
+    },
+}
+
+/// Takes what a bulk load writes, as it is written, on the thread that writes. Dropped where the load is not made, or where
+/// its label or type was not empty after all.
+pub trait LoadSink: Send {
+    /// A node; ids ascend.
+    fn node(&mut self, id: NodeId, record: &[u8]) {
+        let _ = (id, record);
+    }
+    /// A relationship; ids ascend.
+    fn relationship(&mut self, id: RelId, record: &[u8]) {
+        let _ = (id, record);
+    }
+    /// A relationship seen from one end, in the order of the rows of adjacency: by `node`, outgoing before incoming, by
+    /// `other`, by `id`.
+    fn link(&mut self, node: NodeId, outgoing: bool, other: NodeId, id: RelId) {
+        let _ = (node, outgoing, other, id);
+    }
+    /// Everything is on disk as the commit `version`. Until then the label or type had no records; `first` says that there
+    /// were no nodes, or no relationships, at all.
+    fn loaded(self: Box<Self>, version: Version, first: bool);
+}
+
+/// The sinks of one load.
+#[derive(Default)]
+pub(crate) struct Sinks(pub(crate) Vec<Box<dyn LoadSink>>);
+
+impl Sinks {
+    pub(crate) fn each(&mut self, mut tell: impl FnMut(&mut dyn LoadSink)) {
+        self.0.iter_mut().for_each(|sink| tell(&mut **sink));
+    }
+
+    pub(crate) fn loaded(self, version: Version, first: bool) {
+        self.0
+            .into_iter()
+            .for_each(|sink| sink.loaded(version, first));
     }
 }
 
@@ -43,6 +115,18 @@ impl CommitHook for Observers {
 }
 
 impl Store {
+    /// Those who want to see what a load writes.
+    pub(crate) fn sinks(&self, load: &Loading) -> Sinks {
+        // Not under the lock: they may commit something of their own.
+        let observers: Vec<_> = self.shared().observers.0.read().clone();
+        Sinks(
+            observers
+                .iter()
+                .filter_map(|one| one.loading(load))
+                .collect(),
+        )
+    }
+
     /// Lets `observer` follow every commit from now on, for as long as the store is open. Waits for commits that are
     /// under way: each is either visible when this returns or told of.
     pub fn observe(&self, observer: Arc<dyn CommitObserver>) {

@@ -2,13 +2,16 @@
 
 use std::sync::atomic::Ordering;
 
-use isomer_data::{Catalog, Change, ChangeSet, CommitObserver, DataError, Version};
+use isomer_data::{
+    Catalog, Change, ChangeSet, CommitObserver, DataError, LoadSink, Loading, Version,
+};
 use isomer_value::{LabelId, NodeId, PropId, TypeId, record::RecordRef};
 
 use crate::{
     Owner, Side, Views,
     adjacency::{Link, small},
     column::{CellChange, cell_at, cell_of},
+    loading::LoadFiles,
     registry::Registry,
     slot::Slot,
     views::Feed,
@@ -321,5 +324,10 @@ impl CommitObserver for Views {
         let Feed { told } = &mut *feed;
         *told = (*told).min(from.saturating_sub(1));
         self.registry.read().each(|_, slot| slot.abandon(from));
+    }
+
+    fn loading(&self, load: &Loading) -> Option<Box<dyn LoadSink>> {
+        let files = LoadFiles::begin(self.this.upgrade()?, load)?;
+        Some(Box::new(files))
     }
 }

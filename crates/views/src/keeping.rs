@@ -41,7 +41,7 @@ const ENTRY_BYTES: usize = 8 << 20;
 
 /// The files of views.
 pub(crate) struct Keeping {
-    folder: Folder,
+    pub(crate) folder: Folder,
     kept: Mutex<FxHashMap<ViewKind, Kept>>,
     /// Bytes of change stream told since the opening.
     told_bytes: AtomicU64,
@@ -256,8 +256,24 @@ impl Views {
         }
     }
 
+    /// A file of this view was put in place: the first one who asks has it read.
+    pub(crate) fn keep(&self, head: Head, bytes: u64, hold: StreamHold) {
+        let Some(keeping) = &self.keeping else {
+            return;
+        };
+        let one = Kept {
+            era: head.era,
+            version: head.version,
+            bytes,
+            told_bytes: keeping.told_bytes.load(Ordering::Relaxed),
+            _hold: hold,
+        };
+        keeping.kept.lock().insert(head.kind.clone(), one);
+        for_slot!(self, &head.kind, slot => slot.stored.store(true, Ordering::Relaxed));
+    }
+
     /// Whether views are written at all.
-    fn keeps(&self) -> bool {
+    pub(crate) fn keeps(&self) -> bool {
         let keeping = self.keeping.as_ref();
         keeping.is_some_and(|keeping| !keeping.folder.is_read_only())
     }
@@ -298,7 +314,6 @@ impl Views {
                 .engine()
                 .sync()
                 .map_err(isomer_data::DataError::from)?;
-            let told_bytes = keeping.told_bytes.load(Ordering::Relaxed);
             let head = Head {
                 kind: kind.clone(),
                 era,
@@ -306,16 +321,8 @@ impl Views {
             };
             let catalog = store.catalog();
             let fill = |writer: &mut _| generation.base.store(&catalog, writer);
-            let bytes = keeping.folder.write(head, fill)?;
-            let one = Kept {
-                era,
-                version: generation.from,
-                bytes,
-                told_bytes,
-                _hold: hold,
-            };
-            keeping.kept.lock().insert(kind.clone(), one);
-            slot.stored.store(true, Ordering::Relaxed);
+            let bytes = keeping.folder.write(head.clone(), fill)?;
+            self.keep(head, bytes, hold);
             return Ok(());
         }
         Ok(())

@@ -20,6 +20,7 @@ mod delta;
 mod error;
 mod feed;
 mod keeping;
+mod loading;
 mod making;
 mod members;
 mod reader;

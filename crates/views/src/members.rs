@@ -64,9 +64,7 @@ impl Base for MemberBase {
 /// (<https://github.com/RoaringBitmap/RoaringFormatSpec>).
 impl Stored for MemberBase {
     fn store(&self, _: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
-        let mut block = Vec::new();
-        self.set.serialize_into(&mut block)?;
-        writer.block(&block)
+        store_set(&self.set, writer)
     }
 
     fn load(blocks: &mut Blocks, _: &Catalog, effort: &mut Effort<'_>) -> Result<Self, ViewError> {
@@ -106,6 +104,13 @@ impl Stored for MemberBase {
             registry.members.insert(*label, slot);
         }
     }
+}
+
+/// Writes a set as it stands in a file.
+pub(crate) fn store_set(set: &RoaringBitmap, writer: &mut Writer) -> Result<(), SegmentError> {
+    let mut block = Vec::new();
+    set.serialize_into(&mut block)?;
+    writer.block(&block)
 }
 
 /// Reads the members from the rows.

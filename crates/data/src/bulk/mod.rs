@@ -18,7 +18,7 @@ use std::sync::Arc;
 use isomer_storage::{MemoryKind, Reservation, StorageError, Version};
 use isomer_value::{LabelId, Map, Value, record::RecordRef};
 
-use crate::{Change, ChangeSet, DataError, SpillFolder, Store};
+use crate::{Change, ChangeSet, DataError, SpillFolder, Store, observer::Sinks, stream::Counted};
 
 /// A node to be loaded.
 #[derive(Clone, Debug)]
@@ -155,9 +155,16 @@ enum Relied {
 struct Load {
     since: Version,
     relied: Relied,
+    /// What its records are counted as, of themselves and together with others.
+    counted: (Counted, Counted),
     entry: Vec<u8>,
     /// For the progress: there may be more, index entries are not counted.
     pairs_at_least: u64,
+}
+
+/// A load's pairs in key order, shown to its sinks as they pass.
+trait LoadPairs: Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>> {
+    fn sinks(&mut self) -> &mut Sinks;
 }
 
 impl Store {
@@ -165,14 +172,19 @@ impl Store {
     fn ingest(
         &self,
         load: &Load,
-        pairs: &mut dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>>,
+        pairs: &mut impl LoadPairs,
         watch: &mut dyn BulkWatch,
     ) -> Result<Version, DataError> {
         let alone = self.shared().gate.write();
         self.check_unchanged(load.since, &load.relied)?;
+        if self.count_now(load.counted.0)? > 0 {
+            // What they make would not be all there is.
+            *pairs.sinks() = Sinks::default();
+        }
+        let first = self.count_now(load.counted.1)? == 0;
         let mut done = 0;
         let mut cancelled = false;
-        let mut watched = pairs.map(|pair| {
+        let mut watched = pairs.by_ref().map(|pair| {
             done += 1;
             if done % REPORT_EVERY == 0
                 && watch.progress(BulkPhase::Writing, done, Some(load.pairs_at_least))
@@ -188,6 +200,7 @@ impl Store {
         match ingested {
             Ok(version) => {
                 self.committed(load.entry.len());
+                std::mem::take(pairs.sinks()).loaded(version, first);
                 Ok(version)
             }
             Err(_) if cancelled => Err(DataError::Cancelled),

@@ -11,8 +11,8 @@ use isomer_value::{LabelId, NodeId, key, record::RecordBuilder};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    BulkNode, BulkOptions, BulkOutcome, BulkPhase, BulkWatch, Load, REPORT_EVERY, Relied, Room,
-    Verdict,
+    BulkNode, BulkOptions, BulkOutcome, BulkPhase, BulkWatch, Load, LoadPairs, REPORT_EVERY,
+    Relied, Room, Verdict,
     sorter::{Sortable, Sorted, Sorter, Spool, Spooled, read_bytes, write_bytes},
     uniques::{Claim, Refused, Uniques},
 };
@@ -22,6 +22,7 @@ use crate::{
     graph::{KEY, NodeState, encode_key, without_nulls},
     index::{Entry, brief_values, entries_of},
     keyspace::{self, push_id},
+    observer::{Loading, Sinks},
     properties::brief,
     spill::SpillFolder,
     store::PropNames,
@@ -317,7 +318,13 @@ impl Reading<'_> {
             .shared()
             .nodes
             .reserve(&**store.engine(), label.0, count)?;
+        let loading = Loading::Nodes {
+            label,
+            first: NodeId(first),
+            count,
+        };
         let mut pairs = Pairs {
+            sinks: store.sinks(&loading),
             first,
             label,
             refused,
@@ -342,6 +349,7 @@ impl Reading<'_> {
         let load = Load {
             since,
             relied,
+            counted: (Counted::Label(label), Counted::Nodes),
             entry: stream::entry(&deltas, &operations),
             pairs_at_least: count * 2,
         };
@@ -358,6 +366,7 @@ struct Checked {
 
 /// All pairs of a load in key order: records, members, keys, index entries.
 struct Pairs {
+    sinks: Sinks,
     first: u64,
     label: LabelId,
     /// Numbers of the rows that are left out after all, ascending.
@@ -388,7 +397,10 @@ impl Pairs {
             let node = self.id(self.number);
             self.number += 1;
             match (record, node) {
-                (Ok(record), Some(node)) => return Some(Ok((keyspace::node(node), record))),
+                (Ok(record), Some(node)) => {
+                    self.sinks.each(|sink| sink.node(node, &record));
+                    return Some(Ok((keyspace::node(node), record)));
+                }
                 (Ok(_), None) => {}
                 (Err(error), _) => return Some(Err(error)),
             }
@@ -422,6 +434,12 @@ impl Pairs {
                 Err(error) => return Some(Err(error)),
             }
         }
+    }
+}
+
+impl LoadPairs for Pairs {
+    fn sinks(&mut self) -> &mut Sinks {
+        &mut self.sinks
     }
 }
 

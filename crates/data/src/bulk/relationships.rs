@@ -11,8 +11,8 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    BulkEnds, BulkOptions, BulkOutcome, BulkPhase, BulkRelationship, BulkWatch, Load, REPORT_EVERY,
-    Relied, Room, Verdict,
+    BulkEnds, BulkOptions, BulkOutcome, BulkPhase, BulkRelationship, BulkWatch, Load, LoadPairs,
+    REPORT_EVERY, Relied, Room, Verdict,
     sorter::{Sortable, Sorted, Sorter, Spool, Spooled},
 };
 use crate::{
@@ -20,6 +20,7 @@ use crate::{
     catalog::NameKind,
     graph::{encode_key, without_nulls},
     keyspace::{self, Side, after_prefix, sole_id},
+    observer::{Loading, Sinks},
     properties::brief,
     spill::SpillFolder,
     store::PropNames,
@@ -155,8 +156,12 @@ impl Store {
         };
         let to = own_to.as_ref().unwrap_or(&from);
         let tables = from.bytes() + own_to.as_ref().map_or(0, Keys::bytes);
-        let mut records = Spool::new(room.bytes / 16, &room.spill);
-        let mut links = Sorter::new((room.bytes - tables) / 8 * 7, &room.spill);
+        let mut read = Gathered {
+            records: Spool::new(room.bytes / 16, &room.spill),
+            links: Sorter::new((room.bytes - tables) / 8 * 7, &room.spill),
+            last_source: NodeId(0),
+            last_target: NodeId(0),
+        };
         let mut outcome = BulkOutcome {
             version: since,
             ..BulkOutcome::default()
@@ -169,16 +174,7 @@ impl Store {
             });
             match checked {
                 Ok((source, target, record)) => {
-                    let number = records.len();
-                    let link = |node: NodeId, side: Side, other: NodeId| Link {
-                        node_side: node.0 << 1 | side as u64,
-                        other: other.0,
-                        number,
-                    };
-                    records
-                        .push(&record)
-                        .and_then(|()| links.push(link(source, Side::Out, target)))
-                        .and_then(|()| links.push(link(target, Side::In, source)))
+                    read.push(source, target, &record)
                         .map_err(|error| room.spill.error(&error))?;
                 }
                 Err(error)
@@ -200,10 +196,9 @@ impl Store {
             }
         }
         drop((tx, from, own_to));
-        outcome.loaded = records.len();
+        outcome.loaded = read.records.len();
         if outcome.loaded > 0 {
-            outcome.version =
-                self.write_relationships(type_id, since, &room, records, links, watch)?;
+            outcome.version = self.write_relationships(type_id, since, &room, read, watch)?;
         }
         Ok(outcome)
     }
@@ -228,23 +223,30 @@ impl Store {
         type_id: TypeId,
         since: Version,
         room: &Room,
-        records: Spool,
-        links: Sorter<Link>,
+        read: Gathered,
         watch: &mut dyn BulkWatch,
     ) -> Result<Version, DataError> {
         let failed = |error: io::Error| room.spill.error(&error);
-        let count = records.len();
+        let count = read.records.len();
         let first = self
             .shared()
             .relationships
             .reserve(&**self.engine(), type_id.0, count)?;
+        let loading = Loading::Relationships {
+            type_id,
+            first: RelId(first),
+            count,
+            last_source: read.last_source,
+            last_target: read.last_target,
+        };
         let mut pairs = Pairs {
+            sinks: self.sinks(&loading),
             type_id,
             first,
             number: 0,
             spill: room.spill.clone(),
-            records: records.finish(),
-            links: links.finish().map_err(failed)?,
+            records: read.records.finish(),
+            links: read.links.finish().map_err(failed)?,
         };
         let mut deltas = Deltas::default();
         deltas.add(Counted::Relationships, count as i64);
@@ -259,6 +261,7 @@ impl Store {
         let load = Load {
             since,
             relied: Relied::Ends,
+            counted: (Counted::Type(type_id), Counted::Relationships),
             entry: stream::entry(&deltas, &operations),
             pairs_at_least: count * 3,
         };
@@ -266,8 +269,33 @@ impl Store {
     }
 }
 
+/// What the first phase leaves for the second.
+struct Gathered {
+    records: Spool,
+    links: Sorter<Link>,
+    last_source: NodeId,
+    last_target: NodeId,
+}
+
+impl Gathered {
+    fn push(&mut self, source: NodeId, target: NodeId, record: &[u8]) -> io::Result<()> {
+        let number = self.records.len();
+        self.last_source = self.last_source.max(source);
+        self.last_target = self.last_target.max(target);
+        let link = |node: NodeId, side: Side, other: NodeId| Link {
+            node_side: node.0 << 1 | side as u64,
+            other: other.0,
+            number,
+        };
+        self.records.push(record)?;
+        self.links.push(link(source, Side::Out, target))?;
+        self.links.push(link(target, Side::In, source))
+    }
+}
+
 /// All pairs of a load in key order: records, then adjacency.
 struct Pairs {
+    sinks: Sinks,
     type_id: TypeId,
     first: u64,
     number: u64,
@@ -276,13 +304,23 @@ struct Pairs {
     links: Sorted<Link>,
 }
 
+impl LoadPairs for Pairs {
+    fn sinks(&mut self) -> &mut Sinks {
+        &mut self.sinks
+    }
+}
+
 impl Iterator for Pairs {
     type Item = Result<(Vec<u8>, Vec<u8>), StorageError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if let Some(record) = self.records.next() {
-            let key = keyspace::relationship(RelId(self.first + self.number));
+            let id = RelId(self.first + self.number);
+            let key = keyspace::relationship(id);
             self.number += 1;
+            if let Ok(record) = &record {
+                self.sinks.each(|sink| sink.relationship(id, record));
+            }
             return Some(
                 record
                     .map(|record| (key, record))
@@ -301,6 +339,8 @@ impl Iterator for Pairs {
                 NodeId(link.other),
                 RelId(self.first + link.number),
             );
+            self.sinks
+                .each(|sink| sink.link(node, side == Side::Out, other, rel));
             (
                 keyspace::adjacency(node, side, self.type_id, other, rel),
                 Vec::new(),

@@ -182,6 +182,11 @@ impl ChunkRows {
         self.chunk.offsets.resize(self.pages_used * PAGE_NODES, end);
     }
 
+    /// Bytes of memory.
+    pub(crate) fn bytes(&self) -> usize {
+        self.chunk.bytes()
+    }
+
     /// The chunk, unless it holds nothing.
     pub(crate) fn finish(mut self) -> Option<Chunk> {
         if self.chunk.others.is_empty() {

@@ -9,6 +9,7 @@ mod stored;
 pub use at::{AdjacencyAt, LinkScratch, Links};
 pub(crate) use base::{AdjacencyBase, Link};
 pub(crate) use build::{build, merge, transpose};
+pub(crate) use stored::AdjacencyWriter;
 
 /// From which end relationships are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -23,7 +23,7 @@ use isomer_data::{Catalog, Transaction};
 
 use super::{
     AdjacencyBase,
-    base::{Chunk, NO_PAGE, PAGE_NODES, PAGES},
+    base::{CHUNK_NODES, Chunk, ChunkRows, NO_PAGE, PAGE_NODES, PAGES},
 };
 use crate::{
     ViewKind,
@@ -36,10 +36,7 @@ use crate::{
 
 impl Stored for AdjacencyBase {
     fn store(&self, _: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
-        let mut block = vec![self.with_ids.into()];
-        block.extend_from_slice(&self.bound().to_le_bytes());
-        block.extend_from_slice(&(self.chunks.len() as u32).to_le_bytes());
-        block.extend_from_slice(&self.count.to_le_bytes());
+        let mut block = head(self.with_ids, self.bound(), self.chunks.len(), self.count);
         writer.block(&block)?;
         for chunk in &self.chunks {
             block.clear();
@@ -111,6 +108,97 @@ impl Stored for AdjacencyBase {
     }
 }
 
+/// The first block.
+fn head(with_ids: bool, bound: u32, chunks: usize, count: u64) -> Vec<u8> {
+    let mut block = vec![with_ids.into()];
+    block.extend_from_slice(&bound.to_le_bytes());
+    block.extend_from_slice(&(chunks as u32).to_le_bytes());
+    block.extend_from_slice(&count.to_le_bytes());
+    block
+}
+
+/// Writes a base of which there is only a chunk in memory: relationships with their ids, in the order of its rows.
+pub(crate) struct AdjacencyWriter {
+    rows: ChunkRows,
+    /// The chunk that is being made.
+    chunk: usize,
+    /// The row that is being gathered.
+    node: u32,
+    others: Vec<u32>,
+    ids: Vec<u32>,
+    block: Vec<u8>,
+}
+
+impl AdjacencyWriter {
+    /// Begins a base of `count` relationships; `last` is the largest node id that has some, `bound` lies above all node ids.
+    pub(crate) fn new(
+        writer: &mut Writer,
+        count: u64,
+        last: u32,
+        bound: u32,
+    ) -> Result<Self, SegmentError> {
+        let chunks = last as usize / CHUNK_NODES + 1;
+        writer.block(&head(true, bound, chunks, count))?;
+        Ok(Self {
+            rows: ChunkRows::new(true, 0),
+            chunk: 0,
+            node: 0,
+            others: Vec::new(),
+            ids: Vec::new(),
+            block: Vec::new(),
+        })
+    }
+
+    /// The next relationship: by `node`, by `other`, by `id`.
+    #[inline]
+    pub(crate) fn push(
+        &mut self,
+        writer: &mut Writer,
+        node: u32,
+        other: u32,
+        id: u32,
+    ) -> Result<(), SegmentError> {
+        if node != self.node {
+            self.end_row();
+            let chunk = node as usize / CHUNK_NODES;
+            while self.chunk < chunk {
+                self.end_chunk(writer)?;
+            }
+            self.node = node;
+        }
+        self.others.push(other);
+        self.ids.push(id);
+        Ok(())
+    }
+
+    fn end_row(&mut self) {
+        let low = self.node as usize % CHUNK_NODES;
+        self.rows.put(low, &self.others, &self.ids);
+        self.others.clear();
+        self.ids.clear();
+    }
+
+    fn end_chunk(&mut self, writer: &mut Writer) -> Result<(), SegmentError> {
+        self.block.clear();
+        if let Some(chunk) = std::mem::replace(&mut self.rows, ChunkRows::new(true, 0)).finish() {
+            push_chunk(&chunk, &mut self.block);
+        }
+        self.chunk += 1;
+        writer.block(&self.block)
+    }
+
+    /// Writes what is left.
+    pub(crate) fn finish(mut self, writer: &mut Writer) -> Result<(), SegmentError> {
+        self.end_row();
+        self.end_chunk(writer)
+    }
+
+    /// Bytes of memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        self.rows.bytes() + (self.others.capacity() + self.ids.capacity()) * 4
+    }
+}
+
 fn push_chunk(chunk: &Chunk, block: &mut Vec<u8>) {
     let (pages, offsets, others, ids) = chunk.arrays();
     for page in pages {
@@ -175,7 +263,6 @@ fn take_chunk(block: &[u8], with_ids: bool) -> Option<Chunk> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::adjacency::base::ChunkRows;
 
     #[test]
     fn chunks_come_back_and_no_bytes_make_it_panic() {

@@ -14,6 +14,7 @@ use isomer_value::{
 pub use at::ColumnAt;
 pub(crate) use base::{ColumnBase, build, merge};
 pub use page::{Cell, PAGE_ROWS, Page, PageBits, PageValues};
+pub(crate) use stored::ColumnWriter;
 
 /// A change of one node, as the change stream tells it.
 #[derive(Clone, Debug)]

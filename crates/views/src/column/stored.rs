@@ -127,6 +127,55 @@ impl Stored for ColumnBase {
     }
 }
 
+/// Writes a column of which there is only a page in memory.
+pub(crate) struct ColumnWriter {
+    cells: PageCells,
+    page: usize,
+    block: Vec<u8>,
+}
+
+impl ColumnWriter {
+    /// Begins a column whose last row is `last`.
+    pub(crate) fn new(writer: &mut Writer, last: u32) -> Result<Self, SegmentError> {
+        writer.block(&(last / PAGE_ROWS as u32 + 1).to_le_bytes())?;
+        Ok(Self {
+            cells: PageCells::default(),
+            page: 0,
+            block: Vec::new(),
+        })
+    }
+
+    /// The next cell; of a row above all before.
+    pub(crate) fn push(
+        &mut self,
+        writer: &mut Writer,
+        catalog: &Catalog,
+        row: u32,
+        cell: Cell,
+    ) -> Result<(), SegmentError> {
+        while self.page < row as usize / PAGE_ROWS {
+            self.end_page(writer, catalog)?;
+        }
+        self.cells.push(row as usize % PAGE_ROWS, cell);
+        Ok(())
+    }
+
+    /// Writes the page that is being made.
+    pub(crate) fn end_page(
+        &mut self,
+        writer: &mut Writer,
+        catalog: &Catalog,
+    ) -> Result<(), SegmentError> {
+        self.block.clear();
+        if let Some(page) = std::mem::take(&mut self.cells).finish() {
+            push_page(&page, catalog, &mut self.block)
+                .map_err(|error| SegmentError::Damaged(error.to_string()))?;
+        }
+        self.page += 1;
+        writer.block(&self.block)
+    }
+}
+
 fn push_page(page: &Page, catalog: &Catalog, block: &mut Vec<u8>) -> Result<(), ValueError> {
     for bits in [page.members(), page.valid()] {
         for word in bits.iter() {

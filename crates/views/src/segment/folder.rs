@@ -1,12 +1,13 @@
 //! The folder of the views' files: `<database>/views/`.
 //!
 //! A file is named after its view (`adjacency-3-out`, `members-7`, `column-7-2-9`) with the ending `.view`. It is written
-//! beside its place with the ending `.new`, synced, and put in place by one renaming, which the folder is then synced for: so
+//! beside its place with the ending `.N.new`, synced, and put in place by one renaming, which the folder is then synced for: so
 //! a name leads to a whole file, the old one or the new one, at every moment.
 
 use std::{
     fs::{self, File, OpenOptions},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 use isomer_value::PropId;
@@ -17,6 +18,9 @@ use crate::{Side, ViewKind};
 
 const ENDING: &str = "view";
 const NEW: &str = "new";
+
+/// Counts files that are being written.
+static FILES: AtomicU64 = AtomicU64::new(0);
 
 /// Where views are kept.
 #[derive(Clone, Debug)]
@@ -35,6 +39,11 @@ impl Folder {
             read_only,
             seal,
         }
+    }
+
+    /// Whether files are encrypted.
+    pub(crate) fn encrypts(&self) -> bool {
+        self.seal.encrypts()
     }
 
     pub(crate) fn is_read_only(&self) -> bool {
@@ -87,33 +96,29 @@ impl Folder {
         head: Head,
         fill: impl FnOnce(&mut Writer) -> Result<(), SegmentError>,
     ) -> Result<u64, SegmentError> {
-        let target = self.path_of(&head.kind);
-        let passing = target.with_extension(NEW);
-        self.make()?;
-        let written = self.write_new(&passing, head, fill).and_then(|bytes| {
-            fs::rename(&passing, &target)?;
-            File::open(&self.path)?.sync_all()?;
-            Ok(bytes)
-        });
-        if written.is_err() {
-            let _ = fs::remove_file(&passing);
-        }
-        written
+        let mut file = self.begin(head)?;
+        fill(file.writer())?;
+        file.finish()
     }
 
-    fn write_new(
-        &self,
-        passing: &Path,
-        head: Head,
-        fill: impl FnOnce(&mut Writer) -> Result<(), SegmentError>,
-    ) -> Result<u64, SegmentError> {
+    /// Begins the file of a view: to be filled, and put in place by [`NewFile::finish`].
+    pub(crate) fn begin(&self, head: Head) -> Result<NewFile, SegmentError> {
+        self.make()?;
+        let target = self.path_of(&head.kind);
+        // Two may be at work on one view: one saves it, another loads its records anew.
+        let number = FILES.fetch_add(1, Ordering::Relaxed);
+        let passing = target.with_extension(format!("{number}.{NEW}"));
         let mut options = OpenOptions::new();
         options.write(true).create(true).truncate(true);
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut writer = Writer::new(options.open(passing)?, head, &self.seal)?;
-        fill(&mut writer)?;
-        writer.finish()
+        let writer = Writer::new(options.open(&passing)?, head, &self.seal)?;
+        Ok(NewFile {
+            writer: Some(writer),
+            folder: self.path.clone(),
+            passing,
+            target,
+        })
     }
 
     fn make(&self) -> Result<(), SegmentError> {
@@ -158,6 +163,37 @@ impl Folder {
             }
         };
         self.path.join(name).with_extension(ENDING)
+    }
+}
+
+/// A file that is being written; removed where it is not finished.
+pub(crate) struct NewFile {
+    writer: Option<Writer>,
+    folder: PathBuf,
+    passing: PathBuf,
+    target: PathBuf,
+}
+
+impl NewFile {
+    /// Where its blocks go.
+    pub(crate) fn writer(&mut self) -> &mut Writer {
+        self.writer.as_mut().expect("only finishing takes it")
+    }
+
+    /// Puts it in place; on disk when this returns. Answers its size.
+    pub(crate) fn finish(mut self) -> Result<u64, SegmentError> {
+        let writer = self.writer.take().expect("only finishing takes it");
+        let bytes = writer.finish()?;
+        fs::rename(&self.passing, &self.target)?;
+        File::open(&self.folder)?.sync_all()?;
+        Ok(bytes)
+    }
+}
+
+impl Drop for NewFile {
+    fn drop(&mut self) {
+        // After a renaming there is none of that name.
+        let _ = fs::remove_file(&self.passing);
     }
 }
 

@@ -214,6 +214,13 @@ impl Writer {
         Ok(())
     }
 
+    /// What is written is of this version, which was not known when it began. Not where blocks are sealed: they are sealed
+    /// for the version told at the beginning.
+    pub(crate) fn set_version(&mut self, version: Version) {
+        assert!(!self.seal.encrypts(), "sealed blocks belong to one version");
+        self.head.version = version;
+    }
+
     /// Writes footer and header and waits until the disk has everything. Answers the size of the file.
     pub(crate) fn finish(mut self) -> Result<u64, SegmentError> {
         self.bytes += FOOT_BYTES;

@@ -1,0 +1,412 @@
+//! Files of views made while records are loaded in bulk, so that the first question after a load finds them.
+//!
+//! A load into an empty label or type shows its records in the order of their keys, which is the order of a view's file: so
+//! a chunk or a page of each is all that memory holds. The files get their names when the load is on disk; before, and where
+//! it fails, they are rubbish that the next opening removes. What cannot be written is made from the rows.
+
+use std::sync::Arc;
+
+use isomer_data::{Catalog, EraId, LoadSink, Loading, Store, Version};
+use isomer_storage::{MemoryKind, Reservation};
+use isomer_value::{LabelId, NodeId, PropId, RelId, Value, record::RecordRef};
+use roaring::RoaringBitmap;
+
+use crate::{
+    Owner, Side, ViewError, ViewKind, Views,
+    adjacency::{AdjacencyWriter, small},
+    column::{ColumnWriter, cell_of},
+    members::store_set,
+    segment::{Head, NewFile, SegmentError, malformed},
+};
+
+/// Records looked at before it is decided which columns are made, and their bytes at most.
+const SAMPLED: usize = 1000;
+const SAMPLED_BYTES: usize = 4 << 20;
+/// Columns of numbers and truth values that are made unasked, at most: the most frequent ones.
+const UNASKED: usize = 8;
+/// Of so many records one must have a value for a column to be made unasked.
+const OFTEN: usize = 16;
+/// Relationships between two looks at the memory they take.
+const LOOK: u64 = 1 << 16;
+
+/// The files that one load makes.
+pub(crate) struct LoadFiles {
+    views: Arc<Views>,
+    store: Store,
+    era: EraId,
+    /// Nothing after the first thing that goes wrong: the load is not told.
+    making: Option<Box<Making>>,
+}
+
+#[allow(clippy::large_enum_variant)] // one a load, in a box
+enum Making {
+    Nodes {
+        label: LabelId,
+        ids: std::ops::Range<u32>,
+        columns: Columns,
+    },
+    Relationships {
+        columns: Columns,
+        out: OneSide,
+        into: OneSide,
+        seen: u64,
+        reservation: Reservation,
+    },
+}
+
+/// The relationships from one end.
+struct OneSide {
+    kind: ViewKind,
+    file: NewFile,
+    rows: AdjacencyWriter,
+}
+
+/// The columns of the loaded records.
+struct Columns {
+    owner: Owner,
+    era: EraId,
+    catalog: Arc<Catalog>,
+    /// The last record's id.
+    last: u32,
+    state: ColumnState,
+}
+
+enum ColumnState {
+    /// Records kept until it is known which columns are worth it.
+    Sampling(Vec<(u32, Vec<u8>)>, usize),
+    Writing(Vec<OneColumn>),
+}
+
+struct OneColumn {
+    path: Arc<[PropId]>,
+    file: NewFile,
+    cells: ColumnWriter,
+}
+
+impl LoadFiles {
+    /// Begins the files for a load, where it is large enough and files are kept at all.
+    pub(crate) fn begin(views: Arc<Views>, load: &Loading) -> Option<Self> {
+        let (Loading::Nodes { count, .. } | Loading::Relationships { count, .. }) = *load;
+        let keeping = views.keeping.as_ref()?;
+        // Sealed blocks belong to a version, which is not known yet: these files are written when the views are made.
+        if !views.keeps() || keeping.folder.encrypts() || count < views.options.keep_at_least {
+            return None;
+        }
+        let store = views.store.upgrade()?;
+        // What goes wrong here will when views are saved, too.
+        let era = store.begin_era().ok()?;
+        let making = Making::begin(&views, &store, era, load).ok()?;
+        Some(Self {
+            views,
+            store,
+            era,
+            making: Some(Box::new(making)),
+        })
+    }
+
+    /// Does a step; the first one that fails is the last one.
+    fn step(&mut self, step: impl FnOnce(&Views, &mut Making) -> Result<(), ViewError>) {
+        if let Some(making) = &mut self.making
+            && step(&self.views, making).is_err()
+        {
+            self.making = None;
+        }
+    }
+
+    fn finish(self, version: Version, first: bool) -> Result<(), ViewError> {
+        let Self {
+            views,
+            store,
+            era,
+            making: Some(making),
+        } = self
+        else {
+            return Ok(());
+        };
+        store
+            .engine()
+            .sync()
+            .map_err(isomer_data::DataError::from)?;
+        if !store.lineage()?.holds(&era, version) {
+            return Ok(());
+        }
+        let finish = |kind: ViewKind, mut file: NewFile| -> Result<(), ViewError> {
+            let hold = store.hold_stream(version);
+            let head = Head { kind, era, version };
+            file.writer().set_version(version);
+            let bytes = file.finish()?;
+            views.keep(head, bytes, hold);
+            Ok(())
+        };
+        let columns = match *making {
+            Making::Nodes {
+                label,
+                ids,
+                columns,
+            } => {
+                let mut set = RoaringBitmap::new();
+                set.insert_range(ids);
+                for label in [Some(label), None] {
+                    if label.is_none() && !first {
+                        continue; // there are more
+                    }
+                    let kind = ViewKind::Members(label);
+                    let mut file = views.new_file(&kind, era)?;
+                    store_set(&set, file.writer())?;
+                    finish(kind, file)?;
+                }
+                columns
+            }
+            Making::Relationships {
+                columns, out, into, ..
+            } => {
+                for mut side in [out, into] {
+                    side.rows.finish(side.file.writer())?;
+                    finish(side.kind, side.file)?;
+                }
+                columns
+            }
+        };
+        let owner = columns.owner;
+        for column in columns.finish(&views)? {
+            finish(owner.column(column.path), column.file)?;
+        }
+        Ok(())
+    }
+}
+
+impl LoadSink for LoadFiles {
+    fn node(&mut self, id: NodeId, record: &[u8]) {
+        self.step(|views, making| match making {
+            Making::Nodes { columns, .. } => columns.push(views, id.0, record),
+            Making::Relationships { .. } => Ok(()),
+        });
+    }
+
+    fn relationship(&mut self, id: RelId, record: &[u8]) {
+        self.step(|views, making| match making {
+            Making::Relationships { columns, .. } => columns.push(views, id.0, record),
+            Making::Nodes { .. } => Ok(()),
+        });
+    }
+
+    fn link(&mut self, node: NodeId, outgoing: bool, other: NodeId, id: RelId) {
+        self.step(|_, making| {
+            let Making::Relationships {
+                out,
+                into,
+                seen,
+                reservation,
+                ..
+            } = making
+            else {
+                return Ok(());
+            };
+            let side = if outgoing { &mut *out } else { &mut *into };
+            // None is larger than those that were looked at when this began.
+            side.rows.push(
+                side.file.writer(),
+                node.0 as u32,
+                other.0 as u32,
+                id.0 as u32,
+            )?;
+            *seen += 1;
+            if *seen % LOOK == 0 {
+                let held = out.rows.bytes() + into.rows.bytes();
+                let more = held.saturating_sub(reservation.bytes());
+                reservation.try_grow(more)?;
+            }
+            Ok(())
+        });
+    }
+
+    fn loaded(self: Box<Self>, version: Version, first: bool) {
+        // What was not written is made from the rows.
+        let _ = self.finish(version, first);
+    }
+}
+
+impl Making {
+    fn begin(views: &Views, store: &Store, era: EraId, load: &Loading) -> Result<Self, ViewError> {
+        let id = |id: u64| small(id).ok_or(ViewError::IdTooLarge);
+        match *load {
+            Loading::Nodes {
+                label,
+                first,
+                count,
+            } => {
+                let last = id(first.0 + count - 1)?;
+                Ok(Self::Nodes {
+                    label,
+                    ids: id(first.0)?..last + 1,
+                    columns: Columns::new(store, era, Owner::Nodes(label), last),
+                })
+            }
+            Loading::Relationships {
+                type_id,
+                first,
+                count,
+                last_source,
+                last_target,
+            } => {
+                let last = id(first.0 + count - 1)?;
+                let (source, target) = (id(last_source.0)?, id(last_target.0)?);
+                let bound = source.max(target) + 1;
+                let side = |side, last_node| -> Result<OneSide, ViewError> {
+                    let kind = ViewKind::Adjacency(type_id, side);
+                    let mut file = views.new_file(&kind, era)?;
+                    let rows = AdjacencyWriter::new(file.writer(), count, last_node, bound)?;
+                    Ok(OneSide { kind, file, rows })
+                };
+                Ok(Self::Relationships {
+                    columns: Columns::new(store, era, Owner::Relationships(type_id), last),
+                    out: side(Side::Out, source)?,
+                    into: side(Side::In, target)?,
+                    seen: 0,
+                    reservation: views.memory.reservation(MemoryKind::Views),
+                })
+            }
+        }
+    }
+}
+
+impl Views {
+    /// A file whose version is told when it is finished.
+    fn new_file(&self, kind: &ViewKind, era: EraId) -> Result<NewFile, SegmentError> {
+        let Some(keeping) = &self.keeping else {
+            return Err(malformed());
+        };
+        keeping.folder.begin(Head {
+            kind: kind.clone(),
+            era,
+            version: 0,
+        })
+    }
+
+    /// The paths whose columns were asked for, once, and those that an index or the key makes likely.
+    fn wanted(&self, owner: Owner, catalog: &Catalog) -> Vec<Arc<[PropId]>> {
+        let registry = self.registry.read();
+        let asked = registry.columns.get(&owner);
+        let mut wanted: Vec<Arc<[PropId]>> = asked
+            .into_iter()
+            .flatten()
+            .map(|(path, _)| path.clone())
+            .collect();
+        if let Owner::Nodes(label) = owner {
+            wanted.extend(catalog.prop_id("_key").map(|key| [key].into()));
+            for index in catalog.indexes().iter().filter(|one| one.label == label) {
+                for field in index.fields.iter().filter(|field| !field.each) {
+                    let names = field.path.0.iter();
+                    let path: Option<Arc<[PropId]>> =
+                        names.map(|name| catalog.prop_id(name)).collect();
+                    wanted.extend(path);
+                }
+            }
+        }
+        wanted
+    }
+}
+
+impl Columns {
+    fn new(store: &Store, era: EraId, owner: Owner, last: u32) -> Self {
+        Self {
+            owner,
+            era,
+            catalog: store.catalog(),
+            last,
+            state: ColumnState::Sampling(Vec::new(), 0),
+        }
+    }
+
+    /// The next record.
+    fn push(&mut self, views: &Views, id: u64, record: &[u8]) -> Result<(), ViewError> {
+        let id = small(id).ok_or(ViewError::IdTooLarge)?;
+        match &mut self.state {
+            ColumnState::Writing(columns) => put(columns, &self.catalog, id, record),
+            ColumnState::Sampling(records, bytes) => {
+                *bytes += record.len();
+                records.push((id, record.to_vec()));
+                if records.len() < SAMPLED && *bytes < SAMPLED_BYTES {
+                    return Ok(());
+                }
+                self.decide(views)
+            }
+        }
+    }
+
+    /// Chooses the columns and gives them the records kept so far.
+    fn decide(&mut self, views: &Views) -> Result<(), ViewError> {
+        let ColumnState::Sampling(records, _) = &mut self.state else {
+            return Ok(());
+        };
+        let records = std::mem::take(records);
+        let mut paths = views.wanted(self.owner, &self.catalog);
+        paths.extend(self.numbers(&records)?);
+        let mut columns: Vec<OneColumn> = Vec::new();
+        for path in paths {
+            if columns.iter().any(|column| column.path == path) {
+                continue;
+            }
+            let mut file = views.new_file(&self.owner.column(path.clone()), self.era)?;
+            let cells = ColumnWriter::new(file.writer(), self.last)?;
+            columns.push(OneColumn { path, file, cells });
+        }
+        for (id, record) in &records {
+            put(&mut columns, &self.catalog, *id, record)?;
+        }
+        self.state = ColumnState::Writing(columns);
+        Ok(())
+    }
+
+    /// Properties that often have a value, and then a number or a truth value: small, and what is counted and compared.
+    fn numbers(&self, records: &[(u32, Vec<u8>)]) -> Result<Vec<Arc<[PropId]>>, ViewError> {
+        let mut found: Vec<(PropId, usize, bool)> = Vec::new();
+        for (_, record) in records {
+            let record = RecordRef::new(record).map_err(isomer_data::DataError::from)?;
+            for field in record.iter(&*self.catalog) {
+                let (prop, value) = field.map_err(isomer_data::DataError::from)?;
+                let plain = matches!(value, Value::Int(_) | Value::Float(_) | Value::Bool(_));
+                match found.iter_mut().find(|(known, ..)| *known == prop) {
+                    Some((_, count, all)) => {
+                        *count += 1;
+                        *all &= plain;
+                    }
+                    None => found.push((prop, 1, plain)),
+                }
+            }
+        }
+        found.retain(|(_, count, plain)| *plain && count * OFTEN >= records.len());
+        found.sort_unstable_by_key(|(prop, count, _)| (std::cmp::Reverse(*count), *prop));
+        found.truncate(UNASKED);
+        Ok(found.iter().map(|(prop, ..)| [*prop].into()).collect())
+    }
+
+    /// Writes what is left.
+    fn finish(mut self, views: &Views) -> Result<Vec<OneColumn>, ViewError> {
+        self.decide(views)?;
+        let ColumnState::Writing(mut columns) = self.state else {
+            return Ok(Vec::new());
+        };
+        for OneColumn { file, cells, .. } in &mut columns {
+            cells.end_page(file.writer(), &self.catalog)?;
+        }
+        Ok(columns)
+    }
+}
+
+fn put(
+    columns: &mut [OneColumn],
+    catalog: &Catalog,
+    id: u32,
+    record: &[u8],
+) -> Result<(), ViewError> {
+    if columns.is_empty() {
+        return Ok(());
+    }
+    let record = RecordRef::new(record).map_err(isomer_data::DataError::from)?;
+    for OneColumn { path, file, cells } in columns {
+        let cell = cell_of(&record, path, catalog)?;
+        cells.push(file.writer(), catalog, id, cell)?;
+    }
+    Ok(())
+}
