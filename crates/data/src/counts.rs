@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use isomer_storage::{Durability, Engine, Read, Version};
 use isomer_value::{LabelId, TypeId};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     DataError, Store, WeakStore,
@@ -35,6 +35,41 @@ pub(crate) struct Counts {
     /// The changes that led here, oldest first; complete for versions from `recent_from` on.
     recent: VecDeque<(Version, Deltas)>,
     recent_from: Version,
+}
+
+/// What the commits since opening changed, as they are told: nobody has to read the stream for it.
+#[derive(Debug, Default)]
+pub(crate) struct Told(Mutex<Tellings>);
+
+#[derive(Debug, Default)]
+struct Tellings {
+    /// The first version that is told of; `None` once something was told that did not happen, or may not have.
+    after: Option<Version>,
+    changes: VecDeque<(Version, Deltas)>,
+}
+
+impl Told {
+    /// Every commit above `version` will be told of.
+    pub(crate) fn begin(&self, version: Version) {
+        self.0.lock().after = Some(version);
+    }
+
+    pub(crate) fn committing(&self, version: Version, stream: &[u8]) {
+        if stream.is_empty() {
+            return;
+        }
+        let mut told = self.0.lock();
+        match stream::counts(stream) {
+            Ok(changes) if changes.is_empty() => {}
+            Ok(changes) => told.changes.push_back((version, changes)),
+            Err(_) => told.after = None,
+        }
+    }
+
+    pub(crate) fn abandoned(&self) {
+        let mut told = self.0.lock();
+        (told.after, told.changes) = (None, VecDeque::new());
+    }
 }
 
 /// What happened since the numbers were stored.
@@ -81,23 +116,35 @@ impl Counts {
         parsed.ok_or_else(|| DataError::corrupt("the stored counts are malformed"))
     }
 
-    /// Reads the change stream up to `version`.
-    fn advance(&mut self, engine: &dyn Engine, version: Version) -> Result<(), DataError> {
-        while self.version < version {
-            let entries = engine.stream(self.version, 1024, 8 << 20, false)?;
-            let Some(last) = entries.last() else { break };
-            // Beyond `version` it is as good: those commits are visible too.
-            let reached = last.version;
-            for entry in entries {
-                let changes = stream::counts(&entry.bytes)?;
-                changes
-                    .iter()
-                    .for_each(|(counted, change)| self.numbers.add(counted, change));
-                self.recent.push_back((entry.version, changes));
+    /// Takes what was told up to `version`, and reads the change stream for what was not.
+    fn advance(
+        &mut self,
+        engine: &dyn Engine,
+        told: &Told,
+        version: Version,
+    ) -> Result<(), DataError> {
+        let mut told_after = told.0.lock().after;
+        let told = loop {
+            let read_upto = told_after.map_or(version, |after| after.min(version));
+            while self.version < read_upto {
+                let entries = engine.stream(self.version, 1024, 8 << 20, false)?;
+                let Some(last) = entries.last() else { break };
+                // Beyond `version` it is as good: those commits are visible too.
+                let reached = last.version;
+                for entry in entries {
+                    self.apply(entry.version, stream::counts(&entry.bytes)?);
+                }
+                self.version = reached;
             }
-            self.version = reached;
-        }
-        // The commits in between have no entry and change nothing that is counted.
+            self.version = self.version.max(read_upto);
+            let told = told.0.lock();
+            if told.after == told_after {
+                break told;
+            }
+            told_after = told.after;
+        };
+        self.take(told, version);
+        // The commits in between change nothing that is counted.
         self.version = self.version.max(version);
         while self.recent.len() > RECENT {
             if let Some((version, _)) = self.recent.pop_front() {
@@ -105,6 +152,28 @@ impl Counts {
             }
         }
         Ok(())
+    }
+
+    /// What was told of versions up to `version`, except what was read.
+    fn take(&mut self, mut told: MutexGuard<'_, Tellings>, version: Version) {
+        while let Some((told_of, _)) = told.changes.front()
+            && *told_of <= version
+        {
+            if let Some((told_of, changes)) = told.changes.pop_front()
+                && told_of > self.version
+            {
+                self.apply(told_of, changes);
+            }
+        }
+    }
+
+    fn apply(&mut self, version: Version, changes: Deltas) {
+        changes
+            .iter()
+            .for_each(|(counted, change)| self.numbers.add(counted, change));
+        if !changes.is_empty() {
+            self.recent.push_back((version, changes));
+        }
     }
 
     /// One number at `version`; `None` where that is too long ago.
@@ -137,7 +206,7 @@ impl Store {
         version: Version,
     ) -> Result<Option<u64>, DataError> {
         let mut counts = self.shared().counts.lock();
-        counts.advance(&**self.engine(), version)?;
+        counts.advance(&**self.engine(), self.told(), version)?;
         Ok(counts.at(counted, version))
     }
 
@@ -145,7 +214,7 @@ impl Store {
     pub(crate) fn count_now(&self, counted: Counted) -> Result<u64, DataError> {
         let mut counts = self.shared().counts.lock();
         let version = self.engine().version();
-        counts.advance(&**self.engine(), version)?;
+        counts.advance(&**self.engine(), self.told(), version)?;
         Ok(u64::try_from(counts.numbers.get(counted)).unwrap_or_default())
     }
 
@@ -159,6 +228,10 @@ impl Store {
     pub fn relationship_count_now(&self, rel_type: Option<TypeId>) -> u64 {
         let counted = rel_type.map_or(Counted::Relationships, Counted::Type);
         self.count_now(counted).unwrap_or(0)
+    }
+
+    fn told(&self) -> &Told {
+        &self.shared().observers.counted
     }
 
     /// Called after each commit with the size of its entry: stores the numbers now and then.
@@ -189,7 +262,7 @@ impl Store {
         let holds = self.shared().stream_holds.lock();
         let (version, value) = {
             let mut counts = self.shared().counts.lock();
-            counts.advance(&**self.engine(), self.engine().version())?;
+            counts.advance(&**self.engine(), self.told(), self.engine().version())?;
             (counts.version, counts.value())
         };
         let oldest = holds.keys().next().copied().unwrap_or(version);

@@ -6,7 +6,7 @@ use isomer_storage::{CommitHook, Version};
 use isomer_value::{LabelId, NodeId, RelId, TypeId};
 use parking_lot::RwLock;
 
-use crate::Store;
+use crate::{Store, counts::Told};
 
 /// Follows every commit, in the order of the versions, before anybody can see it. Runs on the thread that applies the
 /// commit: what it does delays all commits, and it must not read or write the store.
@@ -96,18 +96,24 @@ impl Sinks {
 
 /// All observers of a store.
 #[derive(Default)]
-pub(crate) struct Observers(RwLock<Vec<Arc<dyn CommitObserver>>>);
+pub(crate) struct Observers {
+    others: RwLock<Vec<Arc<dyn CommitObserver>>>,
+    /// How the commits told of so far changed the numbers.
+    pub(crate) counted: Told,
+}
 
 impl CommitHook for Observers {
     fn committing(&self, version: Version, stream: &[u8]) {
-        self.0
+        self.counted.committing(version, stream);
+        self.others
             .read()
             .iter()
             .for_each(|observer| observer.committing(version, stream));
     }
 
     fn abandoned(&self, from: Version) {
-        self.0
+        self.counted.abandoned();
+        self.others
             .read()
             .iter()
             .for_each(|observer| observer.abandoned(from));
@@ -131,7 +137,7 @@ impl Store {
     /// under way: each is either visible when this returns or told of.
     pub fn observe(&self, observer: Arc<dyn CommitObserver>) {
         let _settled = self.shared().gate.write();
-        self.shared().observers.0.write().push(observer);
+        self.shared().observers.others.write().push(observer);
     }
 }
 

@@ -144,6 +144,7 @@ impl Store {
         engine.set_hook(observers.clone());
         let snapshot = engine.snapshot()?;
         let read: &dyn Read = &*snapshot;
+        observers.counted.begin(read.version());
         let names = Arc::new(Names::load(read)?);
         let schema = Arc::new(Schema::load(read)?);
         let nodes = Extents::load(IdSpace::Nodes, read)?;

@@ -2,7 +2,7 @@
 
 use isomer_storage::Granule;
 use isomer_value::{IndexId, LabelId, TypeId};
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::{Catalog, catalog::NameKind, keyspace::Side};
 
@@ -62,7 +62,7 @@ pub(crate) enum Item {
     /// What the relationships of a type hold, whole and bulk.
     TypeContent(u32),
     TypeContentBulk(u32),
-    /// A key, or keys with common leading bytes (`level` many; [`EXACT`] for the whole key).
+    /// A key, or keys with common leading bytes (`level` many; [`EXACT`] for the whole key): see [`Item::cell`].
     Cell {
         space: Space,
         level: u8,
@@ -90,6 +90,12 @@ impl Item {
             kind: kind as u8,
             hash,
         }
+    }
+
+    /// The cell of a space in which `bytes` lie at a level. Its hash is its granule: whoever changes a key names many.
+    pub(crate) fn cell(space: Space, level: u8, bytes: &[u8]) -> Self {
+        let hash = xxh3_128_with_seed(bytes, space.number() << 8 | u64::from(level));
+        Self::Cell { space, level, hash }
     }
 
     /// The granule: a hash over the item's kind and numbers.
@@ -121,17 +127,7 @@ impl Item {
             Self::TypeBulk(id) => (12, put(&mut bytes, &[id.into()])),
             Self::TypeContent(id) => (13, put(&mut bytes, &[id.into()])),
             Self::TypeContentBulk(id) => (14, put(&mut bytes, &[id.into()])),
-            Self::Cell { space, level, hash } => (
-                15,
-                put(
-                    &mut bytes,
-                    &[
-                        space.number() << 8 | u64::from(level),
-                        (hash >> 64) as u64,
-                        hash as u64,
-                    ],
-                ),
-            ),
+            Self::Cell { hash, .. } => return Granule(hash),
             Self::SpaceWhole(space) => (16, put(&mut bytes, &[space.number()])),
             Self::SpaceBulk(space) => (17, put(&mut bytes, &[space.number()])),
             Self::Name { kind, hash } => (

@@ -17,7 +17,6 @@ use std::collections::hash_map::Entry;
 use isomer_storage::{Granule, GuardMode};
 use isomer_value::{LabelId, NodeId, RelId, TypeId};
 use rustc_hash::{FxHashMap, FxHashSet};
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{Catalog, catalog::NameKind, keyspace::Side};
 use cells::{cells_of, cover};
@@ -32,6 +31,10 @@ pub(crate) struct Footprint {
     active: bool,
     limit: usize,
     items: FxHashMap<Item, u8>,
+    /// What was only added to, by its granule: nothing else of it is ever asked. May repeat.
+    added: Vec<Granule>,
+    /// The space that was declared to be changed last.
+    changed: Option<Space>,
     own_nodes: FxHashSet<u64>,
     own_rels: FxHashSet<u64>,
     /// Single things declared so far: nodes read, written, adjacency read, written, relationships read, written, keys
@@ -57,6 +60,8 @@ impl Footprint {
             active,
             limit,
             items: FxHashMap::default(),
+            added: Vec::new(),
+            changed: None,
             own_nodes: FxHashSet::default(),
             own_rels: FxHashSet::default(),
             used: [0; 8],
@@ -104,7 +109,7 @@ impl Footprint {
     /// Whether anything but the catalog was observed or changed.
     pub(crate) fn is_engaged(&self) -> bool {
         let of_catalog = |item: &Item| matches!(item, Item::Schema | Item::Name { .. });
-        !self.items.keys().all(of_catalog)
+        !(self.added.is_empty() && self.items.keys().all(of_catalog))
     }
 
     // ---- schema, membership
@@ -378,11 +383,7 @@ impl Footprint {
         }
         if self.room(Count::KeysRead) {
             self.read(Item::SpaceBulk(space));
-            let fresh = self.read(Item::Cell {
-                space,
-                level,
-                hash: xxh3_128(bytes),
-            });
+            let fresh = self.read(Item::cell(space, level, bytes));
             self.spend(Count::KeysRead, fresh);
         } else {
             self.read(Item::SpaceWhole(space));
@@ -399,8 +400,7 @@ impl Footprint {
             Some(cells) if self.room(Count::KeysRead) => {
                 self.read(Item::SpaceBulk(space));
                 for (level, cell) in cells {
-                    let hash = xxh3_128(&cell);
-                    let fresh = self.read(Item::Cell { space, level, hash });
+                    let fresh = self.read(Item::cell(space, level, &cell));
                     self.spend(Count::KeysRead, fresh);
                 }
             }
@@ -412,7 +412,10 @@ impl Footprint {
 
     /// Put or took out one key; `observed` says whether what stood there mattered.
     pub(crate) fn change_key(&mut self, space: Space, key: &[u8], observed: bool) {
-        self.add(Item::SpaceWhole(space));
+        if self.changed != Some(space) {
+            self.add(Item::SpaceWhole(space));
+            self.changed = Some(space);
+        }
         if !self.room(Count::KeysWritten) {
             self.add(Item::SpaceBulk(space));
             if observed {
@@ -420,18 +423,13 @@ impl Footprint {
             }
             return;
         }
+        let cell = Item::cell(space, EXACT, key);
         if observed {
             self.read(Item::SpaceBulk(space));
+            self.note(cell, READ | ADD);
+        } else {
+            self.added.push(cell.granule());
         }
-        let mode = if observed { READ | ADD } else { ADD };
-        self.note(
-            Item::Cell {
-                space,
-                level: EXACT,
-                hash: xxh3_128(key),
-            },
-            mode,
-        );
         self.spend(Count::KeysWritten, true);
         self.add_levels(space, key);
     }
@@ -450,11 +448,8 @@ impl Footprint {
             return;
         }
         for (at, &end) in ends.iter().enumerate() {
-            self.add(Item::Cell {
-                space,
-                level: FIELDS + at as u8 + 1,
-                hash: xxh3_128(&values[..end]),
-            });
+            let cell = Item::cell(space, FIELDS + at as u8 + 1, &values[..end]);
+            self.added.push(cell.granule());
         }
         self.spend(Count::KeysWritten, true);
         self.add_levels(space, values);
@@ -462,11 +457,7 @@ impl Footprint {
 
     fn add_levels(&mut self, space: Space, key: &[u8]) {
         cells_of(key, |level, cell| {
-            self.add(Item::Cell {
-                space,
-                level,
-                hash: xxh3_128(cell),
-            });
+            self.added.push(Item::cell(space, level, cell).granule());
         });
     }
 
@@ -481,6 +472,9 @@ impl Footprint {
                 _ => GuardMode::Write,
             };
             guard(item.granule(), mode);
+        }
+        for &granule in &self.added {
+            guard(granule, GuardMode::Add);
         }
     }
 

@@ -192,22 +192,21 @@ impl Transaction {
 
     /// The bucket of that name, where it exists in this transaction.
     pub(crate) fn bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
+        let known = self.catalog_ref().bucket_id(name);
+        // What is cached was observed when it was.
+        let cached = known.and_then(|id| Some((id, self.bucket_cache().get(&id).copied()?)));
+        if let Some((id, options)) = cached {
+            return Ok(options.map(|options| Bucket { id, options }));
+        }
         self.footprint().read_key(Space::Buckets, name.as_bytes());
         let Some(id) = self.catalog_ref().bucket_id(name) else {
             return Ok(None);
         };
-        let cached = self.bucket_cache().get(&id).copied();
-        let options = match cached {
-            Some(options) => options,
-            None => {
-                let stored = self.read().get(&keyspace::bucket(id))?;
-                let options = stored
-                    .map(|stored| BucketOptions::decode(&stored))
-                    .transpose()?;
-                self.bucket_cache().insert(id, options);
-                options
-            }
-        };
+        let stored = self.read().get(&keyspace::bucket(id))?;
+        let options = stored
+            .map(|stored| BucketOptions::decode(&stored))
+            .transpose()?;
+        self.bucket_cache().insert(id, options);
         Ok(options.map(|options| Bucket { id, options }))
     }
 

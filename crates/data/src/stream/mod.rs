@@ -87,6 +87,11 @@ impl Deltas {
         self.0.get(&counted).copied().unwrap_or_default()
     }
 
+    /// Whether no number changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.values().all(|change| *change == 0)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Counted, i64)> {
         self.0.iter().map(|(counted, change)| (*counted, *change))
     }
