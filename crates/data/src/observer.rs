@@ -124,7 +124,7 @@ impl Store {
     /// Those who want to see what a load writes.
     pub(crate) fn sinks(&self, load: &Loading) -> Sinks {
         // Not under the lock: they may commit something of their own.
-        let observers: Vec<_> = self.shared().observers.0.read().clone();
+        let observers: Vec<_> = self.shared().observers.others.read().clone();
         Sinks(
             observers
                 .iter()
