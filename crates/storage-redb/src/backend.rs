@@ -503,8 +503,8 @@ impl Backend for RedbBackend {
                 }
                 for (key, value) in commit.writes.slots() {
                     match value {
-                        Some(value) => drop(pairs.insert(&**key, &**value)?),
-                        None => drop(pairs.remove(&**key)?),
+                        Some(value) => drop(pairs.insert(key, value)?),
+                        None => drop(pairs.remove(key)?),
                     }
                 }
             }

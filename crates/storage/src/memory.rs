@@ -132,7 +132,7 @@ impl Backend for MemoryBackend {
             }
             for (key, value) in commit.writes.slots() {
                 match value {
-                    Some(value) => tree.put(key.clone(), value.clone()),
+                    Some(value) => tree.put(key.into(), value.into()),
                     None => tree.delete(key),
                 }
             }

@@ -133,8 +133,10 @@ impl WriteSet {
     }
 
     /// Puts (`Some`) and deletions (`None`), ascending by key.
-    pub fn slots(&self) -> impl ExactSizeIterator<Item = (&Arc<[u8]>, Option<&Arc<[u8]>>)> {
-        self.slots.iter().map(|(key, slot)| (key, slot.as_ref()))
+    pub fn slots(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<&[u8]>)> {
+        self.slots
+            .iter()
+            .map(|(key, slot)| (&**key, slot.as_deref()))
     }
 
     /// Deleted ranges, ascending; they come before the slots.

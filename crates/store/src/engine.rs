@@ -1,0 +1,40 @@
+//! The engine: the backend under the optimistic layer.
+
+use std::path::Path;
+
+use isomer_storage::{Optimistic, StorageError, delegate_engine};
+
+use crate::{StoreOptions, backend::StoreBackend, open};
+
+/// A database directory, open.
+pub struct StoreEngine {
+    engine: Optimistic<StoreBackend>,
+}
+
+impl StoreEngine {
+    /// Opens the database in the directory `path`, and makes it first if nothing is there and the options allow it.
+    ///
+    /// What was committed and is not in tables yet is read from the log.
+    /// Errors: [`StorageError::Unavailable`] where it is in use, missing or may not be read or written;
+    /// [`StorageError::Corrupt`] where it is damaged, of a newer format, or no database at all.
+    pub fn open(path: impl AsRef<Path>, options: StoreOptions) -> Result<Self, StorageError> {
+        Ok(Self {
+            engine: Optimistic::new(StoreBackend::open(path.as_ref(), options)?),
+        })
+    }
+
+    /// Whether the directory `path` holds a database of this engine.
+    pub fn is_at(path: impl AsRef<Path>, options: &StoreOptions) -> Result<bool, StorageError> {
+        open::exists(path.as_ref(), options)
+    }
+}
+
+delegate_engine!(StoreEngine, engine);
+
+impl std::fmt::Debug for StoreEngine {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("StoreEngine")
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,775 @@
+//! The log: what was committed, in order, before it is anywhere else. It is the change stream, too.
+//!
+//! Records go into segments (see [`segment`], [`record`]). A group of commits is one write, and one sync where one was
+//! asked for. A segment that the memtables and the change stream need no more is used again under a new number.
+//!
+//! What opening makes of damage: commits have consecutive versions, and each record tells which version was durable when
+//! it was written. Where the next version is missing, what follows cannot be used. If anything behind the gap says that
+//! the missing version was durable, the log is damaged and refused; else the power went while the tail was written, and
+//! the tail is dropped.
+
+mod reader;
+mod record;
+mod recover;
+mod segment;
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use isomer_storage::{Commit, StorageError, StreamEntry, Version};
+use isomer_vfs::{Disk, Open, Seal};
+use parking_lot::{Mutex, RwLock};
+
+use self::{
+    reader::{Found, Reader},
+    record::{Content, Spot},
+    segment::{Closing, Extent, FIRST_RECORD, Segment, SegmentHead},
+};
+pub use self::{
+    record::{Change, Write},
+    recover::Flushed,
+};
+use crate::{Random, errors::io_error};
+
+/// How the log keeps its files.
+#[derive(Clone)]
+pub struct LogOptions {
+    /// Where they are.
+    pub disk: Arc<dyn Disk>,
+    /// What encrypts records.
+    pub seal: Seal,
+    /// Bytes of a segment; a larger group gets a larger one.
+    pub segment_bytes: u64,
+    /// Where salts come from.
+    pub random: Random,
+    /// Whether nothing may be written.
+    pub read_only: bool,
+}
+
+/// The log. One thread writes ([`Log::append`], [`Log::sync`], [`Log::rotate`]), others read and tidy up.
+pub struct Log {
+    folder: PathBuf,
+    options: LogOptions,
+    segments: RwLock<BTreeMap<u64, Arc<Segment>>>,
+    writer: Mutex<Writer>,
+    /// Held while a segment is made.
+    spare: Mutex<Spare>,
+    /// Number of the segment that was written to last, or is.
+    current: AtomicU64,
+    trimmed: AtomicU64,
+    durable: AtomicU64,
+    syncs: AtomicU64,
+}
+
+struct Writer {
+    /// What is written to, where anything was written since opening.
+    active: Option<Arc<Segment>>,
+    buffer: Vec<u8>,
+    /// Segments that hold what was not synced.
+    unsynced: Vec<Arc<Segment>>,
+    last: Version,
+    last_ms: u64,
+}
+
+/// The segment that comes next, where it was made ahead.
+#[derive(Default)]
+struct Spare(Option<Arc<Segment>>);
+
+/// A failure while writing.
+#[derive(Debug)]
+pub enum Failure {
+    /// Nothing of what was to be written is in the log.
+    Refused(StorageError),
+    /// Nobody knows what is in the log.
+    Unknown(String),
+}
+
+/// Sizes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LogStatistics {
+    /// Segments.
+    pub segments: u64,
+    /// Bytes that they take on the disk.
+    pub stored_bytes: u64,
+    /// Entries of the change stream that are not trimmed.
+    pub stream_entries: u64,
+    /// Syncs since opening.
+    pub syncs: u64,
+}
+
+impl Log {
+    /// The last version that is durable.
+    pub fn durable(&self) -> Version {
+        self.durable.load(Ordering::Acquire)
+    }
+
+    /// Notes that everything up to `version` is durable, in tables.
+    pub fn note_durable(&self, version: Version) {
+        self.durable.fetch_max(version, Ordering::AcqRel);
+    }
+
+    /// The change stream is forgotten up to here.
+    pub fn trimmed(&self) -> Version {
+        self.trimmed.load(Ordering::Acquire)
+    }
+
+    /// The time of the last record.
+    pub fn last_ms(&self) -> u64 {
+        self.writer.lock().last_ms
+    }
+
+    /// Writes a group of commits. `time_ms` never falls.
+    pub fn append(&self, commits: &[Commit<'_>], time_ms: u64) -> Result<(), Failure> {
+        let writes = commits.iter().map(|commit| Write::Commit(*commit));
+        self.write(writes, time_ms)
+    }
+
+    /// Writes that an ingestion takes place.
+    pub fn append_ingestion(
+        &self,
+        version: Version,
+        stream: &[u8],
+        time_ms: u64,
+    ) -> Result<(), Failure> {
+        self.write(
+            std::iter::once(Write::Ingestion { version, stream }),
+            time_ms,
+        )
+    }
+
+    fn write<'a>(
+        &self,
+        writes: impl Iterator<Item = Write<'a>> + Clone,
+        time_ms: u64,
+    ) -> Result<(), Failure> {
+        let mut writer = self.writer.lock();
+        let writer = &mut *writer;
+        let time_ms = time_ms.max(writer.last_ms);
+        let mut segment = match &writer.active {
+            Some(segment) => segment.clone(),
+            None => self.next_segment(writer, 0)?,
+        };
+        let durable = self.durable();
+        let mut end = segment.state.lock().end;
+        loop {
+            writer.buffer.clear();
+            for write in writes.clone() {
+                let offset = end + writer.buffer.len() as u64;
+                let spot = Spot {
+                    segment: segment.number,
+                    salt: segment.salt,
+                    offset,
+                };
+                record::encode(
+                    &mut writer.buffer,
+                    spot,
+                    &self.options.seal,
+                    write,
+                    time_ms,
+                    durable,
+                );
+            }
+            if end + writer.buffer.len() as u64 <= segment.capacity {
+                break;
+            }
+            // The checks know their place: what goes elsewhere is encoded again.
+            segment = self.next_segment(writer, writer.buffer.len() as u64)?;
+            end = FIRST_RECORD;
+        }
+        if let Err(error) = segment.file.write_all_at(&writer.buffer, end) {
+            return Err(self.take_back(&segment, end, writer.buffer.len(), &error));
+        }
+        let mut state = segment.state.lock();
+        let mut offset = end;
+        for write in writes {
+            let (version, streams) = match write {
+                Write::Commit(commit) => (commit.version, !commit.stream.is_empty()),
+                Write::Ingestion { version, stream } => (version, !stream.is_empty()),
+                Write::Trim { .. } => continue,
+            };
+            state.note(version, time_ms, streams, offset);
+            writer.last = version;
+            // Only the first of a group gets an exact mark; the others are found from there.
+            offset = end;
+        }
+        state.end = end + writer.buffer.len() as u64;
+        drop(state);
+        writer.last_ms = time_ms;
+        if writer
+            .unsynced
+            .last()
+            .is_none_or(|last| last.number != segment.number)
+        {
+            writer.unsynced.push(segment);
+        }
+        if writer.buffer.capacity() > 4 << 20 {
+            writer.buffer = Vec::new();
+        }
+        Ok(())
+    }
+
+    /// Makes sure that what was half written is no record: not now, and not after a loss of power.
+    fn take_back(&self, segment: &Segment, end: u64, len: usize, error: &io::Error) -> Failure {
+        let path = segment::path(&self.folder, segment.number);
+        let file_end = (end + len as u64).min(segment.capacity);
+        let zeros = vec![0; (file_end - end).min(1 << 20) as usize];
+        let undone = segment.file.write_at(&zeros, end).and_then(|count| {
+            if count < record::HEAD_BYTES {
+                Err(io::ErrorKind::WriteZero.into())
+            } else {
+                segment.file.sync()
+            }
+        });
+        let spot = Spot {
+            segment: segment.number,
+            salt: segment.salt,
+            offset: end,
+        };
+        match undone {
+            Ok(()) => Failure::Refused(io_error("writing", &path, error)),
+            // A full disk takes no zeros either; but then it has taken no record.
+            Err(second)
+                if second.kind() == io::ErrorKind::StorageFull && begins_nothing(segment, spot) =>
+            {
+                Failure::Refused(io_error("writing", &path, error))
+            }
+            Err(second) => Failure::Unknown(format!(
+                "writing `{}` broke off ({error}), and what was written could not be taken back ({second})",
+                path.display()
+            )),
+        }
+    }
+
+    /// Makes everything durable that was written.
+    pub fn sync(&self) -> Result<(), Failure> {
+        let mut writer = self.writer.lock();
+        self.sync_writer(&mut writer)
+    }
+
+    fn sync_writer(&self, writer: &mut Writer) -> Result<(), Failure> {
+        for segment in &writer.unsynced {
+            self.syncs.fetch_add(1, Ordering::Relaxed);
+            segment.file.sync().map_err(|error| {
+                let path = segment::path(&self.folder, segment.number);
+                Failure::Unknown(format!("a sync of `{}` failed ({error})", path.display()))
+            })?;
+        }
+        writer.unsynced.clear();
+        self.durable.fetch_max(writer.last, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Ends the active segment, so that what comes next goes into another one; answers that one's number.
+    pub fn rotate(&self) -> u64 {
+        let mut writer = self.writer.lock();
+        if let Some(segment) = writer.active.take() {
+            segment.state.lock().closed = true;
+        }
+        self.current.load(Ordering::Acquire) + 1
+    }
+
+    /// The segment that comes next, with room for `bytes`.
+    fn next_segment(&self, writer: &mut Writer, bytes: u64) -> Result<Arc<Segment>, Failure> {
+        if let Some(segment) = writer.active.take() {
+            segment.state.lock().closed = true;
+        }
+        let capacity = self
+            .options
+            .segment_bytes
+            .max((FIRST_RECORD + bytes).next_multiple_of(4096));
+        let mut spare = self.spare.lock();
+        let number = self.current.load(Ordering::Acquire) + 1;
+        let segment = match spare.0.take() {
+            Some(segment) if segment.capacity >= capacity => segment,
+            // Too small for what comes: it becomes larger.
+            Some(segment) => self
+                .make_segment(number, capacity, Some(&segment))
+                .map_err(Failure::Refused)?,
+            None => self
+                .make_segment(number, capacity, None)
+                .map_err(Failure::Refused)?,
+        };
+        self.segments.write().insert(number, segment.clone());
+        self.current.store(number, Ordering::Release);
+        writer.active = Some(segment.clone());
+        Ok(segment)
+    }
+
+    /// Makes a segment, out of an old one where one is given, durable under its name.
+    fn make_segment(
+        &self,
+        number: u64,
+        capacity: u64,
+        old: Option<&Segment>,
+    ) -> Result<Arc<Segment>, StorageError> {
+        let disk = &self.options.disk;
+        let path = segment::path(&self.folder, number);
+        let new = path.with_extension("new");
+        let head = SegmentHead {
+            number,
+            salt: (self.options.random)(),
+            capacity,
+        };
+        let made = (|| {
+            let file = match old {
+                Some(old) => {
+                    disk.rename(&segment::path(&self.folder, old.number), &new)?;
+                    if old.capacity < capacity {
+                        old.file.set_len(capacity)?;
+                    }
+                    old.file.clone()
+                }
+                None => {
+                    let file = disk.open(&new, Open::Create)?;
+                    file.set_len(capacity)?;
+                    file
+                }
+            };
+            segment::write_head(&*file, head)?;
+            file.sync()?;
+            disk.rename(&new, &path)?;
+            disk.sync_folder(&self.folder)?;
+            Ok(file)
+        })();
+        match made {
+            Ok(file) => {
+                let state = Extent {
+                    end: FIRST_RECORD,
+                    ..Extent::default()
+                };
+                Ok(Arc::new(Segment {
+                    number,
+                    salt: head.salt,
+                    capacity,
+                    file,
+                    state: Mutex::new(state),
+                }))
+            }
+            Err(error) => {
+                // Left behind, they would only take space.
+                drop(disk.remove(&new));
+                drop(disk.remove(&path));
+                Err(io_error("making", &path, &error))
+            }
+        }
+    }
+
+    /// Makes the segment that comes next ahead, out of one that is needed no more where there is one; removes the others
+    /// of these, and closes what is full. `needed_from` is the first segment that memtables need, `keep_stream_after` the
+    /// version up to which nobody needs the change stream. Not on the writer's thread.
+    pub fn tidy(&self, needed_from: u64, keep_stream_after: Version) -> Result<(), StorageError> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.close_full()?;
+        let mut old = Vec::new();
+        {
+            let mut segments = self.segments.write();
+            let current = self.current.load(Ordering::Acquire);
+            while let Some((&number, segment)) = segments.first_key_value() {
+                let state = segment.state.lock();
+                let streams = state.stream_entries > 0 && state.last > keep_stream_after;
+                if number >= needed_from || number >= current || !state.closed || streams {
+                    break;
+                }
+                drop(state);
+                old.extend(segments.pop_first().map(|(_, segment)| segment));
+            }
+        }
+        let mut spare = self.spare.lock();
+        if spare.0.is_none() {
+            let number = self.current.load(Ordering::Acquire) + 1;
+            // Somebody may have linked the file into a copy of the database, or still read it.
+            let reusable = old.iter().position(|segment| {
+                segment.capacity == self.options.segment_bytes
+                    && Arc::strong_count(segment) == 1
+                    && segment.file.name_count().is_ok_and(|names| names == 1)
+                    && segment.file.len().is_ok_and(|len| len == segment.capacity)
+            });
+            let reused = reusable.map(|at| old.remove(at));
+            spare.0 =
+                Some(self.make_segment(number, self.options.segment_bytes, reused.as_deref())?);
+        }
+        drop(spare);
+        for segment in old {
+            let path = segment::path(&self.folder, segment.number);
+            self.options
+                .disk
+                .remove(&path)
+                .map_err(|error| io_error("removing", &path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the closing parts of segments that are full and durable.
+    fn close_full(&self) -> Result<(), StorageError> {
+        let full: Vec<Arc<Segment>> = self
+            .segments
+            .read()
+            .values()
+            .filter(|segment| {
+                let state = segment.state.lock();
+                state.closed && !state.closing_written
+            })
+            .cloned()
+            .collect();
+        for segment in full {
+            // What was not synced may still be lost, and then must not be missed.
+            if self
+                .writer
+                .lock()
+                .unsynced
+                .iter()
+                .any(|unsynced| unsynced.number == segment.number)
+            {
+                continue;
+            }
+            self.write_closing(&segment)?;
+        }
+        Ok(())
+    }
+
+    fn write_closing(&self, segment: &Segment) -> Result<(), StorageError> {
+        let mut state = segment.state.lock();
+        let closing = Closing {
+            end: state.end,
+            first: state.first,
+            last: state.last,
+            first_ms: state.first_ms,
+            last_ms: state.last_ms,
+            stream_entries: state.stream_entries,
+            trimmed: self.trimmed(),
+            durable: self.durable(),
+        };
+        segment::write_closing(&*segment.file, segment.salt, closing).map_err(|error| {
+            io_error(
+                "writing",
+                &segment::path(&self.folder, segment.number),
+                &error,
+            )
+        })?;
+        state.closing_written = true;
+        Ok(())
+    }
+
+    /// Makes everything durable, says where the log ends, and gives the unused rest of it back. Nothing is written later.
+    pub fn close(&self) -> Result<(), StorageError> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        let mut writer = self.writer.lock();
+        self.sync_writer(&mut writer)
+            .map_err(|failure| match failure {
+                Failure::Refused(error) => error,
+                Failure::Unknown(what) => StorageError::Unavailable(what),
+            })?;
+        if let Some(segment) = writer.active.take() {
+            segment.state.lock().closed = true;
+        }
+        drop(writer);
+        for segment in self.segments.read().values() {
+            if segment.state.lock().closing_written {
+                continue;
+            }
+            self.write_closing(segment)?;
+            let path = segment::path(&self.folder, segment.number);
+            let error = |error| io_error("writing", &path, &error);
+            segment.file.sync().map_err(error)?;
+            let end = segment.state.lock().end;
+            segment.file.set_len(end).map_err(error)?;
+        }
+        if let Some(spare) = self.spare.lock().0.take() {
+            let path = segment::path(&self.folder, spare.number);
+            self.options
+                .disk
+                .remove(&path)
+                .map_err(|error| io_error("removing", &path, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the change stream up to `upto`, and writes that down.
+    pub fn trim(&self, upto: Version, time_ms: u64) -> Result<(), Failure> {
+        let version = self.writer.lock().last;
+        let upto = upto.min(version);
+        if upto <= self.trimmed() {
+            return Ok(());
+        }
+        self.write(std::iter::once(Write::Trim { version, upto }), time_ms)?;
+        self.trimmed.fetch_max(upto, Ordering::AcqRel);
+        Ok(())
+    }
+
+    /// Entries of the change stream behind `after` and up to `upto`, which was committed before this was called.
+    pub fn stream(
+        &self,
+        after: Version,
+        upto: Version,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<StreamEntry>, StorageError> {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        self.each_record(
+            after.max(self.trimmed()),
+            upto,
+            true,
+            &mut |version, _, stream| {
+                if !stream.is_empty() {
+                    bytes += stream.len();
+                    entries.push(StreamEntry {
+                        version,
+                        bytes: stream.to_vec(),
+                    });
+                }
+                entries.len() < max_entries.max(1) && (bytes < max_bytes || entries.is_empty())
+            },
+        )?;
+        Ok(entries)
+    }
+
+    /// Calls `visit` with version, time and stream entry of the commits behind `after` and up to `upto` until it says no;
+    /// segments without stream entries are left out if `streams_only`.
+    fn each_record(
+        &self,
+        after: Version,
+        upto: Version,
+        streams_only: bool,
+        visit: &mut dyn FnMut(Version, u64, &[u8]) -> bool,
+    ) -> Result<(), StorageError> {
+        if after >= upto {
+            return Ok(());
+        }
+        let segments: Vec<(Arc<Segment>, u64, u64)> = self
+            .segments
+            .read()
+            .values()
+            .filter_map(|segment| {
+                let state = segment.state.lock();
+                let wanted = state.last > after
+                    && state.first <= upto
+                    && (!streams_only || state.stream_entries > 0);
+                wanted.then(|| (segment.clone(), state.offset_before(after + 1), state.end))
+            })
+            .collect();
+        for (segment, from, end) in segments {
+            let mut reader = Reader::new(segment, &self.folder, &self.options.seal, from);
+            reader.limit(end);
+            while reader.offset() < end {
+                match reader.read()? {
+                    Found::Record => {}
+                    Found::Nothing | Found::Broken => return Err(reader.damage("is damaged")),
+                }
+                let record = reader.record()?;
+                if let Content::Trim(_) = record.content {
+                    continue;
+                }
+                if record.version > upto {
+                    return Ok(());
+                }
+                if record.version > after && !visit(record.version, record.time_ms, record.stream) {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The last version committed at or before `time_ms`, if the log reaches so far back.
+    pub fn version_at(&self, time_ms: u64, upto: Version) -> Result<Option<Version>, StorageError> {
+        let (mut found, mut first) = (None, None);
+        for segment in self.segments.read().values() {
+            let state = segment.state.lock();
+            if state.last == 0 {
+                continue;
+            }
+            if state.last_ms <= time_ms {
+                found = Some(state.last.min(upto));
+            } else if state.first_ms <= time_ms {
+                first = Some(state.first);
+                break;
+            } else {
+                break;
+            }
+        }
+        let Some(first) = first else { return Ok(found) };
+        self.each_record(first - 1, upto, false, &mut |version, at, _| {
+            if at <= time_ms {
+                found = Some(version);
+            }
+            at <= time_ms
+        })?;
+        Ok(found)
+    }
+
+    /// Sizes and counts, of the change stream up to `upto`.
+    pub fn statistics(&self, upto: Version) -> Result<LogStatistics, StorageError> {
+        let mut statistics = LogStatistics {
+            syncs: self.syncs.load(Ordering::Relaxed),
+            ..LogStatistics::default()
+        };
+        let trimmed = self.trimmed();
+        let mut partly = None;
+        for segment in self.segments.read().values() {
+            let state = segment.state.lock();
+            statistics.segments += 1;
+            let path = segment::path(&self.folder, segment.number);
+            statistics.stored_bytes += segment
+                .file
+                .stored_bytes()
+                .map_err(|error| io_error("reading", &path, &error))?;
+            if state.first > trimmed {
+                statistics.stream_entries += state.stream_entries;
+            } else if state.last > trimmed {
+                partly = Some(state.last);
+            }
+        }
+        if let Some(last) = partly {
+            self.each_record(trimmed, last.min(upto), true, &mut |_, _, stream| {
+                statistics.stream_entries += u64::from(!stream.is_empty());
+                true
+            })?;
+        }
+        Ok(statistics)
+    }
+
+    /// Reads all records and answers what is damaged; `progress` is told the bytes read.
+    pub fn verify(
+        &self,
+        upto: Version,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Vec<String>, StorageError> {
+        let mut damage = Vec::new();
+        let segments: Vec<(Arc<Segment>, Extent)> = self
+            .segments
+            .read()
+            .values()
+            .map(|segment| (segment.clone(), segment.state.lock().clone()))
+            .collect();
+        for (segment, state) in segments {
+            let mut reader = Reader::new(segment, &self.folder, &self.options.seal, FIRST_RECORD);
+            let mut before = FIRST_RECORD;
+            while reader.offset() < state.end {
+                match reader.read()? {
+                    Found::Record => {}
+                    Found::Nothing | Found::Broken => {
+                        damage.push(reader.damage("is damaged").to_string());
+                        break;
+                    }
+                }
+                if let Err(error) = reader.record() {
+                    damage.push(error.to_string());
+                    break;
+                }
+                progress(reader.offset() - before);
+                before = reader.offset();
+            }
+        }
+        let _ = upto;
+        Ok(damage)
+    }
+
+    /// Bytes of records.
+    pub fn record_bytes(&self) -> u64 {
+        let segments = self.segments.read();
+        segments
+            .values()
+            .map(|segment| segment.state.lock().end - FIRST_RECORD)
+            .sum()
+    }
+
+    /// Copies the records up to and including `upto`, which is durable, into the folder `target`.
+    pub fn copy_to(&self, target: &Path, upto: Version) -> Result<(), StorageError> {
+        let disk = &self.options.disk;
+        let segments: Vec<(Arc<Segment>, Extent)> = self
+            .segments
+            .read()
+            .values()
+            .map(|segment| (segment.clone(), segment.state.lock().clone()))
+            .collect();
+        for (segment, state) in segments {
+            if state.last == 0 || state.first > upto {
+                continue;
+            }
+            // The end is that of the last record in question.
+            let mut closing = Closing {
+                end: state.end,
+                first: state.first,
+                last: state.last,
+                first_ms: state.first_ms,
+                last_ms: state.last_ms,
+                stream_entries: state.stream_entries,
+                trimmed: self.trimmed(),
+                durable: upto.min(self.durable()),
+            };
+            if state.last > upto {
+                let mut reader = Reader::new(
+                    segment.clone(),
+                    &self.folder,
+                    &self.options.seal,
+                    FIRST_RECORD,
+                );
+                closing = Closing {
+                    end: FIRST_RECORD,
+                    last: 0,
+                    last_ms: 0,
+                    stream_entries: 0,
+                    ..closing
+                };
+                while reader.offset() < state.end {
+                    match reader.read()? {
+                        Found::Record => {}
+                        Found::Nothing | Found::Broken => return Err(reader.damage("is damaged")),
+                    }
+                    let record = reader.record()?;
+                    if record.version > upto {
+                        break;
+                    }
+                    closing.end = reader.offset();
+                    if !matches!(record.content, Content::Trim(_)) {
+                        (closing.last, closing.last_ms) = (record.version, record.time_ms);
+                        closing.stream_entries += u64::from(!record.stream.is_empty());
+                    }
+                }
+            }
+            let path = segment::path(target, segment.number);
+            let copied = (|| {
+                let file = disk.open(&path, Open::Create)?;
+                let head = SegmentHead {
+                    number: segment.number,
+                    salt: segment.salt,
+                    capacity: closing.end,
+                };
+                segment::write_head(&*file, head)?;
+                let mut bytes = vec![0; 1 << 20];
+                let mut at = FIRST_RECORD;
+                while at < closing.end {
+                    let part = (closing.end - at).min(bytes.len() as u64) as usize;
+                    segment.file.read_exact_at(&mut bytes[..part], at)?;
+                    file.write_all_at(&bytes[..part], at)?;
+                    at += part as u64;
+                }
+                segment::write_closing(&*file, segment.salt, closing)?;
+                file.sync()
+            })();
+            copied.map_err(|error| io_error("writing", &path, &error))?;
+        }
+        disk.sync_folder(target)
+            .map_err(|error| io_error("writing", target, &error))
+    }
+}
+
+/// Whether no record begins at a spot.
+fn begins_nothing(segment: &Segment, spot: Spot) -> bool {
+    let mut head = [0; record::HEAD_BYTES];
+    match segment.file.read_exact_at(&mut head, spot.offset) {
+        Ok(()) => record::head(&head, spot) == record::Head::None,
+        Err(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+    }
+}

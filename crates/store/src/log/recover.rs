@@ -1,0 +1,370 @@
+//! Opening a log: what was committed is read again, the torn tail is dropped, damage is refused.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use isomer_storage::{StorageError, Version};
+use isomer_vfs::Open;
+use parking_lot::{Mutex, RwLock};
+
+use super::{
+    Log, LogOptions, Writer,
+    reader::{Found, Reader},
+    record::{Content, Writes},
+    segment::{self, Extent, FIRST_RECORD, Part, Segment},
+};
+use crate::errors::{damaged, io_error};
+
+/// What the tables know of the log.
+#[derive(Clone, Debug, Default)]
+pub struct Flushed {
+    /// Everything up to this version is in tables.
+    pub version: Version,
+    /// The first segment that may hold a later one.
+    pub needed_from: u64,
+    /// The last ingestion that the manifest brought in.
+    pub ingested: Option<Version>,
+}
+
+/// What was found.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Recovered {
+    /// The last version.
+    pub version: Version,
+    /// Bytes of a torn tail that were dropped.
+    pub dropped_bytes: u64,
+}
+
+/// One commit that only the log has.
+pub struct Replayed<'a> {
+    /// Its version.
+    pub version: Version,
+    /// Its writes.
+    pub writes: Writes<'a>,
+}
+
+impl Log {
+    /// Opens the log in `folder`, which exists; calls `apply` with each commit that is not in tables.
+    pub fn open(
+        folder: &Path,
+        options: LogOptions,
+        flushed: &Flushed,
+        apply: &mut dyn FnMut(Replayed<'_>) -> Result<(), StorageError>,
+    ) -> Result<(Self, Recovered), StorageError> {
+        let database = folder.parent().unwrap_or(folder).to_owned();
+        let mut recovery = Recovery {
+            folder: folder.to_owned(),
+            database,
+            options,
+            segments: BTreeMap::new(),
+            last: flushed.version,
+            last_ms: 0,
+            trimmed: 0,
+            dropped_bytes: 0,
+            gap: false,
+        };
+        recovery.list(flushed)?;
+        recovery.replay(flushed, apply)?;
+        recovery.settle()?;
+        let Recovery {
+            folder,
+            options,
+            segments,
+            last,
+            last_ms,
+            trimmed,
+            dropped_bytes,
+            ..
+        } = recovery;
+        let next_number = segments
+            .last_key_value()
+            .map_or(1, |(number, _)| number + 1)
+            .max(flushed.needed_from);
+        let writer = Writer {
+            active: None,
+            buffer: Vec::new(),
+            unsynced: Vec::new(),
+            last,
+            last_ms,
+        };
+        let log = Self {
+            folder,
+            options,
+            segments: RwLock::new(segments),
+            writer: Mutex::new(writer),
+            spare: Mutex::default(),
+            current: AtomicU64::new(next_number - 1),
+            trimmed: AtomicU64::new(trimmed),
+            durable: AtomicU64::new(last),
+            syncs: AtomicU64::new(0),
+        };
+        Ok((
+            log,
+            Recovered {
+                version: last,
+                dropped_bytes,
+            },
+        ))
+    }
+}
+
+struct Recovery {
+    folder: PathBuf,
+    database: PathBuf,
+    options: LogOptions,
+    segments: BTreeMap<u64, Arc<Segment>>,
+    last: Version,
+    last_ms: u64,
+    trimmed: Version,
+    dropped_bytes: u64,
+    /// Whether a version was missing; what comes behind it is only looked at.
+    gap: bool,
+}
+
+impl Recovery {
+    /// Opens the segments and removes what making one left behind.
+    fn list(&mut self, flushed: &Flushed) -> Result<(), StorageError> {
+        let disk = self.options.disk.clone();
+        let names = disk
+            .list(&self.folder)
+            .map_err(|error| io_error("reading", &self.folder, &error))?;
+        for name in names {
+            let path = self.folder.join(&name);
+            let Some(number) = segment::number_of(&name) else {
+                if name.extension().is_some_and(|ending| ending == "new") {
+                    self.remove(&path)?;
+                }
+                continue;
+            };
+            let how = if self.options.read_only {
+                Open::Read
+            } else {
+                Open::Write
+            };
+            let file = disk
+                .open(&path, how)
+                .map_err(|error| io_error("opening", &path, &error))?;
+            let read = |error: io::Error| io_error("reading", &path, &error);
+            let head = match segment::read_head(&*file).map_err(read)? {
+                Part::Valid(head) if head.number != number => {
+                    // It was about to be used again under another number.
+                    self.remove(&path)?;
+                    continue;
+                }
+                Part::Valid(head) => head,
+                Part::Newer(format) => {
+                    return Err(StorageError::Corrupt(format!(
+                        "the log segment `{}` was written in format {format}, this program reads an older one: use a newer program",
+                        path.display()
+                    )));
+                }
+                Part::Absent | Part::Damaged => {
+                    return Err(self.damage(number, "has no valid head"));
+                }
+            };
+            let len = file.len().map_err(read)?;
+            let mut state = Extent {
+                end: FIRST_RECORD,
+                closed: true,
+                ..Extent::default()
+            };
+            match segment::read_closing(&*file, head.salt).map_err(read)? {
+                Part::Valid(closing) => {
+                    if len < closing.end {
+                        return Err(
+                            self.damage(number, &format!("ends at {len} of {} bytes", closing.end))
+                        );
+                    }
+                    (state.end, state.closing_written) = (closing.end, true);
+                    (state.first, state.last) = (closing.first, closing.last);
+                    (state.first_ms, state.last_ms) = (closing.first_ms, closing.last_ms);
+                    state.stream_entries = closing.stream_entries;
+                    self.trimmed = self.trimmed.max(closing.trimmed);
+                }
+                Part::Absent if len < head.capacity => {
+                    return Err(
+                        self.damage(number, &format!("ends at {len} of {} bytes", head.capacity))
+                    );
+                }
+                Part::Absent => {}
+                Part::Newer(_) | Part::Damaged => {
+                    return Err(self.damage(number, "has a damaged closing part"));
+                }
+            }
+            let (capacity, state) = (head.capacity.max(state.end), Mutex::new(state));
+            let segment = Segment {
+                number,
+                salt: head.salt,
+                capacity,
+                file,
+                state,
+            };
+            self.segments.insert(number, Arc::new(segment));
+        }
+        let needed: Vec<u64> = self
+            .segments
+            .range(flushed.needed_from..)
+            .map(|(number, _)| *number)
+            .collect();
+        let missing = (flushed.needed_from.max(1)..)
+            .zip(&needed)
+            .find(|(expected, number)| expected != *number);
+        match missing {
+            Some((expected, _)) => Err(self.damage(expected, "is missing")),
+            None => Ok(()),
+        }
+    }
+
+    fn replay(
+        &mut self,
+        flushed: &Flushed,
+        apply: &mut dyn FnMut(Replayed<'_>) -> Result<(), StorageError>,
+    ) -> Result<(), StorageError> {
+        let segments: Vec<Arc<Segment>> = self.segments.values().cloned().collect();
+        let seal = self.options.seal.clone();
+        let folder = self.folder.clone();
+        for segment in segments {
+            let (number, known) = (segment.number, segment.state.lock().clone());
+            if known.closing_written
+                && known.last <= flushed.version
+                && number < flushed.needed_from
+            {
+                self.last_ms = self.last_ms.max(known.last_ms);
+                continue;
+            }
+            let mut extent = Extent {
+                closed: true,
+                closing_written: known.closing_written,
+                end: FIRST_RECORD,
+                ..Extent::default()
+            };
+            let mut reader = Reader::new(segment.clone(), &folder, &seal, FIRST_RECORD);
+            loop {
+                let at = reader.offset();
+                if known.closing_written && at >= known.end {
+                    break;
+                }
+                match reader.read()? {
+                    Found::Record => {}
+                    // What was closed was durable.
+                    _ if known.closing_written => return Err(reader.damage("is damaged")),
+                    Found::Nothing | Found::Broken => {
+                        if !reader.search()? {
+                            break;
+                        }
+                        // A record behind what is none: its claims are looked at, it is not used.
+                        self.gap = true;
+                    }
+                }
+                let record = reader.record()?;
+                let missing = self.last + 1;
+                let follows = record.version <= missing;
+                if self.gap || !follows {
+                    self.gap = true;
+                    if record.durable >= missing || known.closing_written {
+                        let what = format!(
+                            "lacks the commit {missing}, which was on disk; what is behind it begins"
+                        );
+                        return Err(reader.damage(&what));
+                    }
+                    self.dropped_bytes += reader.offset() - at;
+                    continue;
+                }
+                match record.content {
+                    Content::Trim(upto) => self.trimmed = self.trimmed.max(upto),
+                    Content::Ingestion
+                        if record.version == missing && flushed.ingested < Some(missing) =>
+                    {
+                        // It was announced and did not take place: nothing can be behind it.
+                        self.gap = true;
+                        continue;
+                    }
+                    Content::Ingestion | Content::Commit(_) => {
+                        extent.note(
+                            record.version,
+                            record.time_ms,
+                            !record.stream.is_empty(),
+                            at,
+                        );
+                        if let (Content::Commit(writes), true) =
+                            (record.content, record.version == missing)
+                        {
+                            apply(Replayed {
+                                version: record.version,
+                                writes,
+                            })?;
+                        }
+                        self.last = self.last.max(record.version);
+                    }
+                }
+                self.last_ms = self.last_ms.max(record.time_ms);
+                extent.end = reader.offset();
+            }
+            *segment.state.lock() = extent;
+        }
+        Ok(())
+    }
+
+    /// Writes down where the log ends, so that whoever opens it next comes to the same answer; removes what is empty.
+    fn settle(&mut self) -> Result<(), StorageError> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        let open: Vec<Arc<Segment>> = self
+            .segments
+            .values()
+            .filter(|segment| !segment.state.lock().closing_written)
+            .cloned()
+            .collect();
+        for segment in open {
+            let path = segment::path(&self.folder, segment.number);
+            let error = |error: io::Error| io_error("writing", &path, &error);
+            let mut state = segment.state.lock();
+            if state.end == FIRST_RECORD {
+                drop(state);
+                self.segments.remove(&segment.number);
+                self.remove(&path)?;
+                continue;
+            }
+            // The records may be in the operating system's memory only, if the process ended and not the machine.
+            segment.file.sync().map_err(error)?;
+            let closing = segment::Closing {
+                end: state.end,
+                first: state.first,
+                last: state.last,
+                first_ms: state.first_ms,
+                last_ms: state.last_ms,
+                stream_entries: state.stream_entries,
+                trimmed: self.trimmed,
+                durable: self.last,
+            };
+            segment::write_closing(&*segment.file, segment.salt, closing).map_err(error)?;
+            segment.file.sync().map_err(error)?;
+            state.closing_written = true;
+        }
+        let sync = self.options.disk.sync_folder(&self.folder);
+        sync.map_err(|error| io_error("writing", &self.folder, &error))
+    }
+
+    fn remove(&self, path: &Path) -> Result<(), StorageError> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        self.options
+            .disk
+            .remove(path)
+            .map_err(|error| io_error("removing", path, &error))
+    }
+
+    fn damage(&self, number: u64, what: &str) -> StorageError {
+        let path = segment::path(&self.folder, number);
+        damaged(
+            &self.database,
+            &format!("its log segment `{}` {what}", path.display()),
+        )
+    }
+}

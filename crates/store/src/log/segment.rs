@@ -1,0 +1,247 @@
+//! Segments: the files of the log.
+//!
+//! ```text
+//! 0     "isomerLG", u32 format, u32 0, u64 number, u64 salt, u64 bytes of the file, u64 check of these (XXH3)
+//! 512   zeros while the segment is written; once nothing more comes into it:
+//!       "isomerLE", u64 end of the records, u64 first version, u64 last version (0: none), u64 first time, u64 last time,
+//!       u64 number of entries of the change stream, u64 the change stream is forgotten up to here, u64 the last version
+//!       that was durable, u64 check of these, seeded with the salt
+//! 1024  records, then zeros or what an earlier use of the file left
+//! ```
+//!
+//! A file is never shorter than its head says while it is open, nor than the end of its records once it is closed: what
+//! is missing then was cut off. The name is the number in hexadecimal digits with the ending `log`. Salts are drawn at
+//! random, so that nothing from an earlier use of a recycled file passes for a record.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use isomer_storage::Version;
+use isomer_vfs::DiskFile;
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+/// Where the records begin.
+pub const FIRST_RECORD: u64 = 1024;
+/// Where the closing part begins.
+const CLOSING: u64 = 512;
+const FORMAT: u32 = 1;
+const OPEN_MAGIC: [u8; 8] = *b"isomerLG";
+const CLOSED_MAGIC: [u8; 8] = *b"isomerLE";
+/// About so many bytes of records lie between two marks.
+const MARK_BYTES: u64 = 64 << 10;
+
+/// A segment.
+#[derive(Debug)]
+pub struct Segment {
+    pub number: u64,
+    pub salt: u64,
+    /// Bytes of the file.
+    pub capacity: u64,
+    pub file: Arc<dyn DiskFile>,
+    pub state: Mutex<Extent>,
+}
+
+/// What is in a segment.
+#[derive(Clone, Debug, Default)]
+pub struct Extent {
+    /// End of the records.
+    pub end: u64,
+    /// First and last commit; 0 where there is none.
+    pub first: Version,
+    pub last: Version,
+    pub first_ms: u64,
+    pub last_ms: u64,
+    pub stream_entries: u64,
+    /// Where some versions begin, ascending.
+    pub marks: Vec<(Version, u64)>,
+    /// Whether nothing more comes.
+    pub closed: bool,
+    /// Whether the closing part says so.
+    pub closing_written: bool,
+}
+
+impl Extent {
+    /// Notes a commit at `offset`.
+    pub fn note(&mut self, version: Version, time_ms: u64, streams: bool, offset: u64) {
+        if self.first == 0 {
+            (self.first, self.first_ms) = (version, time_ms);
+        }
+        (self.last, self.last_ms) = (version, time_ms);
+        self.stream_entries += u64::from(streams);
+        if self
+            .marks
+            .last()
+            .is_none_or(|(_, at)| offset >= at + MARK_BYTES)
+        {
+            self.marks.push((version, offset));
+        }
+    }
+
+    /// An offset of a record at or before the one of `version`.
+    pub fn offset_before(&self, version: Version) -> u64 {
+        let behind = self.marks.partition_point(|(first, _)| *first <= version);
+        behind
+            .checked_sub(1)
+            .map_or(FIRST_RECORD, |at| self.marks[at].1)
+    }
+}
+
+/// The head of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SegmentHead {
+    pub number: u64,
+    pub salt: u64,
+    pub capacity: u64,
+}
+
+/// The closing part of a segment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Closing {
+    pub end: u64,
+    pub first: Version,
+    pub last: Version,
+    pub first_ms: u64,
+    pub last_ms: u64,
+    pub stream_entries: u64,
+    pub trimmed: Version,
+    pub durable: Version,
+}
+
+/// What a part of a segment's beginning says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part<T> {
+    /// This.
+    Valid(T),
+    /// Zeros: it was not written.
+    Absent,
+    /// Of a newer format.
+    Newer(u32),
+    /// Anything else.
+    Damaged,
+}
+
+/// The path of a segment.
+pub fn path(folder: &Path, number: u64) -> PathBuf {
+    folder.join(format!("{number:016x}.log"))
+}
+
+/// The number in a segment's file name.
+pub fn number_of(name: &Path) -> Option<u64> {
+    let name = name.to_str()?;
+    let digits = name.strip_suffix(".log")?;
+    (digits.len() == 16)
+        .then(|| u64::from_str_radix(digits, 16).ok())
+        .flatten()
+}
+
+/// Writes the beginning of an open segment.
+pub fn write_head(file: &dyn DiskFile, head: SegmentHead) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(FIRST_RECORD as usize);
+    bytes.extend_from_slice(&OPEN_MAGIC);
+    bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    bytes.extend_from_slice(&0u32.to_le_bytes());
+    for number in [head.number, head.salt, head.capacity] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    let check = xxh3_64_with_seed(&bytes, 0);
+    bytes.extend_from_slice(&check.to_le_bytes());
+    bytes.resize(FIRST_RECORD as usize, 0);
+    file.write_all_at(&bytes, 0)
+}
+
+/// Reads a segment's head.
+pub fn read_head(file: &dyn DiskFile) -> io::Result<Part<SegmentHead>> {
+    let mut bytes = [0; 48];
+    match file.read_exact_at(&mut bytes, 0) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Part::Absent),
+        other => other?,
+    }
+    let word = |at: usize| word_at(&bytes, at);
+    if bytes == [0; 48] {
+        return Ok(Part::Absent);
+    }
+    if bytes[..8] != OPEN_MAGIC || word(5) != xxh3_64_with_seed(&bytes[..40], 0) {
+        return Ok(Part::Damaged);
+    }
+    let format = word(1) as u32;
+    if format > FORMAT {
+        return Ok(Part::Newer(format));
+    }
+    Ok(Part::Valid(SegmentHead {
+        number: word(2),
+        salt: word(3),
+        capacity: word(4),
+    }))
+}
+
+/// Says that nothing more comes into a segment, all of which is durable already.
+pub fn write_closing(file: &dyn DiskFile, salt: u64, closing: Closing) -> io::Result<()> {
+    let mut bytes = Vec::with_capacity(80);
+    bytes.extend_from_slice(&CLOSED_MAGIC);
+    for number in closing.words() {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    let check = xxh3_64_with_seed(&bytes, salt);
+    bytes.extend_from_slice(&check.to_le_bytes());
+    file.write_all_at(&bytes, CLOSING)
+}
+
+impl Closing {
+    fn words(self) -> [u64; 8] {
+        let Self {
+            end,
+            first,
+            last,
+            first_ms,
+            last_ms,
+            stream_entries,
+            trimmed,
+            durable,
+        } = self;
+        [
+            end,
+            first,
+            last,
+            first_ms,
+            last_ms,
+            stream_entries,
+            trimmed,
+            durable,
+        ]
+    }
+}
+
+/// Reads a segment's closing part.
+pub fn read_closing(file: &dyn DiskFile, salt: u64) -> io::Result<Part<Closing>> {
+    let mut bytes = [0; 80];
+    match file.read_exact_at(&mut bytes, CLOSING) {
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Part::Damaged),
+        other => other?,
+    }
+    if bytes == [0; 80] {
+        return Ok(Part::Absent);
+    }
+    let word = |at: usize| word_at(&bytes, at);
+    if bytes[..8] != CLOSED_MAGIC || word(9) != xxh3_64_with_seed(&bytes[..72], salt) {
+        return Ok(Part::Damaged);
+    }
+    Ok(Part::Valid(Closing {
+        end: word(1),
+        first: word(2),
+        last: word(3),
+        first_ms: word(4),
+        last_ms: word(5),
+        stream_entries: word(6),
+        trimmed: word(7),
+        durable: word(8),
+    }))
+}
+
+fn word_at(bytes: &[u8], at: usize) -> u64 {
+    let bytes = &bytes[at * 8..at * 8 + 8];
+    u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
+}

@@ -1,0 +1,176 @@
+//! The memtable: the youngest entries, in memory, sorted as they come.
+//!
+//! Made for one committer and many readers. The committer inserts a commit's entries and then lets the engine publish its
+//! version; readers ask for a version that was published, so that half a commit is never seen, and take no lock.
+//! Entries are never changed or taken out: a memtable that is full is *sealed* (nobody inserts any more), written to
+//! tables, and dropped whole.
+//!
+//! Memory: an entry takes 16 bytes, its key and its value in an arena, and 16 to 32 bytes in the tree.
+
+mod arena;
+mod cursor;
+mod node;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod words;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
+
+use isomer_storage::Version;
+use parking_lot::{Mutex, MutexGuard, RwLock};
+
+pub use self::cursor::MemtableCursor;
+use self::{
+    node::Target,
+    tree::{Inserter, Tree},
+};
+use crate::{Erasure, erasures::Erasures};
+
+/// A memtable.
+pub struct Memtable {
+    tree: Tree,
+    /// Held by the committer; freed after the tree, whose entries it holds.
+    inserter: Mutex<Inserter>,
+    erasures: RwLock<Arc<Erasures>>,
+    has_erasures: AtomicBool,
+    bytes: AtomicUsize,
+    entry_count: AtomicU64,
+    first_version: AtomicU64,
+    last_version: AtomicU64,
+}
+
+/// The right to insert: one at a time.
+pub struct Committer<'a> {
+    memtable: &'a Memtable,
+    inserter: MutexGuard<'a, Inserter>,
+    inserted: u64,
+}
+
+impl Memtable {
+    /// An empty memtable.
+    pub fn new() -> Self {
+        Self {
+            tree: Tree::new(),
+            inserter: Mutex::default(),
+            erasures: RwLock::new(Arc::new(Erasures::default())),
+            has_erasures: AtomicBool::new(false),
+            bytes: AtomicUsize::new(0),
+            entry_count: AtomicU64::new(0),
+            first_version: AtomicU64::new(0),
+            last_version: AtomicU64::new(0),
+        }
+    }
+
+    /// Waits for the committer before, if there is one.
+    pub fn committer(&self) -> Committer<'_> {
+        Committer {
+            memtable: self,
+            inserter: self.inserter.lock(),
+            inserted: 0,
+        }
+    }
+
+    /// Puts one entry in: `None` is a deletion. No entry of the same key and version may be there.
+    pub fn insert(&self, key: &[u8], version: Version, value: Option<&[u8]>) {
+        self.committer().insert(key, version, value);
+    }
+
+    /// The newest entry of `key` at or before the version `at`: its version, and its value unless it is a deletion.
+    /// Erasures are not applied.
+    pub fn get(&self, key: &[u8], at: Version) -> Option<(Version, Option<&[u8]>)> {
+        let entry = self.tree.find(Target { key, version: at })?;
+        (entry.key() == key).then(|| (entry.version(), entry.value()))
+    }
+
+    /// A cursor, nowhere yet.
+    pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
+        MemtableCursor::new(self.clone())
+    }
+
+    /// The deleted ranges so far.
+    pub fn erasures(&self) -> Arc<Erasures> {
+        self.erasures.read().clone()
+    }
+
+    /// The newest erasure of `key` at or before the version `at`; 0 where there is none.
+    pub fn newest_erasure(&self, key: &[u8], at: Version) -> Version {
+        if self.has_erasures.load(Ordering::Acquire) {
+            self.erasures.read().newest_covering(key, at)
+        } else {
+            0
+        }
+    }
+
+    /// Bytes of memory.
+    pub fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Number of entries.
+    pub fn entry_count(&self) -> u64 {
+        self.entry_count.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing was put in.
+    pub fn is_empty(&self) -> bool {
+        self.last_version() == 0
+    }
+
+    /// The oldest version in it; 0 where there is none.
+    pub fn first_version(&self) -> Version {
+        self.first_version.load(Ordering::Relaxed)
+    }
+
+    /// The youngest version in it; 0 where there is none.
+    pub fn last_version(&self) -> Version {
+        self.last_version.load(Ordering::Relaxed)
+    }
+
+    fn note(&self, version: Version) {
+        if self.first_version() == 0 {
+            self.first_version.store(version, Ordering::Relaxed);
+        }
+        self.last_version.fetch_max(version, Ordering::Relaxed);
+    }
+}
+
+impl Default for Memtable {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Committer<'_> {
+    /// See [`Memtable::insert`].
+    pub fn insert(&mut self, key: &[u8], version: Version, value: Option<&[u8]>) {
+        self.memtable
+            .tree
+            .insert(&mut self.inserter, key, version, value);
+        self.memtable.note(version);
+        self.inserted += 1;
+    }
+
+    /// Notes a deleted range.
+    pub fn erase(&mut self, erasure: Erasure) {
+        let memtable = self.memtable;
+        memtable.note(erasure.version);
+        let with = memtable.erasures.read().with(erasure);
+        *memtable.erasures.write() = Arc::new(with);
+        memtable.has_erasures.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for Committer<'_> {
+    fn drop(&mut self) {
+        self.memtable
+            .bytes
+            .store(self.inserter.bytes(), Ordering::Relaxed);
+        self.memtable
+            .entry_count
+            .fetch_add(self.inserted, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,112 @@
+//! How to open a store.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use isomer_storage::{MAX_TRANSACTION_BYTES, Memory};
+use isomer_vfs::{Disk, RealDisk, Seal};
+
+/// Where the time comes from: milliseconds since 1970.
+pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
+/// Where random numbers come from.
+pub type Random = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// How to open a [`crate::StoreEngine`].
+#[derive(Clone)]
+pub struct StoreOptions {
+    /// Makes the database if nothing is there.
+    pub create: bool,
+    /// Opens without writing a byte; commits are refused.
+    pub read_only: bool,
+    /// Where the files are.
+    pub disk: Arc<dyn Disk>,
+    /// What encrypts them.
+    pub seal: Seal,
+    /// The budget that cache and memtables are taken from.
+    pub memory: Option<Memory>,
+    /// Bytes of memory for cached blocks, indexes and filters.
+    pub cache_bytes: usize,
+    /// Bytes of memory at which a memtable is sealed and written to tables. There are two at most times, three at worst.
+    pub memtable_bytes: usize,
+    /// Bytes of a segment of the log.
+    pub segment_bytes: u64,
+    /// Largest write set of a transaction.
+    pub max_transaction_bytes: usize,
+    /// What is kept beyond the last version.
+    pub retention: Retention,
+    /// Values of at least so many bytes are kept apart from their keys.
+    pub blob_threshold_bytes: usize,
+    /// Whether blocks are compressed (LZ4) where that pays.
+    pub compression: bool,
+    /// Whether threads of the engine flush and compact. Without, that happens inside [`crate::StoreEngine::flush`] and
+    /// [`crate::StoreEngine::compact`] only, and runs are deterministic.
+    pub background: bool,
+    /// The clock.
+    pub clock: Clock,
+    /// Random numbers, for salts and identities.
+    pub random: Random,
+}
+
+/// What is kept beyond the last version.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Every version of the last so many milliseconds can be read.
+    pub versions_ms: u64,
+    /// Entries of the change stream are forgotten, trimmed or not, when they are older than so many milliseconds.
+    pub stream_ms: Option<u64>,
+    /// Entries of the change stream are forgotten, trimmed or not, when the log takes more than so many bytes.
+    pub stream_bytes: Option<u64>,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self {
+            create: true,
+            read_only: false,
+            disk: Arc::new(RealDisk),
+            seal: Seal::plain(),
+            memory: None,
+            cache_bytes: 128 << 20,
+            memtable_bytes: 32 << 20,
+            segment_bytes: 32 << 20,
+            max_transaction_bytes: MAX_TRANSACTION_BYTES,
+            retention: Retention::default(),
+            blob_threshold_bytes: 1 << 10,
+            compression: true,
+            background: true,
+            clock: Arc::new(now_ms),
+            random: Arc::new(random),
+        }
+    }
+}
+
+impl fmt::Debug for StoreOptions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("StoreOptions")
+            .field("create", &self.create)
+            .field("read_only", &self.read_only)
+            .field("cache_bytes", &self.cache_bytes)
+            .field("memtable_bytes", &self.memtable_bytes)
+            .field("segment_bytes", &self.segment_bytes)
+            .field("retention", &self.retention)
+            .field("background", &self.background)
+            .finish_non_exhaustive()
+    }
+}
+
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    })
+}
+
+/// Numbers that differ between calls, threads and processes: the standard library's hash keys are random.
+fn random() -> u64 {
+    use std::hash::{BuildHasher, Hasher, RandomState};
+    RandomState::new().build_hasher().finish()
+}
