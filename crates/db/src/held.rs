@@ -10,7 +10,7 @@ use crate::Row;
 /// Sums what the values of a result hold, at every depth. What several values share counts once: the same node in a
 /// thousand rows is one node.
 ///
-/// Memory: 8 bytes for each list, map, node or relationship.
+/// Memory: 8 bytes for each list, map, node or relationship that is held more than once.
 #[derive(Debug, Default)]
 pub(crate) struct HeldBytes {
     bytes: usize,
@@ -23,8 +23,9 @@ impl HeldBytes {
         self.bytes
     }
 
-    pub(crate) fn add_row(&mut self, values: &[Value]) {
-        self.bytes += size_of::<Row>();
+    /// Counts so many rows, and all their values.
+    pub(crate) fn add_rows(&mut self, rows: usize, values: &[Value]) {
+        self.bytes += rows * size_of::<Row>();
         self.add(values);
     }
 
@@ -32,7 +33,15 @@ impl HeldBytes {
     fn add(&mut self, values: &[Value]) {
         self.bytes += size_of_val(values);
         let mut nested = Vec::new();
-        values.iter().for_each(|value| self.own(value, &mut nested));
+        for value in values {
+            // Most results are of these, and they hold nothing beside themselves.
+            if !matches!(
+                value,
+                Value::Int(_) | Value::Null | Value::Bool(_) | Value::Float(_)
+            ) {
+                self.own(value, &mut nested);
+            }
+        }
         while let Some(values) = nested.pop() {
             match values {
                 Nested::List(items) => {
@@ -52,15 +61,13 @@ impl HeldBytes {
         match value {
             Value::String(text) => self.bytes += text.len(),
             Value::Bytes(bytes) => self.bytes += bytes.len(),
-            Value::List(items) if self.is_new(Arc::as_ptr(items)) => {
-                nested.push(Nested::List(items))
-            }
-            Value::Map(map) if self.is_new(Arc::as_ptr(map)) => nested.push(Nested::Map(map)),
-            Value::Node(node) if self.is_new(Arc::as_ptr(node)) => self.node(node, nested),
-            Value::Relationship(rel) if self.is_new(Arc::as_ptr(rel)) => {
+            Value::List(items) if self.is_new(items) => nested.push(Nested::List(items)),
+            Value::Map(map) if self.is_new(map) => nested.push(Nested::Map(map)),
+            Value::Node(node) if self.is_new(node) => self.node(node, nested),
+            Value::Relationship(rel) if self.is_new(rel) => {
                 self.relationship(rel, nested);
             }
-            Value::Path(path) if self.is_new(Arc::as_ptr(path)) => {
+            Value::Path(path) if self.is_new(path) => {
                 path.nodes.iter().for_each(|node| self.node(node, nested));
                 path.relationships
                     .iter()
@@ -73,7 +80,7 @@ impl HeldBytes {
     fn node<'v>(&mut self, node: &'v Node, nested: &mut Vec<Nested<'v>>) {
         self.bytes += size_of::<Node>();
         if let Some(content) = &node.content
-            && self.is_new(Arc::as_ptr(content))
+            && self.is_new(content)
         {
             self.bytes += content.labels.len() * size_of::<Arc<str>>();
             nested.push(Nested::Map(&content.properties));
@@ -83,14 +90,15 @@ impl HeldBytes {
     fn relationship<'v>(&mut self, rel: &'v Relationship, nested: &mut Vec<Nested<'v>>) {
         self.bytes += size_of::<Relationship>();
         if let Some(content) = &rel.content
-            && self.is_new(Arc::as_ptr(content))
+            && self.is_new(content)
         {
             nested.push(Nested::Map(&content.properties));
         }
     }
 
-    fn is_new<T>(&mut self, shared: *const T) -> bool {
-        self.counted.insert(shared as usize)
+    /// Whether it was not counted yet: what nobody else holds is in the result once.
+    fn is_new<T>(&mut self, shared: &Arc<T>) -> bool {
+        Arc::strong_count(shared) == 1 || self.counted.insert(Arc::as_ptr(shared) as usize)
     }
 }
 
@@ -106,7 +114,7 @@ mod tests {
 
     fn held(rows: &[Vec<Value>]) -> usize {
         let mut held = HeldBytes::default();
-        rows.iter().for_each(|row| held.add_row(row));
+        rows.iter().for_each(|row| held.add_rows(1, row));
         held.bytes()
     }
 

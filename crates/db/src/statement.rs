@@ -331,8 +331,9 @@ pub(crate) fn gather(
     loop {
         let more = run.next_rows(transaction, &mut rows)?;
         let count = rows.len();
-        rows.iter().for_each(|row| held.add_row(row));
-        let batch = Batch::new(run.columns.clone(), rows.take_values());
+        let values = rows.take_values();
+        held.add_rows(count, &values);
+        let batch = Batch::new(run.columns.clone(), values);
         result.rows.reserve(count);
         result
             .rows

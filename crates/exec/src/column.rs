@@ -188,6 +188,8 @@ impl Column {
         match self {
             Self::Values(values) => values,
             Self::Const(value) => vec![value; len],
+            Self::Ints(items) => items.into_iter().map(Value::Int).collect(),
+            Self::Floats(items) => items.into_iter().map(Value::Float).collect(),
             other => (0..len).map(|row| other.get(row)).collect(),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{
     LabelId, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
-    record::RecordRef,
+    record::{RecordDecoder, RecordRef},
 };
 
 use crate::{
@@ -80,8 +80,12 @@ impl Transaction {
         out: &mut Vec<Option<Arc<NodeContent>>>,
     ) -> Result<(), DataError> {
         let catalog = self.catalog_ref();
+        let mut decoder = RecordDecoder::new(&*catalog.names);
+        let (few, watched) = (ids.len() < FEW, self.footprint().active());
         self.each_node(ids, |id, record| {
-            self.note_record(id, record);
+            if watched {
+                self.note_record(id, record);
+            }
             let Some(record) = record else {
                 out.push(None);
                 return Ok(());
@@ -94,7 +98,10 @@ impl Transaction {
                 })?);
             }
             labels.sort_unstable();
-            let properties = record.properties(&*catalog.names)?;
+            let properties = match few {
+                true => record.properties(&*catalog.names)?,
+                false => decoder.properties(record)?,
+            };
             out.push(Some(Arc::new(NodeContent { labels, properties })));
             Ok(())
         })

@@ -190,6 +190,34 @@ impl Seen {
         }
     }
 
+    /// Whether each row's combination is new, and the bytes that the new ones hold.
+    fn insert_all(&mut self, slots: &[SlotId], chunk: &Chunk) -> (Vec<bool>, usize) {
+        let mut keep: Vec<bool> = Vec::with_capacity(chunk.len());
+        let column = match slots {
+            [slot] => chunk.column(*slot),
+            _ => None,
+        };
+        match column {
+            Some(Column::Nodes(nodes)) => {
+                keep.extend(nodes.iter().map(|node| self.nodes.insert(*node)));
+            }
+            Some(Column::Ints(ints)) => {
+                keep.extend(ints.iter().map(|int| self.ints.insert(*int)));
+            }
+            _ => {
+                let mut bytes = 0;
+                for row in 0..chunk.len() {
+                    let (new, size) = self.insert(slots, chunk, row);
+                    bytes += if new { size } else { 0 };
+                    keep.push(new);
+                }
+                return (keep, bytes);
+            }
+        }
+        let bytes = 16 * keep.iter().filter(|new| **new).count();
+        (keep, bytes)
+    }
+
     /// The row's combination, where it is one number.
     fn single(slots: &[SlotId], chunk: &Chunk, row: usize) -> Single {
         let [slot] = slots else { return Single::No };
@@ -270,13 +298,7 @@ impl Operate for Distinct {
             let Some(mut chunk) = self.input.pull_flat(cx)? else {
                 return Ok(None);
             };
-            let mut keep = Vec::with_capacity(chunk.len());
-            let mut bytes = 0;
-            for row in 0..chunk.len() {
-                let (new, size) = self.seen.insert(slots, &chunk, row);
-                bytes += if new { size } else { 0 };
-                keep.push(new);
-            }
+            let (keep, bytes) = self.seen.insert_all(slots, &chunk);
             if cx.run.watch.try_hold(bytes) {
                 self.held += bytes;
             } else {

@@ -12,9 +12,11 @@
 //! ```
 
 mod builder;
+mod decoder;
 mod payload;
 
 pub use builder::RecordBuilder;
+pub use decoder::RecordDecoder;
 pub use payload::{AtPath, decode_at_path, decode_value, encode_value};
 
 use crate::{LabelId, Map, Names, NodeId, PropId, TypeId, Value, ValueError, bytes::Reader};

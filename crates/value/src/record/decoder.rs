@@ -1,0 +1,159 @@
+//! Decoding many records, one after the other.
+
+use std::{cell::RefCell, sync::Arc};
+
+use rustc_hash::FxHashMap;
+
+use super::{RecordRef, corrupt, decode_value};
+use crate::{Map, Names, PropId, Value, ValueError};
+
+/// Sets of properties that are remembered: records of one label mostly have one of few.
+const SHAPES: usize = 8;
+
+/// Turns records into maps, for one thread.
+///
+/// What records have in common is looked up once: each name has one string of this decoder's own, so that threads which
+/// decode at the same time do not count the holders of the same ones, and the order of the names of a set of properties
+/// is found when that set is first met. Memory: the names met.
+pub struct RecordDecoder<'n> {
+    names: Own<'n>,
+    shapes: Vec<Shape>,
+    /// The values of a record, in the order of the properties' ids.
+    values: Vec<Value>,
+}
+
+/// Which properties a record has.
+struct Shape {
+    ids: Vec<PropId>,
+    /// Their names in order, and where among the ids each is.
+    order: Vec<(Arc<str>, u32)>,
+}
+
+/// Names, each copied once.
+struct Own<'n> {
+    names: &'n dyn Names,
+    copies: RefCell<FxHashMap<PropId, Arc<str>>>,
+}
+
+impl Names for Own<'_> {
+    fn name(&self, prop: PropId) -> Option<Arc<str>> {
+        let mut copies = self.copies.borrow_mut();
+        if let Some(copy) = copies.get(&prop) {
+            return Some(copy.clone());
+        }
+        let copy: Arc<str> = Arc::from(&*self.names.name(prop)?);
+        copies.insert(prop, copy.clone());
+        Some(copy)
+    }
+}
+
+impl<'n> RecordDecoder<'n> {
+    /// Decodes with these names.
+    pub fn new(names: &'n dyn Names) -> Self {
+        Self {
+            names: Own {
+                names,
+                copies: RefCell::default(),
+            },
+            shapes: Vec::new(),
+            values: Vec::new(),
+        }
+    }
+
+    /// As [`RecordRef::properties`].
+    ///
+    /// # Errors
+    /// `Corrupt` if the bytes are damaged or a property has no name.
+    pub fn properties(&mut self, record: &RecordRef<'_>) -> Result<Map, ValueError> {
+        let shape = self.shape(record)?;
+        self.values.clear();
+        for field in record.iter_raw() {
+            let (_, raw) = field?;
+            self.values.push(decode_value(raw, &self.names)?);
+        }
+        let entries = self.shapes[shape].order.iter().map(|(name, at)| {
+            let value = std::mem::take(&mut self.values[*at as usize]);
+            (name.clone(), value)
+        });
+        Ok(Map::from_sorted(entries.collect()))
+    }
+
+    /// The number of the record's shape; a new one takes the place of one that was met long ago.
+    fn shape(&mut self, record: &RecordRef<'_>) -> Result<usize, ValueError> {
+        let ids = || (0..record.len()).map(|index| record.id_at(index));
+        let same = |shape: &Shape| shape.ids.iter().copied().eq(ids());
+        if let Some(known) = self.shapes.iter().position(same) {
+            return Ok(known);
+        }
+        let mut order = Vec::with_capacity(record.len());
+        for (at, prop) in ids().enumerate() {
+            let name = self.names.name(prop);
+            order.push((name.ok_or(corrupt(0, "a property has no name"))?, at as u32));
+        }
+        order.sort_by(|(a, _), (b, _)| a.cmp(b));
+        if order.windows(2).any(|pair| pair[0].0 == pair[1].0) {
+            return Err(corrupt(1, "two properties have one name"));
+        }
+        if self.shapes.len() == SHAPES {
+            self.shapes.remove(0);
+        }
+        self.shapes.push(Shape {
+            ids: ids().collect(),
+            order,
+        });
+        Ok(self.shapes.len() - 1)
+    }
+}
+
+impl std::fmt::Debug for RecordDecoder<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RecordDecoder")
+            .field("shapes", &self.shapes.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{LabelId, NameTable, record::RecordBuilder};
+
+    #[test]
+    fn records_of_many_shapes_decode_as_one_by_one() {
+        let mut table = NameTable::default();
+        // Ids ascend against the order of the names.
+        let texts: Vec<String> = (0..12).map(|at| format!("p{}", 99 - at)).collect();
+        let nested: Map = [("p99", Value::Int(1)), ("a", Value::from("x"))]
+            .into_iter()
+            .collect();
+        let mut records = Vec::new();
+        for round in 0..200_u32 {
+            let kept = |at: &usize| {
+                (round.wrapping_mul(2_654_435_761) >> (at % 7)) & 1 == 1 || at.is_multiple_of(5)
+            };
+            let properties: Map = (0..texts.len())
+                .filter(kept)
+                .map(|at| {
+                    let value = match at % 3 {
+                        0 => Value::Map(Arc::new(nested.clone())),
+                        1 => Value::Int(i64::from(round)),
+                        _ => Value::from(texts[at].clone()),
+                    };
+                    (texts[at].as_str(), value)
+                })
+                .collect();
+            let mut builder = RecordBuilder::node(&[LabelId(1)]);
+            builder.put_all(&properties, &mut table).expect("it fits");
+            records.push((builder.finish().expect("it fits"), properties));
+        }
+        let mut decoder = RecordDecoder::new(&table);
+        for (bytes, properties) in &records {
+            let record = RecordRef::new(bytes).expect("a record");
+            assert_eq!(&record.properties(&table).expect("decodes"), properties);
+            assert_eq!(&decoder.properties(&record).expect("decodes"), properties);
+        }
+        let record = RecordRef::new(&records[0].0).expect("a record");
+        let none = NameTable::default();
+        assert!(RecordDecoder::new(&none).properties(&record).is_err());
+    }
+}
