@@ -641,8 +641,12 @@ struct OptimisticTransaction<B: Backend> {
 
 impl<B: Backend> OptimisticTransaction<B> {
     /// Refuses what would take the write set over its limit.
-    fn check_room(&self, more: usize) -> Result<(), StorageError> {
+    fn check_room(&mut self, more: usize) -> Result<(), StorageError> {
         let max = self.live.core.capabilities.max_transaction_bytes;
+        if self.write_bytes() + more > max {
+            // Without what was written over it may fit.
+            self.writes.order();
+        }
         let size = self.write_bytes() + more;
         if size > max {
             let advice = "commit in smaller parts, or load in bulk";
@@ -752,6 +756,8 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
         if writes.is_empty() && stream.is_empty() {
             return Ok(view.version());
         }
+        // Before anybody waits for it.
+        writes.prepare();
         let snapshot = view.version();
         // The view is not needed any more; an engine may reuse its space.
         drop(view);

@@ -1,21 +1,19 @@
-//! A transaction's own writes, ordered, with range deletions and savepoints, and their merge with a view.
+//! Writes in order, with deleted ranges, and their merge with a view.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map},
     ops::{Bound, ControlFlow},
     sync::Arc,
 };
 
+use super::{SLOT_BYTES, bounds, is_empty_range};
 use crate::{KeyRange, Order, StorageError, View, Visitor};
-
-/// What a slot costs beside its key and value: map entry, two allocations, undo entry.
-const SLOT_BYTES: usize = 96;
 
 /// Ordered puts and deletions on top of deleted ranges.
 ///
 /// A key has at most one slot. Ranges are disjoint and never touch; a slot inside a range is younger than the range.
 #[derive(Debug, Default)]
-pub struct WriteSet {
+pub(super) struct Ordered {
     slots: BTreeMap<Arc<[u8]>, Option<Arc<[u8]>>>,
     erased: BTreeMap<Box<[u8]>, Option<Box<[u8]>>>,
     undo: Vec<Undo>,
@@ -26,7 +24,7 @@ pub struct WriteSet {
     undo_bytes: usize,
 }
 
-type Slot = Option<Arc<[u8]>>;
+pub(super) type Slot = Option<Arc<[u8]>>;
 type Interval = (Box<[u8]>, Option<Box<[u8]>>);
 
 /// What an undo entry costs beside its keys and values.
@@ -66,11 +64,16 @@ impl Undo {
     }
 }
 
-impl WriteSet {
-    /// An empty write set.
-    pub fn new() -> Self {
-        Self::default()
-    }
+impl Ordered {
+    /// No writes.
+    pub const EMPTY: Self = Self {
+        slots: BTreeMap::new(),
+        erased: BTreeMap::new(),
+        undo: Vec::new(),
+        recording: false,
+        bytes: 0,
+        undo_bytes: 0,
+    };
 
     /// Whether it would change nothing.
     pub fn is_empty(&self) -> bool {
@@ -85,11 +88,6 @@ impl WriteSet {
     /// Bytes of the keys and values in it.
     pub fn content_bytes(&self) -> usize {
         self.bytes - SLOT_BYTES * (self.slots.len() + self.erased.len())
-    }
-
-    /// About how many bytes one more pair would take.
-    pub fn cost(key: &[u8], value: &[u8]) -> usize {
-        key.len() + value.len() + SLOT_BYTES
     }
 
     /// Puts a pair.
@@ -133,10 +131,8 @@ impl WriteSet {
     }
 
     /// Puts (`Some`) and deletions (`None`), ascending by key.
-    pub fn slots(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<&[u8]>)> {
-        self.slots
-            .iter()
-            .map(|(key, slot)| (&**key, slot.as_deref()))
+    pub fn slots(&self) -> btree_map::Iter<'_, Arc<[u8]>, Slot> {
+        self.slots.iter()
     }
 
     /// Deleted ranges, ascending; they come before the slots.
@@ -147,7 +143,7 @@ impl WriteSet {
         })
     }
 
-    /// Begins to record changes, and returns the present position for [`WriteSet::rollback_to`].
+    /// Begins to record changes, and returns the present position for [`Ordered::rollback_to`].
     pub fn mark(&mut self) -> usize {
         self.recording = true;
         self.undo.len()
@@ -389,17 +385,4 @@ impl WriteSet {
         self.bytes -= before.as_ref().map_or(0, size);
         before
     }
-}
-
-/// Whether no key can be in the range.
-pub(crate) fn is_empty_range(range: KeyRange<'_>) -> bool {
-    range.end.is_some_and(|end| end <= range.start)
-}
-
-/// The bounds of a range that is not empty.
-pub(crate) fn bounds(range: KeyRange<'_>) -> (Bound<&[u8]>, Bound<&[u8]>) {
-    (
-        Bound::Included(range.start),
-        range.end.map_or(Bound::Unbounded, Bound::Excluded),
-    )
 }

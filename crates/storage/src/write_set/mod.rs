@@ -1,0 +1,326 @@
+//! A transaction's own writes, with range deletions and savepoints, and their merge with a view.
+//!
+//! Most transactions only put, delete and get: their writes are appended to a list ([`appended`]), looked up through a
+//! hash table once somebody asks, and sorted once, when they commit. A scan over own writes, a deleted range, or keys
+//! that are written again and again bring them into order first ([`ordered`]), and they stay so.
+
+mod appended;
+mod ordered;
+
+use std::{
+    collections::btree_map,
+    ops::Bound,
+    sync::{Arc, OnceLock},
+};
+
+use self::{
+    appended::Appended,
+    ordered::{Ordered, Slot},
+};
+use crate::{KeyRange, Order, StorageError, View, Visitor};
+
+/// What a slot costs beside its key and value: map entry, two allocations, undo entry.
+const SLOT_BYTES: usize = 96;
+
+/// From so many writes on it is looked at, each time that they have doubled, whether most of them are obsolete.
+const MANY: usize = 1 << 16;
+
+/// Puts and deletions on top of deleted ranges.
+///
+/// A key has at most one slot. Ranges are disjoint and never touch; a slot inside a range is younger than the range.
+#[derive(Debug, Default)]
+pub struct WriteSet {
+    /// All writes, unless they are in order.
+    appended: Appended,
+    ordered: OnceLock<Ordered>,
+}
+
+impl WriteSet {
+    /// An empty write set.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn ordered(&self) -> &Ordered {
+        self.ordered.get_or_init(|| self.appended.ordered())
+    }
+
+    /// Brings the writes into order, which frees what was written over.
+    pub fn order(&mut self) {
+        self.ordered();
+        self.appended = Appended::default();
+    }
+
+    /// The writes in order, if they are.
+    fn if_ordered(&mut self) -> Option<&mut Ordered> {
+        let ordered = self.ordered.get_mut();
+        if ordered.is_some() && !self.appended.is_empty() {
+            self.appended = Appended::default();
+        }
+        ordered
+    }
+
+    fn ordered_mut(&mut self) -> &mut Ordered {
+        self.order();
+        self.ordered.get_mut().expect("just made")
+    }
+
+    /// Whether it would change nothing.
+    pub fn is_empty(&self) -> bool {
+        match self.ordered.get() {
+            Some(ordered) => ordered.is_empty(),
+            None => self.appended.is_empty(),
+        }
+    }
+
+    /// About how many bytes of memory it holds, with what undoing would need.
+    pub fn bytes(&self) -> usize {
+        match self.ordered.get() {
+            Some(ordered) => ordered.bytes(),
+            None => self.appended.bytes(),
+        }
+    }
+
+    /// Bytes of the keys and values in it.
+    pub fn content_bytes(&self) -> usize {
+        match self.ordered.get() {
+            Some(ordered) => ordered.content_bytes(),
+            None => self.appended.content_bytes(),
+        }
+    }
+
+    /// About how many bytes one more pair would take.
+    pub fn cost(key: &[u8], value: &[u8]) -> usize {
+        key.len() + value.len() + SLOT_BYTES
+    }
+
+    /// Puts a pair.
+    pub fn put(&mut self, key: &[u8], value: &[u8]) {
+        match self.if_ordered() {
+            Some(ordered) => ordered.put(key, value),
+            None => self.append(key, Some(value)),
+        }
+    }
+
+    /// Deletes a key.
+    pub fn delete(&mut self, key: &[u8]) {
+        match self.if_ordered() {
+            Some(ordered) => ordered.delete(key),
+            None => self.append(key, None),
+        }
+    }
+
+    fn append(&mut self, key: &[u8], value: Option<&[u8]>) {
+        self.appended.push(key, value);
+        let len = self.appended.len();
+        if len >= MANY && len.is_power_of_two() && self.appended.key_count() < len / 2 {
+            self.order();
+        }
+    }
+
+    /// Deletes a range.
+    pub fn delete_range(&mut self, range: KeyRange<'_>) {
+        if !is_empty_range(range) {
+            self.ordered_mut().delete_range(range);
+        }
+    }
+
+    /// What the set says about `key`: `None` nothing, `Some(None)` deleted, `Some(Some(value))` put.
+    pub fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        match self.ordered.get() {
+            Some(ordered) => ordered.get(key),
+            None => self.appended.get(key),
+        }
+    }
+
+    /// Puts (`Some`) and deletions (`None`), ascending by key.
+    pub fn slots(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<&[u8]>)> {
+        match self.ordered.get() {
+            Some(ordered) => Slots::Ordered(ordered.slots()),
+            None => Slots::Appended(self.appended.slots()),
+        }
+    }
+
+    /// Deleted ranges, ascending; they come before the slots.
+    pub fn erased(&self) -> impl ExactSizeIterator<Item = KeyRange<'_>> {
+        const NONE: &Ordered = &Ordered::EMPTY;
+        self.ordered.get().unwrap_or(NONE).erased()
+    }
+
+    /// Does now what [`WriteSet::slots`] would do when first asked.
+    pub fn prepare(&self) {
+        drop(self.slots());
+    }
+
+    /// Begins to record changes, and returns the present position for [`WriteSet::rollback_to`].
+    pub fn mark(&mut self) -> usize {
+        match self.if_ordered() {
+            Some(ordered) => ordered.mark(),
+            None => self.appended.mark(),
+        }
+    }
+
+    /// Takes every change since `mark` back.
+    pub fn rollback_to(&mut self, mark: usize) {
+        match self.if_ordered() {
+            Some(ordered) => ordered.rollback_to(mark),
+            None => self.appended.rollback_to(mark),
+        }
+    }
+
+    /// Forgets how to undo: there is no savepoint left.
+    pub fn stop_recording(&mut self) {
+        match self.if_ordered() {
+            Some(ordered) => ordered.stop_recording(),
+            None => self.appended.stop_recording(),
+        }
+    }
+
+    /// Calls `visit` with the pairs of `view` under these writes.
+    pub fn visit(
+        &self,
+        view: &impl View,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        if is_empty_range(range) {
+            return Ok(());
+        }
+        if self.ordered.get().is_none() && !self.appended.may_touch(range) {
+            return view.visit(range, order, visit);
+        }
+        self.ordered().visit(view, range, order, visit)
+    }
+}
+
+/// Slots of either form.
+enum Slots<'a, I> {
+    Appended(I),
+    Ordered(btree_map::Iter<'a, Arc<[u8]>, Slot>),
+}
+
+impl<'a, I: ExactSizeIterator<Item = (&'a [u8], Option<&'a [u8]>)>> Iterator for Slots<'a, I> {
+    type Item = (&'a [u8], Option<&'a [u8]>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Appended(slots) => slots.next(),
+            Self::Ordered(slots) => slots.next().map(|(key, slot)| (&**key, slot.as_deref())),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let len = match self {
+            Self::Appended(slots) => slots.len(),
+            Self::Ordered(slots) => slots.len(),
+        };
+        (len, Some(len))
+    }
+}
+
+impl<'a, I: ExactSizeIterator<Item = (&'a [u8], Option<&'a [u8]>)>> ExactSizeIterator
+    for Slots<'a, I>
+{
+}
+
+/// Whether no key can be in the range.
+pub(crate) fn is_empty_range(range: KeyRange<'_>) -> bool {
+    range.end.is_some_and(|end| end <= range.start)
+}
+
+/// The bounds of a range that is not empty.
+pub(crate) fn bounds(range: KeyRange<'_>) -> (Bound<&[u8]>, Bound<&[u8]>) {
+    (
+        Bound::Included(range.start),
+        range.end.map_or(Bound::Unbounded, Bound::Excluded),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::conformance::Random;
+
+    /// Random writes, savepoints and looks, against the same writes kept in order from the beginning.
+    #[test]
+    fn it_answers_as_the_ordered_one_does() {
+        for seed in 0..200 {
+            let random = &mut Random(seed);
+            let mut writes = WriteSet::new();
+            let mut model = Ordered::default();
+            let mut marks: Vec<(usize, usize)> = Vec::new();
+            let key = |random: &mut Random| {
+                vec![b'a' + random.below(5) as u8; 1 + random.below(12) as usize]
+            };
+            let (orders, undoes) = (random.below(3) == 0, random.below(2) == 0);
+            for step in 0..300u64 {
+                match random.below(40) {
+                    0..20 => {
+                        let (key, value) = (key(random), step.to_be_bytes());
+                        writes.put(&key, &value);
+                        model.put(&key, &value);
+                    }
+                    20..26 => {
+                        let key = key(random);
+                        writes.delete(&key);
+                        model.delete(&key);
+                    }
+                    26 if orders => {
+                        let (one, other) = (key(random), key(random));
+                        let range = KeyRange {
+                            start: &one,
+                            end: Some(&other),
+                        };
+                        writes.delete_range(range);
+                        if !is_empty_range(range) {
+                            model.delete_range(range);
+                        }
+                    }
+                    27 | 28 if undoes => marks.push((writes.mark(), model.mark())),
+                    29 if !marks.is_empty() => {
+                        let at = random.below(marks.len() as u64) as usize;
+                        marks.truncate(at + 1);
+                        writes.rollback_to(marks[at].0);
+                        model.rollback_to(marks[at].1);
+                    }
+                    30 if random.below(5) == 0 => {
+                        marks.clear();
+                        writes.stop_recording();
+                        model.stop_recording();
+                    }
+                    31 if orders => writes.order(),
+                    _ => {
+                        let key = key(random);
+                        assert_eq!(writes.get(&key), model.get(&key));
+                    }
+                }
+                if step % 50 == 49 {
+                    let expected: Vec<_> = model
+                        .slots()
+                        .map(|(key, slot)| (key.to_vec(), slot.as_deref().map(<[u8]>::to_vec)))
+                        .collect();
+                    let found = writes.slots();
+                    assert_eq!(found.len(), expected.len());
+                    let found: Vec<_> = found
+                        .map(|(key, value)| (key.to_vec(), value.map(<[u8]>::to_vec)))
+                        .collect();
+                    assert_eq!(found, expected);
+                    assert!(writes.erased().eq(model.erased()));
+                    assert_eq!(writes.is_empty(), model.is_empty());
+                }
+            }
+        }
+    }
+
+    /// A key that is written again and again does not fill the memory.
+    #[test]
+    fn what_was_written_over_is_freed() {
+        let mut writes = WriteSet::new();
+        for number in 0..(3 * MANY as u64) {
+            writes.put(&(number % 10).to_be_bytes(), &number.to_be_bytes());
+        }
+        assert!(writes.bytes() < MANY, "{}", writes.bytes());
+        assert_eq!(writes.slots().len(), 10);
+    }
+}

@@ -1,0 +1,213 @@
+//! Measures the store on the storage contract: puts of random UUIDs in transactions of 100, gets, a scan.
+//!
+//! ```text
+//! cargo run --profile quick -p isomer-store --example puts -- [MILLIONS] [FOLDER] [buffered|synced]
+//! ```
+//!
+//! One JSON object a line; keys and values are 36 bytes of text.
+
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, conformance::Random};
+use isomer_store::{StoreEngine, StoreOptions};
+
+const PER_TRANSACTION: u64 = 100;
+
+fn uuid(number: u64, out: &mut [u8; 36]) {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let mut random = Random(number);
+    let bits = u128::from(random.number()) << 64 | u128::from(random.number());
+    let mut shift = 128;
+    for (at, byte) in out.iter_mut().enumerate() {
+        if matches!(at, 8 | 13 | 18 | 23) {
+            *byte = b'-';
+        } else {
+            shift -= 4;
+            *byte = HEX[(bits >> shift) as usize & 15];
+        }
+    }
+}
+
+fn tell(case: &str, value: f64, unit: &str) {
+    println!(r#"{{"bench": "store", "case": "{case}", "value": {value:.3}, "unit": "{unit}"}}"#);
+}
+
+/// Seconds for which this thread has had a processor.
+fn cpu_s() -> f64 {
+    let status = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let nanoseconds = status
+        .split(' ')
+        .next()
+        .and_then(|text| text.parse::<f64>().ok());
+    nanoseconds.unwrap_or(0.0) / 1e9
+}
+
+/// Bytes of memory that the process has at most had.
+fn peak_mib() -> f64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kib = line.and_then(|line| {
+        line.trim()
+            .trim_end_matches(" kB")
+            .trim()
+            .parse::<f64>()
+            .ok()
+    });
+    kib.unwrap_or(0.0) / 1024.0
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let millions: f64 = arguments.next().map_or(Ok(1.0), |text| text.parse())?;
+    let given: Option<PathBuf> = arguments.next().map(Into::into);
+    let synced = arguments.next().is_some_and(|text| text == "synced");
+    let scratch = tempfile::tempdir()?;
+    let folder = given.unwrap_or_else(|| scratch.path().join("store"));
+    let durability = if synced {
+        Durability::Synced
+    } else {
+        Durability::Buffered
+    };
+    let store = StoreEngine::open(&folder, StoreOptions::default())?;
+    let engine: &dyn Engine = &store;
+
+    let count = (millions * 1e6) as u64 / PER_TRANSACTION * PER_TRANSACTION;
+    let (mut key, mut value) = ([0; 36], [0; 36]);
+    let (mut worst, mut made) = (Duration::ZERO, Duration::ZERO);
+    let mut slow = Vec::new();
+    let mut marks = vec![(0, Instant::now())];
+    let cpu = cpu_s();
+    let mut pairs = Vec::with_capacity(PER_TRANSACTION as usize);
+    for first in (0..count).step_by(PER_TRANSACTION as usize) {
+        let began = Instant::now();
+        pairs.clear();
+        for number in first..first + PER_TRANSACTION {
+            uuid(number, &mut key);
+            uuid(!number, &mut value);
+            pairs.push((key, value));
+        }
+        made += began.elapsed();
+        let began = Instant::now();
+        let mut transaction = engine.begin()?;
+        for (key, value) in &pairs {
+            transaction.put(key, value)?;
+        }
+        transaction.commit(durability)?;
+        let took = began.elapsed();
+        worst = worst.max(took);
+        if took > Duration::from_millis(10) {
+            slow.push(took.as_millis());
+        }
+        let done = first + PER_TRANSACTION;
+        if done % 1_000_000 == 0 || done == count {
+            marks.push((done, Instant::now()));
+        }
+    }
+    let took = marks[marks.len() - 1].1 - marks[0].1;
+    tell("puts_per_s", count as f64 / took.as_secs_f64(), "1/s");
+    tell(
+        "puts_per_s_without_making_them",
+        count as f64 / (took - made).as_secs_f64(),
+        "1/s",
+    );
+    let cpu = cpu_s() - cpu;
+    tell(
+        "puts_per_s_of_this_thread_on_a_processor",
+        count as f64 / cpu,
+        "1/s",
+    );
+    tell("share_of_a_processor", cpu / took.as_secs_f64(), "ratio");
+    let rates: Vec<f64> = marks
+        .windows(2)
+        .map(|pair| (pair[1].0 - pair[0].0) as f64 / (pair[1].1 - pair[0].1).as_secs_f64())
+        .collect();
+    if let [first, .., last] = rates.as_slice() {
+        tell("last_to_first_million_time", first / last, "ratio");
+    }
+    let rounded: Vec<u64> = rates.iter().map(|rate| (rate / 1000.0) as u64).collect();
+    eprintln!("thousand puts/s by million: {rounded:?}; commits above 10 ms: {slow:?}");
+    tell("worst_commit", worst.as_secs_f64() * 1e3, "ms");
+    tell("peak_rss_after_puts", peak_mib(), "MiB");
+
+    let (began, cpu) = (Instant::now(), cpu_s());
+    let snapshot = engine.snapshot()?;
+    let mut random = Random(7);
+    let gets = 500_000.min(count);
+    for _ in 0..gets {
+        let number = random.below(count);
+        uuid(number, &mut key);
+        uuid(!number, &mut value);
+        if snapshot.get(&key)?.as_deref() != Some(&value[..]) {
+            return Err(format!("pair {number} is not what was put").into());
+        }
+    }
+    tell(
+        "gets_per_s",
+        gets as f64 / began.elapsed().as_secs_f64(),
+        "1/s",
+    );
+
+    tell(
+        "gets_per_s_on_a_processor",
+        gets as f64 / (cpu_s() - cpu),
+        "1/s",
+    );
+    let (began, cpu) = (Instant::now(), cpu_s());
+    let mut page = Page::new();
+    let (mut found, mut rest, mut bytes) = (0u64, Some((Vec::new(), None::<Vec<u8>>)), 0);
+    while let Some((start, end)) = rest {
+        let range = KeyRange {
+            start: &start,
+            end: end.as_deref(),
+        };
+        snapshot.scan(
+            range,
+            Order::Ascending,
+            PageLimit {
+                keys: 10_000,
+                bytes: 1 << 20,
+            },
+            &mut page,
+        )?;
+        for (key, value) in page.iter() {
+            let (key, value) = (
+                std::str::from_utf8(key)?.to_owned(),
+                std::str::from_utf8(value)?.to_owned(),
+            );
+            bytes += key.len() + value.len();
+            found += 1;
+        }
+        rest = page
+            .next()
+            .map(|rest| (rest.start.to_vec(), rest.end.map(<[u8]>::to_vec)));
+    }
+    if found != count || bytes as u64 != count * 72 {
+        return Err(format!("{found} pairs found, {count} put").into());
+    }
+    tell(
+        "scan_per_s",
+        found as f64 / began.elapsed().as_secs_f64(),
+        "1/s",
+    );
+    tell(
+        "scan_per_s_on_a_processor",
+        found as f64 / (cpu_s() - cpu),
+        "1/s",
+    );
+    tell("peak_rss", peak_mib(), "MiB");
+    let statistics = engine.statistics()?;
+    tell(
+        "disk_bytes_per_raw_byte",
+        statistics.stored_bytes as f64 / (count * 72) as f64,
+        "ratio",
+    );
+    eprintln!("{:?}", statistics.details);
+    drop(snapshot);
+    let began = Instant::now();
+    drop(store);
+    eprintln!("closed in {:?}", began.elapsed());
+    Ok(())
+}
