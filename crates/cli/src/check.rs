@@ -56,7 +56,8 @@ pub fn command(options: &CheckOptions) -> Result<()> {
         })?;
         bar.finish_and_clear();
     }
-    if damage.is_empty() {
+    let records_are_sound = damage.is_empty();
+    if records_are_sound {
         damage = views(&db)?;
     }
     drop(store);
@@ -71,6 +72,13 @@ pub fn command(options: &CheckOptions) -> Result<()> {
     }
     for found in damage.iter().take(100) {
         crate::style::line(found)?;
+    }
+    if records_are_sound {
+        bail!(
+            "{} in {}: the records are sound, and the views are made again from them when they are asked for",
+            counted(damage.len() as u64, "damaged read view"),
+            options.db.display()
+        );
     }
     bail!(
         "{} in {}: restore it from a backup, or export what can still be read",
@@ -89,11 +97,17 @@ fn views(db: &Database) -> Result<Vec<String>> {
     }
     let wrong = found.wrong.iter().map(|kind| {
         format!(
-            "the view of {} differed from the records: it was dropped, and is made again from them",
+            "the view of {} differed from the records: it was dropped",
             kind.describe(&catalog)
         )
     });
-    Ok(wrong.collect())
+    let damaged = found.damaged.iter().map(|file| {
+        format!(
+            "views/{} was damaged and is removed: {}",
+            file.name, file.reason
+        )
+    });
+    Ok(wrong.chain(damaged).collect())
 }
 
 fn bar_target(shown: bool) -> ProgressDrawTarget {

@@ -21,6 +21,11 @@ pub trait CommitObserver: Send + Sync {
     fn abandoned(&self, from: Version) {
         let _ = from;
     }
+    /// Nobody knows whether the commits told of with a version of `from` and above happened: nothing may be said of those
+    /// versions. No others follow in this opening.
+    fn unsettled(&self, from: Version) {
+        let _ = from;
+    }
     /// A bulk load into a label or type that seems to be empty has read its rows and is about to be written. Who wants to
     /// make something of its records while they pass by answers with a sink. Other commits go on meanwhile; the store may
     /// be read and written.
@@ -117,6 +122,13 @@ impl CommitHook for Observers {
             .read()
             .iter()
             .for_each(|observer| observer.abandoned(from));
+    }
+
+    fn unsettled(&self, from: Version) {
+        self.0
+            .read()
+            .iter()
+            .for_each(|observer| observer.unsettled(from));
     }
 }
 

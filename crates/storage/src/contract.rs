@@ -64,9 +64,11 @@ pub trait CommitHook: Send + Sync {
     /// The commit `version` with the change-stream entry `stream` is valid and about to be applied; nobody sees it yet.
     /// Versions ascend. Commits without an entry are announced too.
     fn committing(&self, version: Version, stream: &[u8]);
-    /// The commits announced with a version of `from` and above did not happen (or nobody knows, and the engine is
-    /// closed to writers); their versions may be used again.
+    /// The commits announced with a version of `from` and above did not happen; their versions may be used again.
     fn abandoned(&self, from: Version);
+    /// Nobody knows whether the commits announced with a version of `from` and above happened; the engine is closed to
+    /// writers.
+    fn unsettled(&self, from: Version);
 }
 
 /// What both snapshots and transactions read.

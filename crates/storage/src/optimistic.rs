@@ -220,9 +220,7 @@ impl<B: Backend> Optimistic<B> {
             hook.committing(version, stream.unwrap_or_default());
         }
         let ingested = core.backend.ingest(version, &mut checked, stream);
-        if let (Err(_), Some(hook)) = (&ingested, &hook) {
-            hook.abandoned(version);
-        }
+        tell_failure(&ingested, hook.as_deref(), version);
         if matches!(ingested, Ok(()) | Err(StorageError::CommitUnknown(_))) {
             // No footprint tells what this changed: whoever observed anything before it must run again. Nobody is
             // checked before this, as the writer's lock is held.
@@ -492,9 +490,7 @@ impl<B: Backend> Core<B> {
             }
         }
         let applied = self.backend.apply(&commits, durability);
-        if let (Err(_), Some(hook)) = (&applied, &hook) {
-            hook.abandoned(first);
-        }
+        tell_failure(&applied, hook.as_deref(), first);
         if matches!(applied, Ok(()) | Err(StorageError::CommitUnknown(_))) {
             self.guards.lock().append(fresh);
         }
@@ -517,6 +513,15 @@ impl Ticket {
     fn set(&self, state: TicketState) {
         *self.state.lock() = state;
         self.changed.notify_one();
+    }
+}
+
+/// Tells the hook of commits that it was told of and that did not happen, or perhaps did not.
+fn tell_failure(outcome: &Result<(), StorageError>, hook: Option<&dyn CommitHook>, from: Version) {
+    match (outcome, hook) {
+        (Err(StorageError::CommitUnknown(_)), Some(hook)) => hook.unsettled(from),
+        (Err(_), Some(hook)) => hook.abandoned(from),
+        _ => {}
     }
 }
 

@@ -1,7 +1,8 @@
 //! Holding views and their files against the rows.
 
 use crate::{
-    ViewError, ViewKind, Views, making::ALWAYS, segment::Stored, slot::Slot, views::for_slot,
+    ViewError, ViewKind, Views, keeping::Keeping, making::ALWAYS, segment::Stored, slot::Slot,
+    views::for_slot,
 };
 
 /// What was found: see [`Views::check`].
@@ -13,12 +14,23 @@ pub struct ViewCheck {
     pub wrong: Vec<ViewKind>,
     /// Views that were not compared, and why.
     pub skipped: Vec<(ViewKind, String)>,
+    /// Files that were damaged: they were removed when they were met, since the opening.
+    pub damaged: Vec<DamagedFile>,
+}
+
+/// A file of a view that was not what was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedFile {
+    /// Its name in the folder of views.
+    pub name: String,
+    /// How that was seen.
+    pub reason: String,
 }
 
 impl Views {
     /// Compares every view that stands, and every one that has a file, with one made anew from the rows. What differs is a
-    /// fault of this program, or of memory: it is dropped. Files that are damaged are no fault, as they are never answered
-    /// from: they were removed when they were met. `progress` is told which view comes next.
+    /// fault of this program, or of memory: it is dropped. Files that are damaged are a fault of the disk, and are never
+    /// answered from. `progress` is told which view comes next.
     pub fn check(&self, progress: &mut dyn FnMut(&ViewKind)) -> ViewCheck {
         let mut found = ViewCheck::default();
         for view in self.status() {
@@ -31,7 +43,15 @@ impl Views {
                 Err(error) => found.skipped.push((kind, error.to_string())),
             }
         }
+        found.damaged = self.damaged();
         found
+    }
+
+    /// Files that were found damaged since the opening, and removed.
+    pub fn damaged(&self) -> Vec<DamagedFile> {
+        self.keeping
+            .as_ref()
+            .map_or_else(Vec::new, Keeping::damaged)
     }
 
     /// Whether a view agrees with the rows; nothing where there is no view.

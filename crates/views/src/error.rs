@@ -31,6 +31,9 @@ pub enum ViewError {
         /// How long was waited.
         seconds: u64,
     },
+    /// What was stored of it is damaged.
+    #[error("the stored view is damaged: {0}")]
+    Damaged(String),
     /// What was stored of it is not used.
     #[error("the stored view is not used: {0}")]
     Stored(String),
@@ -38,6 +41,9 @@ pub enum ViewError {
 
 impl From<SegmentError> for ViewError {
     fn from(error: SegmentError) -> Self {
-        Self::Stored(error.to_string())
+        match error {
+            SegmentError::Damaged(reason) => Self::Damaged(reason),
+            error => Self::Stored(error.to_string()),
+        }
     }
 }

@@ -326,6 +326,13 @@ impl CommitObserver for Views {
         self.registry.read().each(|_, slot| slot.abandon(from));
     }
 
+    fn unsettled(&self, from: Version) {
+        let mut feed = self.feed.lock();
+        // Who reads a snapshot of before need not wait for them.
+        feed.told = feed.told.min(from.saturating_sub(1));
+        self.registry.read().each(|_, slot| slot.lose(from));
+    }
+
     fn loading(&self, load: &Loading) -> Option<Box<dyn LoadSink>> {
         let files = LoadFiles::begin(self.this.upgrade()?, load)?;
         Some(Box::new(files))

@@ -18,10 +18,10 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    ViewError, ViewKind, Views,
+    DamagedFile, ViewError, ViewKind, Views,
     making::ALWAYS,
     registry::Registry,
-    segment::{Folder, Head, SegmentError, Stored},
+    segment::{Folder, Found, Head, SegmentError, Stored},
     slot::Slot,
     views::for_slot,
     worker::Job,
@@ -45,6 +45,8 @@ pub(crate) struct Keeping {
     kept: Mutex<FxHashMap<ViewKind, Kept>>,
     /// Bytes of change stream told since the opening.
     told_bytes: AtomicU64,
+    /// Files that were found damaged.
+    damaged: Mutex<Vec<DamagedFile>>,
 }
 
 /// A file that can be read.
@@ -66,7 +68,10 @@ impl Keeping {
             store.options().seal.clone(),
         );
         let mut kept = FxHashMap::default();
-        let found = folder.list();
+        let Found {
+            heads: found,
+            damaged,
+        } = folder.list();
         if !found.is_empty() {
             // Held first: what is told now stays told.
             let now = store.engine().version();
@@ -95,6 +100,7 @@ impl Keeping {
             folder,
             kept: Mutex::new(kept),
             told_bytes: AtomicU64::new(0),
+            damaged: Mutex::new(damaged),
         }
     }
 
@@ -129,6 +135,16 @@ impl Keeping {
     pub(crate) fn forget(&self, kind: &ViewKind) {
         self.folder.remove(kind);
         self.kept.lock().remove(kind);
+    }
+
+    /// Files that were found damaged since the opening.
+    pub(crate) fn damaged(&self) -> Vec<DamagedFile> {
+        self.damaged.lock().clone()
+    }
+
+    fn note(&self, kind: &ViewKind, reason: String) {
+        let name = self.folder.name_of(kind);
+        self.damaged.lock().push(DamagedFile { name, reason });
     }
 
     /// Holds the change stream no more.
@@ -170,10 +186,21 @@ impl Views {
                 Ok(true)
             }
             Ok(false) => Ok(false),
-            Err(error @ (ViewError::Stopped | ViewError::NoRoom(_))) => Err(error),
-            Err(_) => {
-                keeping.forget(kind);
-                Ok(false)
+            Err(error) => {
+                // Commits are not collected for it any more.
+                let feed = self.feed.lock();
+                slot.stop_building();
+                drop(feed);
+                match error {
+                    ViewError::Stopped | ViewError::NoRoom(_) => Err(error),
+                    error => {
+                        if let ViewError::Damaged(reason) = &error {
+                            keeping.note(kind, reason.clone());
+                        }
+                        keeping.forget(kind);
+                        Ok(false)
+                    }
+                }
             }
         }
     }

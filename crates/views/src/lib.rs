@@ -33,7 +33,7 @@ mod worker;
 
 pub use adjacency::{AdjacencyAt, LinkScratch, Links, Side};
 pub use at::ViewsAt;
-pub use check::ViewCheck;
+pub use check::{DamagedFile, ViewCheck};
 pub use column::{Cell, ColumnAt, PAGE_ROWS, Page, PageBits, PageValues};
 pub use error::ViewError;
 pub use reader::Reader;

@@ -179,7 +179,10 @@ impl Views {
     pub fn close(&self) {
         self.closed.store(true, Ordering::Relaxed);
         self.worker.close();
+        // A view of an earlier opening is merged before it is saved.
+        self.worker.go_on(true);
         self.save_all();
+        self.worker.go_on(false);
         self.clear();
         if let Some(keeping) = &self.keeping {
             keeping.let_go();

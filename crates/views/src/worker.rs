@@ -94,6 +94,11 @@ impl Worker {
         }
     }
 
+    /// After [`Worker::close`]: lets who closed it work on its own thread.
+    pub(crate) fn go_on(&self, on: bool) {
+        self.queue.stop.store(!on, Ordering::Relaxed);
+    }
+
     /// Takes no more jobs, forgets those that wait, and waits for the one at work to end.
     pub(crate) fn close(&self) {
         self.queue.stop.store(true, Ordering::Relaxed);

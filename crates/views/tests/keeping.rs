@@ -11,7 +11,7 @@ use std::{
 };
 
 use common::{Random, World, compare};
-use isomer_data::{Access, Store, StoreOptions};
+use isomer_data::{Access, CommitObserver, Store, StoreOptions};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_views::{ViewKind, ViewOptions, ViewState, Views};
@@ -143,10 +143,14 @@ fn damaged_files_are_never_answered_from() {
     let kept = folder.path().join("views");
     let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
     let store = open(&engine);
-    let world = World::new(&store);
+    let mut world = World::new(&store);
     let mut random = Random::new(5);
     write(&store, &world, &mut random, 60);
     let views = Views::open(&store, options(&kept)).unwrap();
+    // Files that are written while nodes and relationships of another label and type are loaded are no others.
+    world.load_apart(&store, &mut random);
+    let by_loads = files(&kept);
+    assert!(by_loads.len() > 4, "{by_loads:?}");
     make_all(&views, &world);
     views.close();
     write(&store, &world, &mut random, 2);
@@ -200,6 +204,12 @@ fn damaged_files_are_never_answered_from() {
         let (kind, from_file) = owners[chosen];
         views.make(kind).unwrap();
         assert_ne!(version(&views, kind), from_file, "{path:?} at {at}");
+        let told = views.damaged();
+        let name = path.file_name().unwrap().to_str().unwrap();
+        assert!(
+            matches!(&told[..], [told] if told.name == name),
+            "{told:?} of {name}"
+        );
         if round % 20 == 0 {
             for (kind, from_file) in &kinds {
                 views.make(kind).unwrap();
@@ -395,4 +405,28 @@ fn many_openings_do_not_lose_a_file() {
         views.wait_ready();
         views.close();
     }
+}
+
+/// Where nobody knows whether a commit happened, views say nothing of it.
+#[test]
+fn a_commit_of_which_nobody_knows_is_left_to_the_rows() {
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let store = open(&engine);
+    let world = World::new(&store);
+    let mut random = Random::new(11);
+    write(&store, &world, &mut random, 30);
+    let views = Views::open(&store, ViewOptions::default()).unwrap();
+    for kind in world.kinds() {
+        views.make(&kind).unwrap();
+    }
+    let before = store.begin(Access::Read).unwrap();
+    // It did happen, as it turns out.
+    write(&store, &world, &mut random, 1);
+    views.unsettled(store.engine().version());
+    let standing = |view: &isomer_views::ViewStatus| view.state == ViewState::Standing;
+    assert!(!views.status().iter().any(standing), "none answers");
+    let mut used = BTreeSet::new();
+    compare(&world, &before, &views, &mut random, &mut used);
+    assert!(used.len() > 4, "older versions are answered: {used:?}");
+    check(&store, &views, &world, &mut random);
 }

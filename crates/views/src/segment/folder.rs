@@ -14,13 +14,21 @@ use isomer_value::PropId;
 use isomer_vfs::Seal;
 
 use super::{Blocks, Head, SegmentError, Writer};
-use crate::{Side, ViewKind};
+use crate::{DamagedFile, Side, ViewKind};
 
 const ENDING: &str = "view";
 const NEW: &str = "new";
 
 /// Counts files that are being written.
 static FILES: AtomicU64 = AtomicU64::new(0);
+
+/// What is in a folder.
+#[derive(Default)]
+pub(crate) struct Found {
+    /// What the files hold, and their sizes.
+    pub(crate) heads: Vec<(Head, u64)>,
+    pub(crate) damaged: Vec<DamagedFile>,
+}
 
 /// Where views are kept.
 #[derive(Clone, Debug)]
@@ -52,11 +60,11 @@ impl Folder {
 
     /// The heads of all files in it that can be read, with their sizes. Files that were not finished are removed, and so are
     /// those whose header is damaged.
-    pub(crate) fn list(&self) -> Vec<(Head, u64)> {
+    pub(crate) fn list(&self) -> Found {
+        let mut found = Found::default();
         let Ok(entries) = fs::read_dir(&self.path) else {
-            return Vec::new();
+            return found;
         };
-        let mut found = Vec::new();
         for entry in entries.flatten() {
             let path = entry.path();
             match path.extension().and_then(|ending| ending.to_str()) {
@@ -67,18 +75,29 @@ impl Folder {
                         .and_then(|file| Blocks::open(file, &self.seal))
                     {
                         Ok(blocks) if self.path_of(&blocks.head().kind) == path => {
-                            found.push((blocks.head().clone(), blocks.bytes()));
+                            let head = blocks.head().clone();
+                            found.heads.push((head, blocks.bytes()));
                         }
                         // Not under its own name: somebody put it there.
-                        Ok(_) | Err(SegmentError::Damaged(_)) => self.remove_file(&path),
+                        Ok(_) => self.remove_file(&path),
+                        Err(SegmentError::Damaged(reason)) => {
+                            let name = name_of(&path);
+                            found.damaged.push(DamagedFile { name, reason });
+                            self.remove_file(&path);
+                        }
                         Err(_) => {}
                     }
                 }
                 _ => {} // nobody's business
             }
         }
-        found.sort_by(|a, b| a.0.kind.cmp(&b.0.kind));
+        found.heads.sort_by(|a, b| a.0.kind.cmp(&b.0.kind));
         found
+    }
+
+    /// The name of a view's file.
+    pub(crate) fn name_of(&self, kind: &ViewKind) -> String {
+        name_of(&self.path_of(kind))
     }
 
     /// Opens the file of a view.
@@ -197,6 +216,11 @@ impl Drop for NewFile {
     }
 }
 
+fn name_of(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 /// Property numbers with `-` between them.
 fn numbers(path: &[PropId]) -> String {
     let numbers: Vec<String> = path.iter().map(|prop| prop.0.to_string()).collect();
@@ -222,16 +246,16 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let path = root.path().join("views");
         let folder = Folder::new(&path, false, Seal::plain());
-        assert!(folder.list().is_empty());
+        assert!(folder.list().heads.is_empty());
         for version in [1, 2] {
             let fill = |writer: &mut Writer| writer.block(b"content");
             folder.write(head(version), fill).unwrap();
         }
-        assert_eq!(folder.list()[0].0, head(2));
+        assert_eq!(folder.list().heads[0].0, head(2));
 
         let failed = folder.write(head(3), |_| Err(SegmentError::Foreign));
         assert!(matches!(failed, Err(SegmentError::Foreign)));
-        assert_eq!(folder.list()[0].0, head(2), "the old one stays");
+        assert_eq!(folder.list().heads[0].0, head(2), "the old one stays");
 
         fs::write(path.join("adjacency-9-in.new"), b"half").unwrap();
         fs::write(path.join("members-1.view"), b"rubbish").unwrap();
@@ -239,9 +263,9 @@ mod tests {
         fs::copy(&whole, path.join("adjacency-4-out.view")).unwrap();
         fs::write(path.join("note.txt"), b"mine").unwrap();
         let looking = Folder::new(&path, true, Seal::plain());
-        assert_eq!(looking.list().len(), 1);
+        assert_eq!(looking.list().heads.len(), 1);
         assert_eq!(fs::read_dir(&path).unwrap().count(), 5, "only looked at");
-        assert_eq!(folder.list().len(), 1);
+        assert_eq!(folder.list().heads.len(), 1);
         assert_eq!(fs::read_dir(&path).unwrap().count(), 2);
 
         folder.remove(&head(0).kind);

@@ -6,7 +6,7 @@
 mod folder;
 mod format;
 
-pub(crate) use folder::{Folder, NewFile};
+pub(crate) use folder::{Folder, Found, NewFile};
 pub(crate) use format::{Blocks, Head, SegmentError, Writer, malformed};
 
 use std::sync::Arc;

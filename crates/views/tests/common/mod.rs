@@ -179,6 +179,43 @@ impl World {
         }
     }
 
+    /// Nodes of a label and relationships of a type that had none, loaded in bulk; from now on they belong to this world.
+    pub fn load_apart(&mut self, store: &Store, random: &mut Random) {
+        let bulk = BulkOptions::default();
+        let nodes: Vec<_> = (0..50)
+            .map(|row| {
+                let mut properties = self.properties(random);
+                properties.insert("_key", Value::Int(row as i64));
+                properties.insert("p", Value::Int(row as i64 % 7));
+                Ok(BulkNode { row, properties })
+            })
+            .collect();
+        store
+            .bulk_nodes("Loaded", &bulk, &mut nodes.into_iter(), &mut ())
+            .unwrap();
+        let rows: Vec<_> = (0..200)
+            .map(|row| {
+                Ok(BulkRelationship {
+                    row,
+                    source: Value::Int(random.below(50) as i64),
+                    target: Value::Int(random.below(50) as i64),
+                    properties: self.properties(random),
+                })
+            })
+            .collect();
+        let ends = BulkEnds {
+            rel_type: "LOADED",
+            from: "Loaded",
+            to: "Loaded",
+        };
+        store
+            .bulk_relationships(ends, &bulk, &mut rows.into_iter(), &mut ())
+            .unwrap();
+        let catalog = store.catalog();
+        self.labels.push(catalog.label_id("Loaded").unwrap());
+        self.types.push(catalog.type_id("LOADED").unwrap());
+    }
+
     /// A bulk load of nodes, or of relationships between the nodes of a label that have keys.
     pub fn load(&self, store: &Store, random: &mut Random) {
         let label = LABELS[random.below(3)];
