@@ -179,5 +179,10 @@ pub fn create(
         disk.rename(&new, &path)?;
         disk.sync_folder(directory)
     })();
-    made.map_err(|error| io_error("making", &path, &error))
+    made.and_then(|()| match directory.parent() {
+        // The folder may be new, too.
+        Some(parent) if parent != Path::new("") => disk.sync_folder(parent),
+        _ => Ok(()),
+    })
+    .map_err(|error| io_error("making", &path, &error))
 }

@@ -694,8 +694,9 @@ impl Log {
             .map(|segment| (segment.clone(), segment.state.lock().clone()))
             .collect();
         for (segment, state) in segments {
-            if state.last == 0 || state.first > upto {
-                continue;
+            // One without commits is copied, too: a log has no gaps.
+            if state.first > upto {
+                break;
             }
             // The end is that of the last record in question.
             let mut closing = Closing {

@@ -309,7 +309,8 @@ impl Recovery {
         Ok(())
     }
 
-    /// Writes down where the log ends, so that whoever opens it next comes to the same answer; removes what is empty.
+    /// Writes down where the log ends, so that whoever opens it next comes to the same answer; removes what is empty at
+    /// its end, the last first: a log has no gaps.
     fn settle(&mut self) -> Result<(), StorageError> {
         if self.options.read_only {
             return Ok(());
@@ -317,6 +318,7 @@ impl Recovery {
         let open: Vec<Arc<Segment>> = self
             .segments
             .values()
+            .rev()
             .filter(|segment| !segment.state.lock().closing_written)
             .cloned()
             .collect();
@@ -324,13 +326,16 @@ impl Recovery {
             let path = segment::path(&self.folder, segment.number);
             let error = |error: io::Error| io_error("writing", &path, &error);
             let mut state = segment.state.lock();
-            if state.end == FIRST_RECORD {
+            let is_last = self.segments.keys().next_back() == Some(&segment.number);
+            if state.end == FIRST_RECORD && is_last {
                 drop(state);
                 self.segments.remove(&segment.number);
                 self.remove(&path)?;
                 continue;
             }
-            // The records may be in the operating system's memory only, if the process ended and not the machine.
+            // The records may be in the operating system's memory only, if the process ended and not the machine. Where a
+            // sync has failed before, another one makes nothing durable: only what is written again is.
+            write_again(&segment, state.end).map_err(error)?;
             segment.file.sync().map_err(error)?;
             let closing = segment::Closing {
                 end: state.end,
@@ -367,4 +372,17 @@ impl Recovery {
             &format!("its log segment `{}` {what}", path.display()),
         )
     }
+}
+
+/// Writes the records of a segment where they are.
+fn write_again(segment: &Segment, end: u64) -> io::Result<()> {
+    let mut part = vec![0; (end - FIRST_RECORD).min(1 << 20) as usize];
+    let mut at = FIRST_RECORD;
+    while at < end {
+        let part = &mut part[..(end - at).min(1 << 20) as usize];
+        segment.file.read_exact_at(part, at)?;
+        segment.file.write_all_at(part, at)?;
+        at += part.len() as u64;
+    }
+    Ok(())
 }
