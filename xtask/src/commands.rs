@@ -11,12 +11,13 @@ use crate::{
     build,
     live::Live,
     process::{self, Log},
+    suites::is_suite,
     tally::Tally,
     tidy, workspace,
 };
 
 /// Suites that draw their runs from a seed.
-const SEEDED: [&str; 4] = ["isolation", "crash", "faults", "queries"];
+const SEEDED: [&str; 5] = ["simdisk", "isolation", "crash", "faults", "queries"];
 
 /// Runs every check of `tidy`, prints what it finds, and whether all held.
 pub fn tidy() -> Result<bool> {
@@ -104,9 +105,10 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
     let mut rounds = 0;
     while Instant::now() < deadline {
         let seed = first_seed + rounds;
-        for program in programs.iter().filter(|program| {
-            program.package == "isomer-testkit" && SEEDED.contains(&program.target.as_str())
-        }) {
+        for program in programs
+            .iter()
+            .filter(|program| SEEDED.iter().any(|suite| is_suite(program, suite)))
+        {
             if !wanted(&program.target) {
                 continue;
             }
@@ -132,7 +134,8 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
             ));
             if !succeeded {
                 println!(
-                    "again with: ISOMER_TEST_SEED={seed} cargo test -p isomer-testkit --test {}\nwhole log: {}",
+                    "again with: ISOMER_TEST_SEED={seed} cargo test -p {} --test {}\nwhole log: {}",
+                    program.package,
                     program.target,
                     path.display()
                 );

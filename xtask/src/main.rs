@@ -79,7 +79,7 @@ enum Command {
         /// The first seed; the next round has the next one [default: the time]
         #[arg(long)]
         seed: Option<u64>,
-        /// Only this suite (isolation, crash, faults, queries); may be given several times
+        /// Only this suite (simdisk, isolation, crash, faults, queries); may be given several times
         #[arg(long = "suite", value_name = "NAME")]
         suites: Vec<String>,
     },

@@ -45,14 +45,15 @@ const CC: Need = Need::Program {
     name: "cc",
     apt: "gcc libc6-dev",
 };
-/// Test targets that are suites of their own; all others are `unit`.
-const OWN_SUITES: [&str; 6] = [
-    "golden",
-    "isolation",
-    "faults",
-    "crash",
-    "algorithms",
-    "queries",
+/// Test targets that are suites of their own, and their packages; all others are `unit`.
+pub const OWN_SUITES: [(&str, &str); 7] = [
+    ("isomer-testkit", "golden"),
+    ("isomer-testkit", "isolation"),
+    ("isomer-testkit", "faults"),
+    ("isomer-testkit", "crash"),
+    ("isomer-testkit", "algorithms"),
+    ("isomer-testkit", "queries"),
+    ("isomer-store", "simdisk"),
 ];
 
 /// All suites.
@@ -128,6 +129,13 @@ pub const SUITES: &[Suite] = &[
         needs: &[CC],
         slow: false,
         run: |context| own(context, "crash"),
+    },
+    Suite {
+        name: "simdisk",
+        about: "the store on a simulated disk: power cuts, failing calls, flipped bits",
+        needs: &[CC],
+        slow: false,
+        run: |context| own(context, "simdisk"),
     },
     Suite {
         name: "algorithms",
@@ -272,7 +280,7 @@ fn doc(context: &mut Context<'_>) -> Result<Tally> {
 
 fn unit(context: &mut Context<'_>) -> Result<Tally> {
     run_programs(context, "unit", |program| {
-        !OWN_SUITES.iter().any(|suite| is_suite(program, suite))
+        !OWN_SUITES.iter().any(|(_, suite)| is_suite(program, suite))
     })
 }
 
@@ -280,9 +288,11 @@ fn own(context: &mut Context<'_>, target: &str) -> Result<Tally> {
     run_programs(context, target, |program| is_suite(program, target))
 }
 
-/// Whether a program is the suite of that name: a test target of `testkit`.
-fn is_suite(program: &TestProgram, suite: &str) -> bool {
-    program.is_integration && program.package == "isomer-testkit" && program.target == suite
+/// Whether a program is the suite of that name.
+pub fn is_suite(program: &TestProgram, suite: &str) -> bool {
+    program.is_integration
+        && OWN_SUITES.contains(&(&*program.package, suite))
+        && program.target == suite
 }
 
 fn run_programs(

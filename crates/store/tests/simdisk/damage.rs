@@ -1,0 +1,209 @@
+//! Bits of closed files flip, files are cut: the right answer or an error, never a wrong one, a panic or a hang.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, mpsc},
+    time::Duration,
+};
+
+use isomer_storage::{StorageError, conformance::Random};
+use isomer_vfs::{Disk, Kind, Loss, Open, SimDisk};
+
+use crate::{
+    is_quick,
+    power::disk,
+    seed,
+    subject::{self, DATABASE},
+    workload::{self, Journal, Shape, read_all},
+};
+
+/// What came of one damaged database.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Met {
+    /// It was refused when opening.
+    Refused,
+    /// Some reading met the damage.
+    Read,
+    /// Only verifying did.
+    Verified,
+    /// Nothing that is read was damaged.
+    Harmless,
+}
+
+#[test]
+fn damaged_files_are_never_believed() {
+    let trials = if is_quick() { 100 } else { 1_000 };
+    let mut counts = [0; 4];
+    let mut random = Random(seed());
+    let mut trial = 0;
+    while trial < trials {
+        // Several databases: each has other files.
+        let sim = disk();
+        let shape = Shape {
+            rounds: 60,
+            faults: false,
+        };
+        let workload = random.number();
+        let journal = Arc::new(workload::run(Arc::new(sim.clone()), &sim, workload, shape));
+        let files = files(&sim, Path::new(DATABASE));
+        for _ in 0..trials / 10 {
+            let bad = sim.after_power_loss(Loss::Everything, 0);
+            let damage = damage(&bad, &files, &mut random);
+            let what = format!("seed {workload}, trial {trial}: {damage}");
+            let met = patiently(bad, journal.clone(), what);
+            counts[met as usize] += 1;
+            trial += 1;
+        }
+    }
+    let [refused, read, verified, harmless] = counts;
+    println!(
+        "{trials} damaged databases: {refused} refused at opening, {read} met by reading, {verified} by verifying, {harmless} harmless; 0 wrong answers"
+    );
+    assert!(harmless * 4 < trials, "too little was hit");
+}
+
+/// All files with something in them.
+pub fn files(disk: &SimDisk, folder: &Path) -> Vec<(PathBuf, u64)> {
+    let mut found = Vec::new();
+    for name in disk.list(folder).expect("listed") {
+        let path = folder.join(name);
+        if disk.kind(&path).expect("there") == Kind::Folder {
+            found.extend(files(disk, &path));
+            continue;
+        }
+        let len = disk
+            .open(&path, Open::Read)
+            .and_then(|file| file.len())
+            .expect("read");
+        if len > 0 && path.file_name().is_none_or(|name| name != "LOCK") {
+            found.push((path, len));
+        }
+    }
+    found.sort();
+    found
+}
+
+/// One flip where something is written, or one cut.
+fn damage(disk: &SimDisk, files: &[(PathBuf, u64)], random: &mut Random) -> String {
+    // Each file as often as any other, however short.
+    let (path, len) = &files[random.below(files.len() as u64) as usize];
+    let name = path.display();
+    if random.below(8) == 0 {
+        let cut = random.below(*len);
+        let file = disk.open(path, Open::Write).expect("opens");
+        file.set_len(cut).expect("cut");
+        file.sync().expect("synced");
+        return format!("{name} of {len} bytes cut at {cut}");
+    }
+    let file = disk.open(path, Open::Read).expect("opens");
+    let mut line = [0; 16];
+    let mut at = random.below(*len);
+    for _ in 0..50 {
+        let count = file.read_at(&mut line, at & !15).expect("read");
+        if line[..count].iter().any(|byte| *byte != 0) {
+            break;
+        }
+        at = random.below(*len);
+    }
+    let bit = random.below(8) as u8;
+    disk.flip(path, at, bit).expect("flipped");
+    format!("bit {bit} of byte {at} of {name} ({len} bytes) flipped")
+}
+
+/// Asks in a thread of its own: a hang is a failure that names the trial.
+fn patiently(disk: SimDisk, journal: Arc<Journal>, what: String) -> Met {
+    let (sender, receiver) = mpsc::channel();
+    let name = what.clone();
+    let thread = std::thread::spawn(move || {
+        let met = ask(&disk, &journal, &what);
+        // Nobody listens any more where it took too long.
+        let _ = sender.send(met);
+    });
+    match receiver.recv_timeout(Duration::from_secs(60)) {
+        Ok(met) => met,
+        Err(mpsc::RecvTimeoutError::Timeout) => panic!("{name}: it hangs"),
+        Err(mpsc::RecvTimeoutError::Disconnected) => match thread.join() {
+            Err(panic) => std::panic::resume_unwind(panic),
+            Ok(()) => unreachable!("it would have answered"),
+        },
+    }
+}
+
+/// The error of damage; any other is a failure.
+fn corrupt(error: &StorageError, what: &str) {
+    assert!(
+        matches!(error, StorageError::Corrupt(_)),
+        "{what}: told as {error:?}"
+    );
+}
+
+fn ask(disk: &SimDisk, journal: &Journal, what: &str) -> Met {
+    let tended = match subject::open_existing(Arc::new(disk.clone()), Path::new(DATABASE)) {
+        Ok(tended) => tended,
+        Err(error) => {
+            corrupt(&error, what);
+            return Met::Refused;
+        }
+    };
+    let engine = tended.engine();
+    let mut met = false;
+    let expected = &journal.last().pairs;
+    let snapshot = engine.snapshot().expect("a snapshot");
+    let absent = [b"absent".to_vec(), b"key/0555".to_vec(), vec![0xff; 9]];
+    for key in expected.keys().chain(&absent) {
+        match snapshot.get(key) {
+            Ok(value) => assert_eq!(
+                value.as_deref(),
+                expected.get(key).map(|value| &**value),
+                "{what}: WRONG ANSWER for {:?}",
+                String::from_utf8_lossy(key)
+            ),
+            Err(error) => {
+                corrupt(&error, what);
+                met = true;
+            }
+        }
+    }
+    match read_all(&*snapshot) {
+        Ok(found) => assert!(found == **expected, "{what}: WRONG ANSWER of a scan"),
+        Err(error) => {
+            corrupt(&error, what);
+            met = true;
+        }
+    }
+    match engine.stream(0, 100_000, usize::MAX, false) {
+        Ok(stream) => {
+            for entry in &stream {
+                let written = journal.states.iter().find(|at| at.version == entry.version);
+                assert_eq!(
+                    Some(&entry.bytes),
+                    written.map(|at| &at.stream),
+                    "{what}: WRONG change stream"
+                );
+            }
+            let last = journal.last().version;
+            let trimmed = journal.trimmed_at(u64::MAX);
+            assert!(
+                stream.last().map_or(trimmed, |entry| entry.version) >= last.min(trimmed.max(last)),
+                "{what}: the change stream lost its end"
+            );
+        }
+        Err(error) => {
+            corrupt(&error, what);
+            met = true;
+        }
+    }
+    drop(snapshot);
+    match engine.verify(&mut |_, _| {}) {
+        Ok(damage) if damage.is_empty() => {
+            assert!(!met, "{what}: verifying finds nothing");
+            Met::Harmless
+        }
+        Ok(_) if met => Met::Read,
+        Ok(_) => Met::Verified,
+        Err(error) => {
+            corrupt(&error, what);
+            if met { Met::Read } else { Met::Verified }
+        }
+    }
+}

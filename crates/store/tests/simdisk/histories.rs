@@ -1,0 +1,58 @@
+//! Long histories in which the power goes now and then: the engine answers as a sorted map does, before and after.
+
+use std::{path::Path, sync::Arc};
+
+use isomer_storage::conformance::Random;
+use isomer_vfs::{Loss, SimDisk};
+
+use crate::{
+    inspect::verify,
+    is_quick, on_all_cores,
+    power::disk,
+    seed,
+    subject::{self, DATABASE},
+    workload::{Shape, Work},
+};
+
+#[test]
+fn histories_with_crashes_match_the_model() {
+    let histories = if is_quick() { 4 } else { 24 };
+    on_all_cores(|number| {
+        if number >= histories {
+            return false;
+        }
+        history(seed().wrapping_mul(1000).wrapping_add(number));
+        true
+    });
+}
+
+fn history(seed: u64) {
+    let sim = disk();
+    let mut random = Random(seed ^ 0xc0ffee);
+    let shape = Shape {
+        rounds: 0,
+        faults: false,
+    };
+    let mut work = Work::new(Arc::new(sim.clone()), &sim, seed, shape);
+    assert!(work.open());
+    for round in 0..500 {
+        if random.below(25) == 0 {
+            crash(&sim, &mut work, &mut random);
+            work.check("after a crash");
+        }
+        work.step(round);
+    }
+    work.check("at the end");
+    work.close();
+    let tended = subject::open(Arc::new(sim), Path::new(DATABASE)).expect("opens");
+    verify(&tended, &format!("seed {seed}"));
+}
+
+/// The power goes while nothing is being done; what the dead engine still tries then fails.
+fn crash(sim: &SimDisk, work: &mut Work<'_>, random: &mut Random) {
+    let engine = work.abandon();
+    let loss = Loss::ALL[random.below(3) as usize];
+    sim.cut_power(loss, random.number());
+    drop(engine);
+    assert!(work.open(), "it opens after a crash");
+}

@@ -1,0 +1,58 @@
+//! What a disk may do wrong, tried on the engine in memory: the power goes at any change, any call fails, bits flip.
+//!
+//! One random workload (see [`workload`]) of commits, loads, flushes, compactions, copies and reopenings runs on a simulated
+//! disk that records; the disk is then found as it would be after a loss of power at each change in turn, and what the
+//! engine makes of it is compared with what was acknowledged (see [`inspect`]).
+//!
+//! `ISOMER_TEST_SEED` chooses other workloads, `ISOMER_POWER_CUTS` how many cuts, `ISOMER_TEST_QUICK` fewer of everything;
+//! `ISOMER_TEST_SECONDS` ends the cuts after so long. What fails names its seed.
+
+mod calls;
+mod damage;
+mod histories;
+mod inspect;
+mod power;
+mod subject;
+mod workload;
+
+/// A number from the environment.
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name).map_or(default, |text| text.parse().expect("a number"))
+}
+
+/// Where the random numbers begin.
+fn seed() -> u64 {
+    number("ISOMER_TEST_SEED", 1)
+}
+
+/// Whether to run less of what is repeated.
+fn is_quick() -> bool {
+    std::env::var_os("ISOMER_TEST_QUICK").is_some()
+}
+
+/// Runs `work` with the numbers from 0 on, on both cores, until it says to stop; a panic stops all and comes out.
+fn on_all_cores(work: impl Fn(u64) -> bool + Sync) {
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+    let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let run = || {
+        while !stop.load(Ordering::Relaxed) {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let go_on = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| work(number)));
+            if !matches!(go_on, Ok(true)) {
+                stop.store(true, Ordering::Relaxed);
+            }
+            if let Err(panic) = go_on {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..cores).map(|_| scope.spawn(run)).collect();
+        for thread in threads {
+            if let Err(panic) = thread.join() {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}

@@ -1,0 +1,66 @@
+//! The engine under test, opened on any disk, with its work in the background done only when told.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use isomer_storage::{Engine, StorageError};
+use isomer_store::{StoreEngine, StoreOptions};
+use isomer_vfs::Disk;
+
+/// Where the database is.
+pub const DATABASE: &str = "/db";
+
+/// An open engine.
+pub struct Tended(StoreEngine);
+
+impl Tended {
+    /// It.
+    pub fn engine(&self) -> &dyn Engine {
+        &self.0
+    }
+
+    /// Writes what is in memory into tables.
+    pub fn flush(&self) -> Result<(), StorageError> {
+        self.0.sync()
+    }
+
+    /// Merges some tables; whether there was something to do.
+    pub fn compact(&self) -> Result<bool, StorageError> {
+        Ok(false)
+    }
+}
+
+/// Opens the database in `folder`, making it where nothing is.
+pub fn open(disk: Arc<dyn Disk>, folder: &Path) -> Result<Tended, StorageError> {
+    open_with(disk, folder, true)
+}
+
+/// Opens the database in `folder`, which must be one.
+pub fn open_existing(disk: Arc<dyn Disk>, folder: &Path) -> Result<Tended, StorageError> {
+    open_with(disk, folder, false)
+}
+
+fn open_with(disk: Arc<dyn Disk>, folder: &Path, create: bool) -> Result<Tended, StorageError> {
+    // One process, one sequence: a salt is never drawn twice, and a run is the same each time as far as that matters.
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    let options = StoreOptions {
+        disk,
+        create,
+        cache_bytes: 1 << 20,
+        memtable_bytes: 16 << 10,
+        segment_bytes: 8 << 10,
+        background: false,
+        clock: Arc::new(|| NEXT.fetch_add(1, Ordering::Relaxed)),
+        random: Arc::new(|| {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            isomer_storage::conformance::Random(number).number()
+        }),
+        ..StoreOptions::default()
+    };
+    Ok(Tended(StoreEngine::open(folder, options)?))
+}

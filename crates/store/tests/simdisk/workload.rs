@@ -1,0 +1,520 @@
+//! A random workload, and the journal of what it did.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use isomer_storage::{
+    Durability, KeyRange, Order, Snapshot, StorageError, Version,
+    conformance::{ALL, Random, scan},
+};
+use isomer_vfs::{Disk, SimDisk};
+
+use crate::subject::{self, DATABASE, Tended};
+
+/// What a database holds.
+pub type Pairs = BTreeMap<Vec<u8>, Arc<[u8]>>;
+
+/// What it held after a commit.
+#[derive(Clone)]
+pub struct State {
+    /// The commit; 0 before all.
+    pub version: Version,
+    /// All pairs.
+    pub pairs: Arc<Pairs>,
+    /// The commit's entry in the change stream.
+    pub stream: Vec<u8>,
+    /// Nobody was told whether it happened.
+    pub unknown: bool,
+}
+
+/// A copy of the database that was made on the way.
+pub struct Copied {
+    /// Where it is.
+    pub folder: PathBuf,
+    /// What it holds.
+    pub version: Version,
+    /// The change of the disk before which it was finished; none if it was not.
+    pub finished: Option<u64>,
+    /// The change of the disk before which nothing of it was there.
+    pub begun: u64,
+}
+
+/// What was done, and when (in changes of the disk).
+#[derive(Default)]
+pub struct Journal {
+    /// After each commit, versions ascending.
+    pub states: Vec<State>,
+    /// From the change on, the version must survive.
+    pub durable: Vec<(u64, Version)>,
+    /// From the change on, the change stream up to the version may be gone.
+    pub trims: Vec<(u64, Version)>,
+    /// Copies of the database.
+    pub copies: Vec<Copied>,
+    /// What was refused, as it was told.
+    pub refused: Vec<String>,
+}
+
+impl Journal {
+    /// The newest version that must be there after a loss of power at `change`.
+    pub fn durable_at(&self, change: u64) -> Version {
+        let before = self.durable.iter().filter(|(at, _)| *at <= change);
+        before.map(|(_, version)| *version).max().unwrap_or(0)
+    }
+
+    /// Up to where the change stream may be gone at `change`.
+    pub fn trimmed_at(&self, change: u64) -> Version {
+        let before = self.trims.iter().filter(|(at, _)| *at <= change);
+        before.map(|(_, version)| *version).max().unwrap_or(0)
+    }
+
+    /// The last state that is known to be there while nothing is lost.
+    pub fn last(&self) -> &State {
+        let known = self.states.iter().rev().find(|state| !state.unknown);
+        known.expect("the state before all")
+    }
+}
+
+/// How large a workload is, and what it does when a call on the disk fails.
+#[derive(Clone, Copy)]
+pub struct Shape {
+    /// Operations.
+    pub rounds: u64,
+    /// Whether errors are expected: they are noted, and the work goes on.
+    pub faults: bool,
+}
+
+struct Held {
+    snapshot: Arc<dyn Snapshot>,
+    pairs: Arc<Pairs>,
+}
+
+/// A workload on its way.
+pub struct Work<'a> {
+    /// What was done.
+    pub journal: Journal,
+    disk: Arc<dyn Disk>,
+    sim: &'a SimDisk,
+    shape: Shape,
+    random: Random,
+    engine: Option<Tended>,
+    held: Vec<Held>,
+    what: String,
+    /// Something failed in a way that ends the handle, or may have.
+    hurt: bool,
+    /// A commit had an unknown outcome: until reopening no other may succeed.
+    dead: bool,
+}
+
+/// Runs the workload of `seed` on `disk`, which counts its changes in `sim`.
+pub fn run(disk: Arc<dyn Disk>, sim: &SimDisk, seed: u64, shape: Shape) -> Journal {
+    let mut work = Work::new(disk, sim, seed, shape);
+    if work.open() {
+        for round in 0..shape.rounds {
+            if work.engine.is_none() {
+                break;
+            }
+            work.step(round);
+        }
+        work.close();
+    }
+    work.journal
+}
+
+impl<'a> Work<'a> {
+    /// Nothing done yet.
+    pub fn new(disk: Arc<dyn Disk>, sim: &'a SimDisk, seed: u64, shape: Shape) -> Self {
+        let mut journal = Journal::default();
+        journal.states.push(State {
+            version: 0,
+            pairs: Arc::default(),
+            stream: Vec::new(),
+            unknown: false,
+        });
+        Self {
+            journal,
+            disk,
+            sim,
+            shape,
+            random: Random(seed),
+            engine: None,
+            held: Vec::new(),
+            what: format!("seed {seed}"),
+            hurt: false,
+            dead: false,
+        }
+    }
+
+    /// Opens the database; false where that was refused.
+    pub fn open(&mut self) -> bool {
+        match subject::open(self.disk.clone(), Path::new(DATABASE)) {
+            Ok(engine) => {
+                self.engine = Some(engine);
+                self.settle();
+                true
+            }
+            Err(error) => {
+                self.refuse("opening", error);
+                false
+            }
+        }
+    }
+
+    /// After opening, what is there is there: a commit of unknown outcome happened or did not, buffered commits may have
+    /// gone where a call failed.
+    fn settle(&mut self) {
+        let version = self.engine().version();
+        let known = self.journal.last().version;
+        if version == known && !self.dead {
+            return;
+        }
+        let durable = self.journal.durable_at(u64::MAX);
+        assert!(
+            self.hurt && version >= durable,
+            "{}: version {version} is there after opening, {known} was committed, {durable} durably",
+            self.what
+        );
+        self.journal.states.retain(|state| state.version <= version);
+        let state = self.journal.states.last_mut().expect("a state");
+        assert_eq!(state.version, version, "{}: never committed", self.what);
+        state.unknown = false;
+        self.dead = false;
+        self.check("after opening");
+    }
+
+    fn engine(&self) -> &dyn isomer_storage::Engine {
+        self.tended().engine()
+    }
+
+    fn tended(&self) -> &Tended {
+        self.engine.as_ref().expect("open")
+    }
+
+    /// Notes an error; panics where none is expected.
+    fn refuse(&mut self, doing: &str, error: StorageError) {
+        let what = &self.what;
+        assert!(self.shape.faults, "{what}: {doing}: {error}");
+        assert!(
+            matches!(
+                error,
+                StorageError::Unavailable(_) | StorageError::CommitUnknown(_)
+            ),
+            "{what}: {doing}: a failing disk is no {error:?}"
+        );
+        self.hurt = true;
+        self.journal.refused.push(format!("{doing}: {error}"));
+    }
+
+    /// One operation.
+    pub fn step(&mut self, round: u64) {
+        match self.random.below(100) {
+            0..58 => self.commit(round),
+            58..66 => {
+                if let Err(error) = self.tended().flush() {
+                    self.refuse("flushing", error);
+                }
+            }
+            66..74 => {
+                if let Err(error) = self.tended().compact() {
+                    self.refuse("compacting", error);
+                }
+            }
+            74..79 => self.ingest(round),
+            79..83 => self.copy(round),
+            83..87 => self.trim(),
+            87..91 => {
+                self.close();
+                self.open();
+            }
+            91..93 => self.sync(),
+            93..96 => self.hold(),
+            _ => self.check("reading"),
+        }
+        if self.engine.is_some() && self.random.below(8) == 0 {
+            self.check_held();
+        }
+    }
+
+    /// Closes it; closing makes everything durable, unless a call fails, which nobody is told then.
+    pub fn close(&mut self) {
+        self.held.clear();
+        self.engine = None;
+        self.hurt |= self.shape.faults;
+        if !self.hurt {
+            let version = self.journal.last().version;
+            self.journal.durable.push((self.sim.changes(), version));
+        }
+    }
+
+    /// Stops without closing, as a killed process does. Answers the engine, to be forgotten once its disk is gone.
+    pub fn abandon(&mut self) -> Option<Tended> {
+        self.held.clear();
+        self.hurt = true;
+        self.engine.take()
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let number = self.random.below(160);
+        match self.random.below(16) {
+            0 => format!("long/{}/{number:03}", "x".repeat(200)).into_bytes(),
+            1..5 => vec![0, 7, number as u8],
+            _ => format!("key/{number:03}").into_bytes(),
+        }
+    }
+
+    fn value(&mut self, round: u64) -> Arc<[u8]> {
+        let len = match self.random.below(40) {
+            0 => 6000,
+            1..3 => 1500,
+            3..6 => 0,
+            _ => self.random.below(80),
+        };
+        let mut value = round.to_be_bytes().to_vec();
+        // Neither all the same nor all different, so that blocks compress a little.
+        value.extend((0..len).map(|at| (at % 7 * (round + at / 50)) as u8));
+        value.into()
+    }
+
+    fn commit(&mut self, round: u64) {
+        let mut pairs = (*self.journal.last().pairs).clone();
+        let mut stream = round.to_be_bytes().to_vec();
+        let durability = if self.random.below(3) == 0 {
+            Durability::Buffered
+        } else {
+            Durability::Synced
+        };
+        let mut transaction = match self.engine().begin() {
+            Ok(transaction) => transaction,
+            Err(error) => return self.refuse("beginning", error),
+        };
+        let mut refused = None;
+        for _ in 0..1 + self.random.below(12) {
+            let key = self.key();
+            let done = match self.random.below(10) {
+                0 | 1 => {
+                    pairs.remove(&key);
+                    transaction.delete(&key)
+                }
+                2 if self.random.below(3) == 0 => {
+                    let end = self.key();
+                    pairs.retain(|one, _| *one < key || *one >= end);
+                    transaction.delete_range(KeyRange {
+                        start: &key,
+                        end: Some(&end),
+                    })
+                }
+                _ => {
+                    let value = self.value(round);
+                    let done = transaction.put(&key, &value);
+                    stream.extend_from_slice(&key);
+                    pairs.insert(key, value);
+                    done
+                }
+            };
+            refused = refused.or(done.err());
+        }
+        transaction.append_stream(&stream);
+        if let Some(error) = refused {
+            return self.refuse("writing", error);
+        }
+        let result = transaction.commit(durability);
+        self.committed(result, pairs, stream, durability == Durability::Synced);
+    }
+
+    fn committed(
+        &mut self,
+        result: Result<Version, StorageError>,
+        pairs: Pairs,
+        stream: Vec<u8>,
+        durable: bool,
+    ) {
+        let what = &self.what;
+        let next = self.journal.last().version + 1;
+        let state = |unknown| State {
+            version: next,
+            pairs: Arc::new(pairs),
+            stream,
+            unknown,
+        };
+        match result {
+            Ok(version) => {
+                assert_eq!(version, next, "{what}: versions go up by one");
+                assert!(
+                    !self.dead,
+                    "{what}: a commit succeeds after one of unknown outcome"
+                );
+                self.journal.states.push(state(false));
+                if durable {
+                    self.journal.durable.push((self.sim.changes(), version));
+                }
+            }
+            Err(error) => {
+                if matches!(error, StorageError::CommitUnknown(_)) {
+                    if !self.dead {
+                        self.journal.states.push(state(true));
+                    }
+                    self.dead = true;
+                }
+                self.refuse("committing", error);
+            }
+        }
+    }
+
+    fn ingest(&mut self, round: u64) {
+        let mut pairs = (*self.journal.last().pairs).clone();
+        let stream = round.to_be_bytes().to_vec();
+        let count = self.random.below(60);
+        let loaded: Vec<(Vec<u8>, Arc<[u8]>)> = (0..count)
+            .map(|number| {
+                let key = format!("load/{round:05}/{number:05}").into_bytes();
+                (key, self.value(round))
+            })
+            .collect();
+        pairs.extend(loaded.iter().cloned());
+        let mut input = loaded
+            .iter()
+            .map(|(key, value)| Ok((key.clone(), value.to_vec())));
+        let result = self.engine().ingest(&mut input, Some(&stream));
+        self.committed(result, pairs, stream, true);
+    }
+
+    fn copy(&mut self, round: u64) {
+        let folder = PathBuf::from(format!("/copy{round}"));
+        let begun = self.sim.changes();
+        let version = self.journal.last().version;
+        let result = self.engine().checkpoint(&folder);
+        let finished = result.is_ok().then(|| self.sim.changes());
+        self.journal.copies.push(Copied {
+            folder,
+            version,
+            finished,
+            begun,
+        });
+        if let Err(error) = result {
+            self.refuse("copying", error);
+        }
+    }
+
+    fn trim(&mut self) {
+        let upto = self.random.below(self.journal.last().version + 1);
+        self.journal.trims.push((self.sim.changes(), upto));
+        if let Err(error) = self.engine().trim_stream(upto) {
+            self.refuse("trimming", error);
+        }
+    }
+
+    fn sync(&mut self) {
+        match self.engine().sync() {
+            Ok(()) => {
+                let version = self.journal.last().version;
+                self.journal.durable.push((self.sim.changes(), version));
+            }
+            Err(error) => self.refuse("syncing", error),
+        }
+    }
+
+    fn hold(&mut self) {
+        if self.held.len() == 4 {
+            self.held.remove(0);
+        }
+        match self.engine().snapshot() {
+            Ok(snapshot) => self.held.push(Held {
+                snapshot,
+                pairs: self.journal.last().pairs.clone(),
+            }),
+            Err(error) => self.refuse("taking a snapshot", error),
+        }
+    }
+
+    fn check_held(&mut self) {
+        for held in std::mem::take(&mut self.held) {
+            self.compare(&*held.snapshot, &held.pairs.clone(), "an older snapshot");
+            self.held.push(held);
+        }
+    }
+
+    /// Reads everything, both ways, and some keys by themselves.
+    pub fn check(&mut self, doing: &str) {
+        match self.engine().snapshot() {
+            Ok(snapshot) => {
+                let pairs = self.journal.last().pairs.clone();
+                self.compare(&*snapshot, &pairs, doing);
+            }
+            Err(error) => self.refuse(doing, error),
+        }
+    }
+
+    fn compare(&mut self, snapshot: &dyn Snapshot, pairs: &Arc<Pairs>, doing: &str) {
+        let what = self.what.clone();
+        for _ in 0..4 {
+            let key = self.key();
+            match snapshot.get(&key) {
+                Ok(value) => assert_eq!(
+                    value.as_deref(),
+                    pairs.get(&key).map(|value| &**value),
+                    "{what}: {doing}: the value of {key:?}"
+                ),
+                Err(error) => self.refuse(doing, error),
+            }
+        }
+        if self.shape.faults {
+            match read_all(snapshot) {
+                Ok(found) => assert!(found == **pairs, "{what}: {doing}: another content"),
+                Err(error) => self.refuse(doing, error),
+            }
+            return;
+        }
+        let order = [Order::Ascending, Order::Descending][self.random.below(2) as usize];
+        let found = scan(snapshot, ALL, order, 1 + self.random.below(60) as usize);
+        let found: Pairs = found.into_iter().map(|(k, v)| (k, v.into())).collect();
+        assert_same(&found, pairs, &format!("{what}: {doing}"));
+    }
+}
+
+/// All pairs, or the error that reading met.
+pub fn read_all(snapshot: &dyn Snapshot) -> Result<Pairs, StorageError> {
+    let mut pairs = Pairs::new();
+    let mut page = isomer_storage::Page::new();
+    let limit = isomer_storage::PageLimit {
+        keys: 100_000,
+        bytes: usize::MAX,
+    };
+    snapshot.scan(ALL, Order::Ascending, limit, &mut page)?;
+    assert!(page.next().is_none(), "one page holds all");
+    for (key, value) in page.iter() {
+        pairs.insert(key.to_vec(), value.into());
+    }
+    Ok(pairs)
+}
+
+/// Panics with the first difference.
+pub fn assert_same(found: &Pairs, expected: &Pairs, what: &str) {
+    if found == expected {
+        return;
+    }
+    let show = |pairs: &Pairs, key: &[u8]| {
+        pairs.get(key).map(|value| {
+            let round = value.get(..8).and_then(|eight| eight.try_into().ok());
+            format!(
+                "{} bytes of round {:?}",
+                value.len(),
+                round.map(u64::from_be_bytes)
+            )
+        })
+    };
+    let keys = found.keys().chain(expected.keys());
+    let key = keys
+        .filter(|key| found.get(*key) != expected.get(*key))
+        .min()
+        .expect("a difference");
+    panic!(
+        "{what}: {} pairs instead of {}; {:?} has {:?}, not {:?}",
+        found.len(),
+        expected.len(),
+        String::from_utf8_lossy(key),
+        show(found, key),
+        show(expected, key)
+    );
+}
