@@ -125,7 +125,8 @@ impl CommitHook for Observers {
     }
 
     fn unsettled(&self, from: Version) {
-        self.0
+        self.counted.abandoned();
+        self.others
             .read()
             .iter()
             .for_each(|observer| observer.unsettled(from));
