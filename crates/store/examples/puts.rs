@@ -102,7 +102,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             slow.push(took.as_millis());
         }
         let done = first + PER_TRANSACTION;
-        if done % 1_000_000 == 0 || done == count {
+        if done.is_multiple_of(1_000_000) || done == count {
             marks.push((done, Instant::now()));
         }
     }

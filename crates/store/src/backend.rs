@@ -243,9 +243,7 @@ impl Backend for StoreBackend {
             for range in commit.writes.erased() {
                 erase(&mut committer, range, commit.version);
             }
-            for (key, value) in commit.writes.slots() {
-                committer.insert(key, commit.version, value);
-            }
+            committer.insert_all(commit.version, commit.writes.slots());
         }
         drop(committer);
         self.publish(last.version);

@@ -30,6 +30,9 @@ use self::{
 };
 use crate::{Erasure, erasures::Erasures};
 
+/// So many entries are looked for ahead of the one that is put in.
+const AHEAD: usize = 4;
+
 /// A memtable.
 pub struct Memtable {
     tree: Tree,
@@ -152,6 +155,29 @@ impl Committer<'_> {
             .insert(&mut self.inserter, key, version, value);
         self.memtable.note(version);
         self.inserted += 1;
+    }
+
+    /// Puts the entries of one commit in, as [`Memtable::insert`] does each: memory for the next ones is on its way
+    /// while one is put in.
+    pub fn insert_all<'a>(
+        &mut self,
+        version: Version,
+        entries: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
+    ) {
+        let mut ahead: [(&[u8], Option<&[u8]>); AHEAD] = [(b"", None); AHEAD];
+        let mut count = 0;
+        for (key, value) in entries {
+            self.memtable.tree.prefetch(key, version);
+            let (key, value) = std::mem::replace(&mut ahead[count % AHEAD], (key, value));
+            if count >= AHEAD {
+                self.insert(key, version, value);
+            }
+            count += 1;
+        }
+        for at in count.saturating_sub(AHEAD)..count {
+            let (key, value) = ahead[at % AHEAD];
+            self.insert(key, version, value);
+        }
     }
 
     /// Notes a deleted range.

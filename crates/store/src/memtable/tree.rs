@@ -212,6 +212,21 @@ impl Tree {
         }
     }
 
+    /// Asks for the leaf in which `key` belongs to come near, for the one thread that inserts.
+    pub fn prefetch(&self, key: &[u8], version: Version) {
+        let target = Target { key, version };
+        let mut node = Node::at(self.root.load(Ordering::Relaxed));
+        while let Some(inner) = node.filter(|node| node.is_inner()) {
+            let Ok(child) = inner.rank(target, Equal::Before) else {
+                return;
+            };
+            node = Node::at(inner.child(child));
+        }
+        if let Some(leaf) = node {
+            leaf.prefetch();
+        }
+    }
+
     /// Puts an entry in. No entry of the same key and version may be there.
     pub fn insert(
         &self,
