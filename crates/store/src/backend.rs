@@ -108,6 +108,45 @@ impl StoreBackend {
         })
     }
 
+    /// Its folder.
+    pub fn directory(&self) -> &Path {
+        &self.core.directory
+    }
+
+    /// How it was opened.
+    pub fn options(&self) -> &StoreOptions {
+        &self.core.options
+    }
+
+    /// As [`Backend::checkpoint`]; answers the version of the copy.
+    pub fn checkpoint_of(&self, target: &Path) -> Result<Version, StorageError> {
+        let core = &*self.core;
+        let disk = &core.options.disk;
+        let occupied = match disk.list(target) {
+            Ok(names) => !names.is_empty(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+            Err(error) => return Err(io_error("reading", target, &error)),
+        };
+        if occupied {
+            return Err(StorageError::Invalid(format!(
+                "`{}` is there already: give a new or an empty directory",
+                target.display()
+            )));
+        }
+        if !core.options.read_only {
+            self.sync()?;
+        }
+        let view = self.view()?;
+        let folder = target.join(open::LOG);
+        disk.make_folder(&folder)
+            .map_err(|error| io_error("making", &folder, &error))?;
+        core.log.copy_to(&folder, view.version())?;
+        let identity = open::identity(&core.directory, &core.options)?;
+        open::copy_keys(&core.directory, target, &**disk)?;
+        open::create(target, &core.options, identity)?;
+        Ok(view.version())
+    }
+
     /// The last published version.
     pub fn version(&self) -> Version {
         self.published.read().version()
@@ -283,29 +322,7 @@ impl Backend for StoreBackend {
     }
 
     fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
-        let core = &*self.core;
-        let disk = &core.options.disk;
-        let occupied = match disk.list(target) {
-            Ok(names) => !names.is_empty(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
-            Err(error) => return Err(io_error("reading", target, &error)),
-        };
-        if occupied {
-            return Err(StorageError::Invalid(format!(
-                "`{}` is there already: give a new or an empty directory",
-                target.display()
-            )));
-        }
-        if !core.options.read_only {
-            self.sync()?;
-        }
-        let view = self.view()?;
-        let folder = target.join(open::LOG);
-        disk.make_folder(&folder)
-            .map_err(|error| io_error("making", &folder, &error))?;
-        core.log.copy_to(&folder, view.version())?;
-        let identity = open::identity(&core.directory, &core.options)?;
-        open::create(target, &core.options, identity)
+        self.checkpoint_of(target).map(drop)
     }
 
     fn ingest(

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use isomer_storage::{Optimistic, StorageError, delegate_engine};
+use isomer_storage::{Optimistic, StorageError, Version, delegate_engine};
 
 use crate::{StoreOptions, backend::StoreBackend, open};
 
@@ -21,6 +21,21 @@ impl StoreEngine {
         Ok(Self {
             engine: Optimistic::new(StoreBackend::open(path.as_ref(), options)?),
         })
+    }
+
+    /// Its folder.
+    pub(crate) fn directory(&self) -> &Path {
+        self.engine.backend().directory()
+    }
+
+    /// How it was opened.
+    pub(crate) fn options(&self) -> &StoreOptions {
+        self.engine.backend().options()
+    }
+
+    /// As [`isomer_storage::Engine::checkpoint`]; answers the version of the copy.
+    pub(crate) fn checkpoint_of(&self, target: &Path) -> Result<Version, StorageError> {
+        self.engine.backend().checkpoint_of(target)
     }
 
     /// Whether the directory `path` holds a database of this engine.

@@ -1,6 +1,7 @@
 //! Opening, making and recognising database directories.
 //!
 //! ```text
+//! DIR/KEYS      wrapped data keys, where the database is encrypted (see `vfs::keys`)
 //! DIR/LOCK      locked while the database is open, holds the process id of the one who has it open
 //! DIR/STORE     "isomerST", u32 format, u32 0, u128 identity of the database, u64 check of these (XXH3); written once, as
 //!               the last step of making the database
@@ -11,10 +12,17 @@
 use std::{io, path::Path};
 
 use isomer_storage::StorageError;
-use isomer_vfs::{Kind, Lock, LockError, LockMode, Open};
+use isomer_vfs::{
+    Disk, Kind, Lock, LockError, LockMode, Open,
+    keys::{KEYS_FILE, NEW_KEYS_FILE},
+};
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{StoreOptions, errors::damaged, errors::io_error};
+use crate::{
+    StoreOptions,
+    backup::refuse_unfinished,
+    errors::{damaged, io_error},
+};
 
 /// The file that makes a folder a database of this engine.
 pub const STORE: &str = "STORE";
@@ -54,12 +62,13 @@ pub fn prepare(directory: &Path, options: &StoreOptions) -> Result<(), StorageEr
         }
         Ok(Kind::Folder) => {}
     }
+    refuse_unfinished(&*options.disk, directory)?;
     if exists(directory, options)? {
         return Ok(());
     }
     let names = options.disk.list(directory);
     for name in names.map_err(|error| io_error("reading", directory, &error))? {
-        if ![LOCK, NEW_STORE, LOG, TABLES]
+        if ![LOCK, NEW_STORE, LOG, TABLES, KEYS_FILE, NEW_KEYS_FILE]
             .iter()
             .any(|own| name == Path::new(own))
         {
@@ -185,4 +194,21 @@ pub fn create(
         _ => Ok(()),
     })
     .map_err(|error| io_error("making", &path, &error))
+}
+
+/// Copies the file of keys, where the database in `directory` has one, into its copy in `target`.
+pub fn copy_keys(directory: &Path, target: &Path, disk: &dyn Disk) -> Result<(), StorageError> {
+    let path = directory.join(KEYS_FILE);
+    let file = match disk.open(&path, Open::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found.map_err(|error| io_error("reading", &path, &error))?,
+    };
+    let copied = (|| {
+        let mut bytes = vec![0; file.len()? as usize];
+        file.read_exact_at(&mut bytes, 0)?;
+        let copy = disk.open(&target.join(KEYS_FILE), Open::Create)?;
+        copy.write_all_at(&bytes, 0)?;
+        copy.sync()
+    })();
+    copied.map_err(|error: io::Error| io_error("copying", &path, &error))
 }

@@ -35,7 +35,8 @@ use crate::{
 
 /// Name of the file of keys in a database's folder.
 pub const KEYS_FILE: &str = "KEYS";
-const NEW_FILE: &str = "KEYS.new";
+/// Its name while it is written.
+pub const NEW_KEYS_FILE: &str = "KEYS.new";
 
 const MAGIC: &[u8; 8] = b"ISOMKEYS";
 const FORMAT: u32 = 1;
@@ -318,7 +319,7 @@ impl Keys {
         master: &MasterKey,
     ) -> Result<(), KeyError> {
         let bytes = self.wrapped(&master.seal().map_err(no_random)?);
-        let (new, path) = (folder.join(NEW_FILE), folder.join(KEYS_FILE));
+        let (new, path) = (folder.join(NEW_KEYS_FILE), folder.join(KEYS_FILE));
         let written = (|| {
             let file = disk.open(&new, Open::Create)?;
             file.write_all_at(&bytes, 0)?;

@@ -17,6 +17,7 @@
 //! the key that was its master key when the backup was made.
 
 mod catalog;
+mod engine;
 mod restore;
 mod take;
 #[cfg(test)]
@@ -32,6 +33,7 @@ use isomer_vfs::{Disk, DiskFile, Open};
 use xxhash_rust::xxh3::Xxh3;
 
 pub use catalog::{Backup, StoredFile};
+pub use engine::Restored;
 pub use restore::{Chosen, Point, RESTORING, choose, list, refuse_unfinished, restore};
 pub use take::{Source, Taken, keep_last, take};
 

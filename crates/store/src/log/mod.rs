@@ -8,6 +8,7 @@
 //! the missing version was durable, the log is damaged and refused; else the power went while the tail was written, and
 //! the tail is dropped.
 
+mod cut;
 mod reader;
 mod record;
 mod recover;
@@ -27,14 +28,15 @@ use isomer_storage::{Commit, StorageError, StreamEntry, Version};
 use isomer_vfs::{Disk, Open, Seal};
 use parking_lot::{Mutex, RwLock};
 
+pub use self::{
+    cut::{Cut, cut},
+    record::{Change, Write},
+    recover::Flushed,
+};
 use self::{
     reader::{Found, Reader},
     record::{Content, Spot},
     segment::{Closing, Extent, FIRST_RECORD, Segment, SegmentHead},
-};
-pub use self::{
-    record::{Change, Write},
-    recover::Flushed,
 };
 use crate::{Random, errors::io_error};
 

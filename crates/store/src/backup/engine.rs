@@ -1,0 +1,140 @@
+//! Backups of an open store, and stores made out of them.
+
+use std::path::Path;
+
+use isomer_storage::{StorageError, Version};
+use isomer_vfs::Disk;
+
+use super::{Point, Progress, Source, Taken, choose, list, remove_folder, restore, take};
+use crate::{
+    StoreEngine, StoreOptions,
+    log::{Cut, cut},
+    open,
+};
+
+/// Where the files of a backup wait until they are copied, in the database's folder.
+const CHECKPOINT: &str = "backup.tmp";
+
+/// What was restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// Number of the backup that it began with.
+    pub backup: u64,
+    /// The last version.
+    pub version: Version,
+    /// When it was committed, or the backup made, in milliseconds since 1970.
+    pub time_ms: u64,
+}
+
+impl StoreEngine {
+    /// Puts a backup of the last committed version into the folder `target` of `disk`, beside earlier ones of the same
+    /// database; only what they do not have is copied. Reads and writes go on.
+    ///
+    /// Errors: [`StorageError::Invalid`] where the folder holds something else; [`StorageError::Unavailable`] where it
+    /// cannot be written, is full, or another backup is on its way. Nothing but space is lost then.
+    pub fn backup(
+        &self,
+        disk: &dyn Disk,
+        target: &Path,
+        progress: &mut Progress<'_>,
+    ) -> Result<Taken, StorageError> {
+        let (own, options) = (self.directory(), self.options());
+        if options.read_only {
+            return Err(StorageError::Unavailable(
+                "a backup needs the database open for writing: what it takes is noted there"
+                    .to_owned(),
+            ));
+        }
+        let folder = own.join(CHECKPOINT);
+        remove_folder(&*options.disk, &folder)?;
+        let taken = self.checkpoint_of(&folder).and_then(|version| {
+            let source = Source {
+                disk: &*options.disk,
+                folder: &folder,
+                identity: open::identity(own, options)?,
+                version,
+                time_ms: (options.clock)(),
+                is_immutable: &is_immutable,
+            };
+            take(&source, disk, target, progress)
+        });
+        let removed = remove_folder(&*options.disk, &folder);
+        let taken = taken?;
+        removed?;
+        Ok(taken)
+    }
+
+    /// Makes a database in the folder `target`, which must be empty or not there, out of the backups in `source`: the
+    /// newest one, or the state at a version or a time between the oldest and the newest of them. `options` tell the disk of
+    /// the target, and the seal where the database is encrypted.
+    ///
+    /// Errors: [`StorageError::Invalid`] where no backup reaches there or the target is not empty;
+    /// [`StorageError::Corrupt`] where a backup is damaged. What was begun is then no database.
+    pub fn restore(
+        disk: &dyn Disk,
+        source: &Path,
+        target: &Path,
+        point: Point,
+        options: &StoreOptions,
+        progress: &mut Progress<'_>,
+    ) -> Result<Restored, StorageError> {
+        let chosen = choose(&list(disk, source)?, point, &is_log)?;
+        let base = &chosen.base;
+        let mut restored = Restored {
+            backup: base.number,
+            version: base.version,
+            time_ms: base.time_ms,
+        };
+        let finish = || {
+            if !chosen.partial {
+                return Ok(());
+            }
+            let at = match point {
+                Point::Newest => return Ok(()),
+                Point::Version(version) => Cut {
+                    version,
+                    time_ms: u64::MAX,
+                },
+                Point::Time(time_ms) => Cut {
+                    version: Version::MAX,
+                    time_ms,
+                },
+            };
+            let log = target.join(open::LOG);
+            let (version, time_ms) = cut(&*options.disk, &log, &options.seal, base.version, at)?;
+            if version > restored.version {
+                (restored.version, restored.time_ms) = (version, time_ms);
+            }
+            Ok(())
+        };
+        restore(
+            disk,
+            source,
+            &chosen,
+            &*options.disk,
+            target,
+            progress,
+            finish,
+        )?;
+        if let Point::Version(version) = point
+            && restored.version != version
+        {
+            return Err(StorageError::Invalid(format!(
+                "the backups hold version {} and no other up to {version}: its log was given up before it was backed up; `{}` is at version {0}",
+                restored.version,
+                target.display()
+            )));
+        }
+        Ok(restored)
+    }
+}
+
+/// Whether a file never changes once it is there: tables and values apart, by their numbers.
+fn is_immutable(name: &str) -> bool {
+    name.strip_prefix("tables/")
+        .is_some_and(|name| !name.to_ascii_uppercase().starts_with("MANIFEST"))
+}
+
+fn is_log(name: &str) -> bool {
+    name.strip_prefix("log/").is_some()
+}

@@ -1,0 +1,165 @@
+//! Cutting a log behind a version or a time: for going back to a point that lies between two backups.
+//!
+//! The log is a copy, all of whose segments were closed; nobody has it open.
+
+use std::{io, path::Path, sync::Arc};
+
+use isomer_storage::{StorageError, Version};
+use isomer_vfs::{Disk, Open, Seal};
+use parking_lot::Mutex;
+
+use super::{
+    reader::{Found, Reader},
+    record::Content,
+    segment::{self, Closing, Extent, FIRST_RECORD, Part, Segment},
+};
+use crate::errors::{damaged, io_error};
+
+/// The last commit that stays.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// None of a later version stays,
+    pub version: Version,
+    /// and none of a later time (in milliseconds since 1970).
+    pub time_ms: u64,
+}
+
+/// Cuts the log in `folder`. Everything up to `have` is in what the log belongs to, and stays. Answers the last version and
+/// its time.
+pub fn cut(
+    disk: &dyn Disk,
+    folder: &Path,
+    seal: &Seal,
+    have: Version,
+    at: Cut,
+) -> Result<(Version, u64), StorageError> {
+    let mut numbers: Vec<u64> = disk
+        .list(folder)
+        .map_err(|error| io_error("reading", folder, &error))?
+        .iter()
+        .filter_map(|name| segment::number_of(name))
+        .collect();
+    numbers.sort_unstable();
+    let mut last = (0, 0);
+    let mut ended = false;
+    let mut behind = Vec::new();
+    for number in numbers {
+        if ended {
+            behind.push(segment::path(folder, number));
+            continue;
+        }
+        let (segment, mut closing) = open(disk, folder, number)?;
+        let known = closing;
+        ended = shorten(&segment, folder, seal, have, at, &mut closing)?;
+        if closing.last > 0 {
+            last = (closing.last, closing.last_ms);
+        }
+        closing.trimmed = closing.trimmed.min(last.0.max(have));
+        if ended || closing.trimmed != known.trimmed {
+            let path = segment::path(folder, number);
+            segment::write_closing(&*segment.file, segment.salt, closing)
+                .and_then(|()| segment.file.sync())
+                .map_err(|error| io_error("writing", &path, &error))?;
+        }
+    }
+    // The last one first: a log has no gaps.
+    for path in behind.iter().rev() {
+        disk.remove(path)
+            .map_err(|error| io_error("removing", path, &error))?;
+    }
+    disk.sync_folder(folder)
+        .map_err(|error| io_error("writing", folder, &error))?;
+    Ok(last)
+}
+
+/// Opens a closed segment.
+fn open(
+    disk: &dyn Disk,
+    folder: &Path,
+    number: u64,
+) -> Result<(Arc<Segment>, Closing), StorageError> {
+    let path = segment::path(folder, number);
+    let read = |error: io::Error| io_error("reading", &path, &error);
+    let file = disk.open(&path, Open::Write).map_err(read)?;
+    let (Part::Valid(head), len) = (
+        segment::read_head(&*file).map_err(read)?,
+        file.len().map_err(read)?,
+    ) else {
+        return Err(broken(folder, &path));
+    };
+    let Part::Valid(closing) = segment::read_closing(&*file, head.salt).map_err(read)? else {
+        return Err(broken(folder, &path));
+    };
+    if len < closing.end || closing.end < FIRST_RECORD || head.number != number {
+        return Err(broken(folder, &path));
+    }
+    let segment = Segment {
+        number,
+        salt: head.salt,
+        capacity: closing.end,
+        file,
+        state: Mutex::new(Extent::default()),
+    };
+    Ok((Arc::new(segment), closing))
+}
+
+fn broken(folder: &Path, path: &Path) -> StorageError {
+    let what = format!("its log segment `{}` was not closed", path.display());
+    damaged(folder.parent().unwrap_or(folder), &what)
+}
+
+/// Makes the closing part end before the first record that goes; whether there is one.
+fn shorten(
+    segment: &Arc<Segment>,
+    folder: &Path,
+    seal: &Seal,
+    have: Version,
+    at: Cut,
+    closing: &mut Closing,
+) -> Result<bool, StorageError> {
+    let (first, end) = (closing.first, closing.end);
+    let mut kept = Closing {
+        end: FIRST_RECORD,
+        first: 0,
+        last: 0,
+        first_ms: 0,
+        last_ms: 0,
+        stream_entries: 0,
+        ..*closing
+    };
+    let mut reader = Reader::new(segment.clone(), folder, seal, FIRST_RECORD);
+    reader.limit(end);
+    while reader.offset() < end {
+        match reader.read()? {
+            Found::Record => {}
+            Found::Nothing | Found::Broken => return Err(reader.damage("is damaged")),
+        }
+        let record = reader.record()?;
+        let goes = record.version > at.version || record.time_ms > at.time_ms;
+        if goes && record.version > have {
+            kept.durable = kept.last.max(have);
+            *closing = kept;
+            return Ok(true);
+        }
+        match record.content {
+            Content::Trim(_) => {}
+            Content::Ingestion if record.version > have => {
+                return Err(StorageError::Invalid(format!(
+                    "there was a bulk load at version {}, which only a backup made after it has: choose version {}, or one from such a backup",
+                    record.version,
+                    record.version - 1
+                )));
+            }
+            Content::Ingestion | Content::Commit(_) => {
+                if kept.first == 0 {
+                    (kept.first, kept.first_ms) = (record.version, record.time_ms);
+                }
+                (kept.last, kept.last_ms) = (record.version, record.time_ms);
+                kept.stream_entries += u64::from(!record.stream.is_empty());
+            }
+        }
+        kept.end = reader.offset();
+    }
+    debug_assert_eq!(kept.first, first, "the closing part told of all commits");
+    Ok(false)
+}

@@ -1,0 +1,233 @@
+//! Backups of a store that goes on, and stores made out of them: whole, at a version, at a time; encrypted too.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use isomer_storage::{
+    Durability, Engine, StorageError,
+    conformance::{ALL, scan},
+};
+use isomer_store::{
+    StoreEngine, StoreOptions,
+    backup::{Point, keep_last, list},
+};
+use isomer_vfs::{
+    Disk, SimDisk,
+    keys::{self, MasterKey},
+};
+
+const DB: &str = "/db";
+const TARGET: &str = "/backups";
+const AGAIN: &str = "/again";
+
+/// A store whose clock goes up by ten with each commit, from 1000.
+struct Subject {
+    disk: SimDisk,
+    options: StoreOptions,
+    time: Arc<AtomicU64>,
+    engine: StoreEngine,
+}
+
+impl Subject {
+    fn new(master: Option<&MasterKey>) -> Self {
+        let disk = SimDisk::new();
+        disk.make_folder(Path::new(DB)).unwrap();
+        let time = Arc::new(AtomicU64::new(1000));
+        let clock = time.clone();
+        let options = StoreOptions {
+            disk: Arc::new(disk.clone()),
+            seal: keys::open(&disk, Path::new(DB), master, true).unwrap(),
+            background: false,
+            segment_bytes: 8 << 10,
+            memtable_bytes: 16 << 10,
+            clock: Arc::new(move || clock.load(Ordering::Relaxed)),
+            ..StoreOptions::default()
+        };
+        let engine = StoreEngine::open(DB, options.clone()).unwrap();
+        Self {
+            disk,
+            options,
+            time,
+            engine,
+        }
+    }
+
+    /// Commits so many pairs, one by one; the value of a key is the number of its commit.
+    fn commit(&self, count: u64) {
+        for _ in 0..count {
+            self.time.fetch_add(10, Ordering::Relaxed);
+            let next = self.engine.version() + 1;
+            let mut transaction = self.engine.begin().unwrap();
+            let key = format!("key {:03}", next % 50);
+            transaction
+                .put(key.as_bytes(), &next.to_be_bytes().repeat(20))
+                .unwrap();
+            transaction.append_stream(&next.to_be_bytes());
+            transaction.commit(Durability::Buffered).unwrap();
+        }
+    }
+
+    fn backup(&self) -> isomer_store::backup::Taken {
+        let disk = self.disk.clone();
+        self.engine
+            .backup(&disk, Path::new(TARGET), &mut |_, _| {})
+            .unwrap()
+    }
+
+    fn restore(&self, point: Point) -> Result<(u64, StoreEngine), StorageError> {
+        let again = Path::new(AGAIN);
+        isomer_store::backup::remove_folder(&self.disk, again).unwrap();
+        let restored = StoreEngine::restore(
+            &self.disk,
+            Path::new(TARGET),
+            again,
+            point,
+            &self.options,
+            &mut |done, total| assert!(done <= total),
+        )?;
+        let engine = StoreEngine::open(again, self.options.clone())?;
+        assert_eq!(engine.version(), restored.version);
+        assert_eq!(engine.verify(&mut |_, _| {}).unwrap(), Vec::<String>::new());
+        Ok((restored.version, engine))
+    }
+}
+
+/// What commits up to `version` left, and their entries in the change stream; then it goes on.
+fn assert_at(engine: &StoreEngine, version: u64) {
+    assert_eq!(engine.version(), version);
+    let found = scan(
+        &*engine.snapshot().unwrap(),
+        ALL,
+        isomer_storage::Order::Ascending,
+        1000,
+    );
+    let mut expected = std::collections::BTreeMap::new();
+    for number in 1..=version {
+        let key = format!("key {:03}", number % 50).into_bytes();
+        expected.insert(key, number.to_be_bytes().repeat(20));
+    }
+    assert_eq!(found, expected.into_iter().collect::<Vec<_>>());
+    let stream = engine.stream(0, 10_000, 1 << 30, false).unwrap();
+    assert_eq!(stream.len() as u64, version);
+    assert!(
+        stream
+            .iter()
+            .all(|entry| entry.bytes == entry.version.to_be_bytes())
+    );
+    let mut transaction = engine.begin().unwrap();
+    transaction.put(b"on", b"it goes").unwrap();
+    assert_eq!(transaction.commit(Durability::Synced).unwrap(), version + 1);
+}
+
+#[test]
+fn a_backup_is_restored_to_any_version_and_time() {
+    let subject = Subject::new(None);
+    subject.commit(120);
+    let first = subject.backup();
+    assert_eq!((first.number, first.version), (1, 120));
+    subject.commit(130);
+    let second = subject.backup();
+    assert_eq!((second.number, second.version), (2, 250));
+    assert!(second.copied.1 > 0);
+    for version in [120, 121, 187, 249, 250] {
+        let (found, engine) = subject.restore(Point::Version(version)).unwrap();
+        assert_eq!(found, version);
+        assert_at(&engine, version);
+    }
+    assert_at(&subject.restore(Point::Newest).unwrap().1, 250);
+    // Commit n has the time 1000 + 10 n.
+    for (time, version) in [
+        (2200, 120),
+        (2209, 120),
+        (2210, 121),
+        (3000, 200),
+        (9999, 250),
+    ] {
+        let (found, engine) = subject.restore(Point::Time(time)).unwrap();
+        assert_eq!(found, version, "at {time}");
+        assert_at(&engine, version);
+    }
+    for point in [Point::Version(119), Point::Version(251), Point::Time(1500)] {
+        let error = subject.restore(point).map(drop).unwrap_err();
+        assert!(matches!(error, StorageError::Invalid(_)), "{error}");
+    }
+    subject.commit(5);
+    assert_eq!(subject.engine.version(), 255, "it went on meanwhile");
+    let again = subject.backup();
+    assert_eq!(again.version, 255);
+    assert_eq!(keep_last(&subject.disk, Path::new(TARGET), 1).unwrap(), 2);
+    assert_eq!(list(&subject.disk, Path::new(TARGET)).unwrap().len(), 1);
+    assert_at(&subject.restore(Point::Newest).unwrap().1, 255);
+    assert!(
+        !subject
+            .disk
+            .exists(&Path::new(DB).join("backup.tmp"))
+            .unwrap(),
+        "nothing is left behind"
+    );
+}
+
+#[test]
+fn an_encrypted_database_has_encrypted_backups() {
+    let master = MasterKey::generate().unwrap();
+    let subject = Subject::new(Some(&master));
+    let secret = b"very secret text".repeat(4);
+    let mut transaction = subject.engine.begin().unwrap();
+    transaction.put(b"a secret key", &secret).unwrap();
+    transaction.append_stream(b"a secret entry");
+    transaction.commit(Durability::Synced).unwrap();
+    subject.backup();
+    subject.commit(20);
+    subject.backup();
+    let copy = Path::new("/copy");
+    subject.engine.checkpoint(copy).unwrap();
+    for folder in [DB, TARGET, "/copy"] {
+        for (path, bytes) in contents(&subject.disk, Path::new(folder)) {
+            assert!(
+                !bytes.windows(6).any(|six| six == b"secret"),
+                "{} tells",
+                path.display()
+            );
+        }
+    }
+    let (version, engine) = subject.restore(Point::Version(10)).unwrap();
+    assert_eq!(version, 10);
+    assert_eq!(
+        engine.snapshot().unwrap().get(b"a secret key").unwrap(),
+        Some(secret)
+    );
+    drop(engine);
+    for folder in [AGAIN, "/copy"] {
+        let folder = Path::new(folder);
+        assert!(keys::open(&subject.disk, folder, None, false).is_err());
+        let wrong = MasterKey::generate().unwrap();
+        assert!(keys::open(&subject.disk, folder, Some(&wrong), false).is_err());
+        let seal = keys::open(&subject.disk, folder, Some(&master), false).unwrap();
+        let options = StoreOptions {
+            seal,
+            ..subject.options.clone()
+        };
+        StoreEngine::open(folder, options).unwrap();
+    }
+}
+
+fn contents(disk: &SimDisk, folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    for name in disk.list(folder).unwrap() {
+        let path = folder.join(name);
+        if disk.kind(&path).unwrap() == isomer_vfs::Kind::Folder {
+            found.extend(contents(disk, &path));
+            continue;
+        }
+        let file = disk.open(&path, isomer_vfs::Open::Read).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        found.push((path, bytes));
+    }
+    found
+}
