@@ -236,6 +236,7 @@ impl Store {
 
     /// Called after each commit with the size of its entry: stores the numbers now and then.
     pub(crate) fn committed(&self, entry_bytes: usize) {
+        self.shared().signal.0.tell();
         let due = {
             let mut since = self.shared().since_save.lock();
             since.commits += 1;

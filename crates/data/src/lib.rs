@@ -45,8 +45,9 @@ pub use dirty::Dirty;
 pub use document::new_key;
 pub use error::{DataError, ErrorKind};
 pub use kv::{
-    BucketKind, BucketOptions, Expiry, KvCursor, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,
-    MAX_PAIR_PART_BYTES, Sweeper,
+    BucketCursor, BucketKey, BucketKind, BucketOptions, Content, Expiry, FromBucketKey, KvChange,
+    KvChangeKind, KvCursor, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES, MAX_PAIR_PART_BYTES,
+    Sweeper, Watch, Watched, Watcher, decode_key, encode_key,
 };
 pub use lineage::{EraId, Lineage};
 pub use observer::{CommitObserver, LoadSink, Loading};

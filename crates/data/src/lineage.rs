@@ -171,7 +171,7 @@ impl Store {
             .engine()
             .snapshot()
             .map_err(DataError::from)
-            .and_then(|snapshot| Ok(snapshot.get(LINEAGE)?.is_some()));
+            .and_then(|snapshot| Ok(!read(&*snapshot)?.eras.is_empty()));
         // A full disk is no reason not to open: what was kept outside is then made again.
         match kept {
             Ok(false) => {}
@@ -198,9 +198,6 @@ impl Store {
         tx: &mut dyn isomer_storage::Transaction,
         version: Version,
     ) -> Result<(), DataError> {
-        if tx.get(LINEAGE)?.is_none() {
-            return Ok(());
-        }
         let mut lineage = read(tx)?;
         if lineage.untold < version {
             lineage.untold = version;

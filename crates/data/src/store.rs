@@ -22,7 +22,7 @@ use crate::{
     extents::Extents,
     footprint::{Item, NONE},
     keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
-    kv::Sequences,
+    kv::{Sequences, Signals},
     observer::Observers,
     spill::SpillFolder,
     statistics::Statistics,
@@ -83,6 +83,12 @@ pub struct Store {
     shared: Arc<Shared>,
 }
 
+impl std::fmt::Debug for WeakStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WeakStore").finish_non_exhaustive()
+    }
+}
+
 /// A store that may be closed meanwhile: for whoever must not keep it open.
 #[derive(Clone)]
 pub struct WeakStore {
@@ -120,6 +126,8 @@ pub(crate) struct Shared {
     /// Held by whoever stores the counts.
     pub(crate) saving: Mutex<()>,
     pub(crate) sequences: Sequences,
+    /// Told of each commit that others can see.
+    pub(crate) signal: Signals,
     spill: Arc<SpillFolder>,
     pub(crate) statistics: Statistics,
 }
@@ -186,6 +194,7 @@ impl Store {
                 since_save: Mutex::default(),
                 saving: Mutex::new(()),
                 sequences: Sequences::default(),
+                signal: Signals::default(),
                 spill,
                 statistics,
             }),

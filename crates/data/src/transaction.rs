@@ -2,7 +2,10 @@
 
 use std::{
     cell::{OnceCell, RefCell, RefMut},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use isomer_storage::{Durability, Read, Savepoint, Snapshot, StorageError, Version};
@@ -49,6 +52,24 @@ pub struct Transaction {
     buckets: RefCell<FxHashMap<u32, Option<BucketOptions>>>,
     dropped_buckets: Vec<String>,
     dirty: Dirty,
+    stamp: Stamp,
+}
+
+/// A state of a transaction: no two states have the same one, neither of one transaction nor of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    transaction: u64,
+    writes: u64,
+}
+
+impl Stamp {
+    fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self {
+            transaction: NEXT.fetch_add(1, Ordering::Relaxed),
+            writes: 0,
+        }
+    }
 }
 
 enum State {
@@ -89,6 +110,7 @@ impl Transaction {
             buckets: RefCell::default(),
             dropped_buckets: Vec::new(),
             dirty: Dirty::default(),
+            stamp: Stamp::new(),
         })
     }
 
@@ -114,6 +136,7 @@ impl Transaction {
             buckets: RefCell::default(),
             dropped_buckets: Vec::new(),
             dirty: Dirty::default(),
+            stamp: Stamp::new(),
         })
     }
 
@@ -259,6 +282,7 @@ impl Transaction {
             ));
         };
         tx.rollback_to(marked.savepoint);
+        self.stamp.writes += 1;
         self.operations.truncate(marked.operations);
         self.deltas = marked.deltas.clone();
         self.marks.truncate(mark.0 + 1);
@@ -352,6 +376,11 @@ impl Transaction {
         &self.catalog
     }
 
+    /// Its present state.
+    pub(crate) fn stamp(&self) -> Stamp {
+        self.stamp
+    }
+
     pub(crate) fn footprint(&self) -> RefMut<'_, Footprint> {
         self.footprint.borrow_mut()
     }
@@ -429,6 +458,7 @@ impl Transaction {
             return Err(reads_only());
         };
         self.wrote = true;
+        self.stamp.writes += 1;
         // The engine counts what it holds; the operations come to it at the commit.
         let (size, max) = (tx.write_bytes() + self.operations.len(), self.max_bytes);
         let written = if size > max {

@@ -13,9 +13,9 @@ use std::{
 };
 
 use isomer_data::{
-    Access, BucketKind, BucketOptions, Change, ChangeSet, Clock, DataError, ErrorKind, Expiry,
-    KeyRange, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES, MAX_PAIR_PART_BYTES, Order, Page,
-    PageLimit, Store, StoreOptions, Transaction,
+    Access, BucketKind, BucketOptions, Change, ChangeSet, Clock, Content, DataError, ErrorKind,
+    Expiry, KeyRange, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES, MAX_PAIR_PART_BYTES, Order,
+    Page, PageLimit, Store, StoreOptions, Transaction,
 };
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
@@ -1087,7 +1087,8 @@ fn changes_are_told() {
             Change::KeyPut {
                 bucket: b,
                 key: b"k",
-                value: b"v"
+                value: b"v",
+                content: Content::Bytes
             },
             Change::BucketCreated {
                 bucket: m,
@@ -1108,6 +1109,7 @@ fn changes_are_told() {
                 bucket: b,
                 key: b"t",
                 value: b"v",
+                content: Content::Bytes,
                 expires_ms: 77
             },
             Change::KeyDeleted {

@@ -1,9 +1,11 @@
 //! Buckets: ordered keys and values.
 
-use isomer_data::{BucketOptions, DataError, Expiry, KeyRange, Order, Page, PageLimit};
+use isomer_data::{
+    BucketCursor, BucketOptions, DataError, Expiry, KeyRange, Order, Page, PageLimit,
+};
 use isomer_value::Value;
 
-use crate::{Error, Result, Transaction};
+use crate::{Cursor, Error, Result, Transaction};
 
 /// A bucket of keys and values: see [`Transaction::bucket`]. Keys are bytes, ordered as bytes; values are of any type
 /// that can be stored. A bucket comes into being with its first key.
@@ -136,6 +138,43 @@ impl<'t> Bucket<'t> {
     /// Changes when `key` expires; false where it is not there.
     pub fn expire(&mut self, key: impl AsRef<[u8]>, expiry: Expiry) -> Result<bool> {
         self.run(|data, name| data.kv_expire(name, key.as_ref(), expiry))
+    }
+
+    /// The values under `keys`, in their order, in one batch.
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// let found = db.transact(|tx| {
+    ///     let mut ages = tx.bucket("ages");
+    ///     ages.put("ada", 36)?;
+    ///     ages.put("bob", 17)?;
+    ///     ages.get_many(&["bob", "carl", "ada"])
+    /// })?;
+    /// assert_eq!(found, [Some(17.into()), None, Some(36.into())]);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn get_many(&mut self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Value>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        let values = self.run(|data, name| data.kv_get_many_values(name, &keys))?;
+        Ok(values
+            .into_iter()
+            .map(|value| Some(value).filter(|value| !value.is_null()))
+            .collect())
+    }
+
+    /// A cursor over all pairs, before the first of them.
+    pub fn cursor(&self) -> Cursor {
+        self.cursor_range(b"", None)
+    }
+
+    /// A cursor over the keys from `from` (inclusive) to `to` (exclusive; none for the end), before the first of them.
+    pub fn cursor_range(&self, from: &[u8], to: Option<&[u8]>) -> Cursor {
+        Cursor::new(BucketCursor::new(&self.name, from, to))
+    }
+
+    /// A cursor over the keys that begin with `prefix`, before the first of them.
+    pub fn cursor_prefix(&self, prefix: impl AsRef<[u8]>) -> Cursor {
+        Cursor::new(BucketCursor::over_prefix(&self.name, prefix.as_ref()))
     }
 
     /// The pairs whose keys begin with `prefix`, ascending, at most `limit`.
@@ -290,7 +329,7 @@ impl<'t> Bucket<'t> {
         self.run(|data, name| data.sequence_next(name, sequence))
     }
 
-    fn run<T>(
+    pub(crate) fn run<T>(
         &mut self,
         run: impl FnOnce(&mut isomer_data::Transaction, &str) -> Result<T, DataError>,
     ) -> Result<T, Error> {
@@ -311,7 +350,7 @@ fn key_bytes(key: &Value) -> Vec<u8> {
 }
 
 /// The first key after all that begin with `prefix`; none where there is no such key.
-fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.last_mut() {
         if *last < u8::MAX {

@@ -29,6 +29,7 @@ mod bucket;
 mod cache;
 mod catalog;
 mod collection;
+mod cursor;
 mod database;
 mod de;
 mod error;
@@ -42,9 +43,12 @@ mod ser;
 mod statement;
 mod stream;
 mod transaction;
+mod typed;
+mod watch;
 
 pub use bucket::Bucket;
 pub use collection::Collection;
+pub use cursor::Cursor;
 pub use database::Database;
 pub use de::from_value;
 pub use error::{Error, ErrorKind, Phase, QueryError, Result};
@@ -55,8 +59,13 @@ pub use ser::{to_map, to_value};
 pub use statement::Prepared;
 pub use stream::RowStream;
 pub use transaction::Transaction;
+pub use typed::TypedBucket;
+pub use watch::Watch;
 
-pub use isomer_data::{BucketOptions, Durability, Expiry, Memory, MemoryKind, MemoryUse, Order};
+pub use isomer_data::{
+    BucketKey, BucketOptions, Durability, Expiry, FromBucketKey, KvChange, KvChangeKind, Memory,
+    MemoryKind, MemoryUse, Order, Version, Watched, Watcher,
+};
 pub use isomer_exec::{CancelHandle, Counters, Limits};
 pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};
 

@@ -1,6 +1,7 @@
 //! Entries of maps: one value a key.
 
 use isomer_storage::{KeyRange, Page};
+use isomer_value::Value;
 
 use super::{Bucket, BucketKind, Expiry, PAGE, check_key, check_value, wrong_kind};
 use crate::{
@@ -12,9 +13,12 @@ use crate::{
 
 /// What an entry's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Content {
+pub enum Content {
+    /// Bytes.
     Bytes = 0,
+    /// UTF-8.
     Text = 1,
+    /// Any other value, encoded.
     Value = 2,
 }
 
@@ -93,8 +97,23 @@ impl Transaction {
         bucket: &str,
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>, DataError> {
+        let mut values = vec![None; keys.len()];
+        self.kv_each_of(bucket, keys, &mut |at, entry| {
+            values[at] = Some(entry.value.to_vec());
+            Ok(())
+        })?;
+        Ok(values)
+    }
+
+    /// Reads the live entries of `keys` in one batch; `visit` gets each with the place of its key.
+    fn kv_each_of(
+        &self,
+        bucket: &str,
+        keys: &[&[u8]],
+        visit: &mut dyn FnMut(usize, Entry<'_>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
         let Some(bucket) = self.map_bucket(bucket)? else {
-            return Ok(vec![None; keys.len()]);
+            return Ok(());
         };
         let mut stored_keys = Vec::with_capacity(keys.len());
         for key in keys {
@@ -103,15 +122,28 @@ impl Transaction {
         }
         let stored_keys: Vec<&[u8]> = stored_keys.iter().map(Vec::as_slice).collect();
         let now = self.now_ms();
-        let stored = self.read().get_many(&stored_keys)?;
-        let live = stored.into_iter().map(|stored| {
-            let Some(stored) = stored else {
-                return Ok(None);
-            };
+        for (at, stored) in self.read().get_many(&stored_keys)?.into_iter().enumerate() {
+            let Some(stored) = stored else { continue };
             let entry = Entry::decode(&stored)?;
-            Ok(entry.is_live(now).then(|| entry.value.to_vec()))
-        });
-        live.collect()
+            if entry.is_live(now) {
+                visit(at, entry)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`Transaction::kv_get_many`], with typed values; null where there is none.
+    pub fn kv_get_many_values(
+        &self,
+        bucket: &str,
+        keys: &[&[u8]],
+    ) -> Result<Vec<Value>, DataError> {
+        let mut values = vec![Value::Null; keys.len()];
+        self.kv_each_of(bucket, keys, &mut |at, entry| {
+            values[at] = self.typed(entry)?;
+            Ok(())
+        })?;
+        Ok(values)
     }
 
     /// Puts `value` under `key`, for good. Reads nothing, except in a reversible bucket.
@@ -303,12 +335,14 @@ impl Transaction {
                 bucket: bucket.id,
                 key,
                 value: entry.value,
+                content: entry.content,
             }),
             Some(expires_ms) => {
                 self.log(&Change::KeyPutUntil {
                     bucket: bucket.id,
                     key,
                     value: entry.value,
+                    content: entry.content,
                     expires_ms,
                 });
             }

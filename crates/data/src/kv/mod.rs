@@ -19,22 +19,30 @@
 //! [`Transaction::kv_put_value`].
 
 mod check;
+mod cursor;
 mod entries;
+mod key;
 mod multi;
 mod reverse;
 mod scan;
 mod sequence;
 mod sweep;
 mod values;
+mod watch;
 
 use std::sync::Arc;
 
 use isomer_storage::{KeyRange, PageLimit};
 use isomer_value::limits::MAX_KEY_BYTES;
 
+pub use cursor::BucketCursor;
+pub use entries::Content;
+pub use key::{BucketKey, FromBucketKey, decode_key, encode_key};
 pub use scan::KvCursor;
 pub(crate) use sequence::Sequences;
 pub use sweep::Sweeper;
+pub(crate) use watch::Signals;
+pub use watch::{KvChange, KvChangeKind, Watch, Watched, Watcher};
 
 use crate::{
     DataError, Order, Transaction,

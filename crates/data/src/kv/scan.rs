@@ -15,8 +15,8 @@ use crate::{
 /// Where a scan of a bucket goes on. It belongs to that bucket and direction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KvCursor {
-    start: Vec<u8>,
-    end: Option<Vec<u8>>,
+    pub(super) start: Vec<u8>,
+    pub(super) end: Option<Vec<u8>>,
 }
 
 /// Gets each pair of a scan; of a multi-value bucket's pairs the second part is the entry's value.

@@ -96,7 +96,7 @@ impl Transaction {
         })
     }
 
-    fn typed(&self, entry: Entry<'_>) -> Result<Value, DataError> {
+    pub(super) fn typed(&self, entry: Entry<'_>) -> Result<Value, DataError> {
         match entry.content {
             Content::Bytes => Ok(Value::Bytes(entry.value.into())),
             Content::Text => match std::str::from_utf8(entry.value) {

@@ -6,6 +6,7 @@ use super::{Change, ChangeSet, Deltas, FORMAT};
 use crate::{
     DataError,
     keyspace::{push_id, take_id},
+    kv::Content,
 };
 
 impl<'a> ChangeSet<'a> {
@@ -42,6 +43,25 @@ fn decode(mut bytes: &[u8]) -> Option<ChangeSet<'_>> {
     Some(ChangeSet { counts, changes })
 }
 
+fn take_put<'a>(rest: &mut &'a [u8], content: Content) -> Option<Change<'a>> {
+    Some(Change::KeyPut {
+        bucket: take_u32(rest)?,
+        key: take_bytes(rest)?,
+        value: take_bytes(rest)?,
+        content,
+    })
+}
+
+fn take_put_until<'a>(rest: &mut &'a [u8], content: Content) -> Option<Change<'a>> {
+    Some(Change::KeyPutUntil {
+        bucket: take_u32(rest)?,
+        key: take_bytes(rest)?,
+        value: take_bytes(rest)?,
+        content,
+        expires_ms: take_id(rest)?,
+    })
+}
+
 fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
     Some(match take_byte(rest)? {
         1 => Change::NodeCreated {
@@ -76,11 +96,9 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
             source: NodeId(take_id(rest)?),
             target: NodeId(take_id(rest)?),
         },
-        7 => Change::KeyPut {
-            bucket: take_u32(rest)?,
-            key: take_bytes(rest)?,
-            value: take_bytes(rest)?,
-        },
+        7 => take_put(rest, Content::Bytes)?,
+        0x13 => take_put(rest, Content::Text)?,
+        0x14 => take_put(rest, Content::Value)?,
         8 => Change::KeyDeleted {
             bucket: take_u32(rest)?,
             key: take_bytes(rest)?,
@@ -108,12 +126,9 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
         12 => Change::SchemaChanged {
             name: take_bytes(rest)?,
         },
-        13 => Change::KeyPutUntil {
-            bucket: take_u32(rest)?,
-            key: take_bytes(rest)?,
-            value: take_bytes(rest)?,
-            expires_ms: take_id(rest)?,
-        },
+        13 => take_put_until(rest, Content::Bytes)?,
+        0x15 => take_put_until(rest, Content::Text)?,
+        0x16 => take_put_until(rest, Content::Value)?,
         14 => Change::ValueAdded {
             bucket: take_u32(rest)?,
             key: take_bytes(rest)?,
@@ -244,7 +259,19 @@ impl Change<'_> {
                     push_id(out, number);
                 }
             }
-            Self::KeyPut { bucket, key, value } => push_pair(out, 7, *bucket, key, value),
+            Self::KeyPut {
+                bucket,
+                key,
+                value,
+                content,
+            } => {
+                let tag = match content {
+                    Content::Bytes => 7,
+                    Content::Text => 0x13,
+                    Content::Value => 0x14,
+                };
+                push_pair(out, tag, *bucket, key, value);
+            }
             Self::KeyDeleted { bucket, key } => {
                 out.push(8);
                 push_id(out, (*bucket).into());
@@ -285,9 +312,15 @@ impl Change<'_> {
                 bucket,
                 key,
                 value,
+                content,
                 expires_ms,
             } => {
-                push_pair(out, 13, *bucket, key, value);
+                let tag = match content {
+                    Content::Bytes => 13,
+                    Content::Text => 0x15,
+                    Content::Value => 0x16,
+                };
+                push_pair(out, tag, *bucket, key, value);
                 push_id(out, *expires_ms);
             }
             Self::ValueAdded { bucket, key, value } => push_pair(out, 14, *bucket, key, value),

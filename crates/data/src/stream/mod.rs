@@ -23,6 +23,10 @@
 //!   10 bucket created      id bucket, u8 whether multi-value, u8 whether reversible
 //!   11 bucket dropped      id bucket
 //!   12 sequence advanced   id bucket, bytes name, id last number
+//!   13 text put            as 07, of a text
+//!   14 value put           as 07, of a typed value
+//!   15 text put until      as 0d, of a text
+//!   16 value put until     as 0d, of a typed value
 //! ```
 //! `id` is an ordered id as in `keyspace`, `bytes` an id for the length and the bytes, a list of labels or properties
 //! an id for the number and the ids, properties set the same with `bytes` of the encoded value after each id.
@@ -32,7 +36,10 @@ mod codec;
 use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 use rustc_hash::FxHashMap;
 
-use crate::keyspace::{push_id, take_id};
+use crate::{
+    keyspace::{push_id, take_id},
+    kv::Content,
+};
 pub(crate) use codec::counts;
 use codec::take_byte;
 
@@ -179,6 +186,7 @@ pub enum Change<'a> {
         bucket: u32,
         key: &'a [u8],
         value: &'a [u8],
+        content: Content,
     },
     /// A key was taken out of a bucket.
     KeyDeleted { bucket: u32, key: &'a [u8] },
@@ -207,6 +215,7 @@ pub enum Change<'a> {
         bucket: u32,
         key: &'a [u8],
         value: &'a [u8],
+        content: Content,
         expires_ms: u64,
     },
     /// A value was added to a key of a multi-value bucket.
@@ -282,6 +291,33 @@ mod tests {
                 bucket: 3,
                 key: b"a",
                 value: b"b",
+                content: Content::Bytes,
+            },
+            Change::KeyPut {
+                bucket: 3,
+                key: b"a",
+                value: b"b",
+                content: Content::Text,
+            },
+            Change::KeyPut {
+                bucket: 3,
+                key: b"a",
+                value: b"b",
+                content: Content::Value,
+            },
+            Change::KeyPutUntil {
+                bucket: 3,
+                key: b"a",
+                value: b"b",
+                content: Content::Text,
+                expires_ms: 0,
+            },
+            Change::KeyPutUntil {
+                bucket: 3,
+                key: b"a",
+                value: b"b",
+                content: Content::Value,
+                expires_ms: 7,
             },
             Change::KeyDeleted {
                 bucket: 3,
@@ -312,6 +348,7 @@ mod tests {
                 bucket: 3,
                 key: b"a",
                 value: b"",
+                content: Content::Bytes,
                 expires_ms: u64::MAX,
             },
             Change::ValueAdded {

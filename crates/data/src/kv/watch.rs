@@ -1,0 +1,433 @@
+//! Watching a bucket: its changes in the order of the commits, from the change stream.
+
+use std::{
+    collections::VecDeque,
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use isomer_storage::Version;
+use isomer_value::{Value, record::decode_value};
+use parking_lot::{Condvar, Mutex};
+
+use super::{Content, after_prefix};
+use crate::{ChangeSet, DataError, Store, StreamHold, WeakStore, stream::Change};
+
+/// Entries of the change stream that are read at once.
+const ENTRIES: usize = 256;
+const ENTRY_BYTES: usize = 1 << 20;
+
+/// What of a bucket is watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Watched {
+    /// Every key.
+    All,
+    /// One key.
+    Key(Vec<u8>),
+    /// All keys that begin with this.
+    Prefix(Vec<u8>),
+}
+
+impl Watched {
+    fn holds(&self, key: &[u8]) -> bool {
+        match self {
+            Self::All => true,
+            Self::Key(own) => own == key,
+            Self::Prefix(prefix) => key.starts_with(prefix),
+        }
+    }
+
+    /// Whether a range of keys, up to `end` (`None`: the last), may hold one of them.
+    fn meets(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+        let (first, behind) = match self {
+            Self::All => return true,
+            Self::Key(key) => (key.as_slice(), None),
+            Self::Prefix(prefix) => (prefix.as_slice(), after_prefix(prefix)),
+        };
+        let begins_later = match (self, &behind) {
+            (Self::Key(key), _) => start > key.as_slice(),
+            (_, Some(behind)) => start >= behind.as_slice(),
+            (_, None) => false,
+        };
+        !begins_later && end.is_none_or(|end| first < end)
+    }
+}
+
+/// One change of a bucket that was committed.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KvChange {
+    /// The commit. All changes of one commit come one after another, in the order in which they were made.
+    pub version: Version,
+    /// What was done.
+    pub kind: KvChangeKind,
+}
+
+/// What was done to a bucket.
+#[derive(Clone, Debug, PartialEq)]
+pub enum KvChangeKind {
+    /// A value was put under a key.
+    Put {
+        /// The key.
+        key: Vec<u8>,
+        /// The value, with its type.
+        value: Value,
+        /// When it expires, in ms since 1970 UTC.
+        expires_ms: Option<u64>,
+    },
+    /// A key was taken out, or had expired and was swept.
+    Deleted {
+        /// The key.
+        key: Vec<u8>,
+    },
+    /// All keys of a range were taken out.
+    RangeDeleted {
+        /// The first key of the range.
+        start: Vec<u8>,
+        /// The first key after it; none for the end.
+        end: Option<Vec<u8>>,
+    },
+    /// A value was added to the values of a key.
+    Added {
+        /// The key.
+        key: Vec<u8>,
+        /// The value.
+        value: Vec<u8>,
+    },
+    /// A value was taken from the values of a key.
+    Removed {
+        /// The key.
+        key: Vec<u8>,
+        /// The value.
+        value: Vec<u8>,
+    },
+    /// The bucket was dropped with all that was in it.
+    Dropped,
+}
+
+/// Follows the changes of a bucket: see [`Store::watch`]. What it has not given yet is kept in the change stream.
+#[derive(Debug)]
+pub struct Watch {
+    store: WeakStore,
+    signal: Arc<Signal>,
+    bucket: Arc<str>,
+    watched: Watched,
+    /// Everything up to this version was read.
+    read: Version,
+    found: VecDeque<KvChange>,
+    /// Keeps the stream above `read`.
+    hold: StreamHold,
+}
+
+impl Store {
+    /// Follows the changes of what is `watched` in a bucket, which need not exist yet, that were committed after the
+    /// version `after`; none for those from now on.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] where the change stream no longer tells what happened after that version (see
+    /// [`crate::StoreOptions::stream_retention`]), or no commit had it yet.
+    pub fn watch(
+        &self,
+        bucket: &str,
+        watched: Watched,
+        after: Option<Version>,
+    ) -> Result<Watch, DataError> {
+        let now = self.engine().version();
+        let read = after.unwrap_or(now);
+        // Held before it is looked at, so that it stays as it looks.
+        let hold = self.hold_stream(read);
+        if read > now {
+            return Err(DataError::invalid(format!(
+                "version {read} is still to come, the last one is {now}: watch from that one, or read the bucket anew"
+            )));
+        }
+        if read < now && !self.lineage()?.tells_since(read) {
+            return Err(DataError::invalid(format!(
+                "the change stream no longer tells what happened after version {read}: read the bucket anew and watch from the version read"
+            )));
+        }
+        Ok(Watch {
+            store: self.downgrade(),
+            signal: self.shared().signal.0.clone(),
+            bucket: bucket.into(),
+            watched,
+            read,
+            found: VecDeque::new(),
+            hold,
+        })
+    }
+
+    /// Calls `run` with each change, on a thread of its own, until it answers [`ControlFlow::Break`], the answer is
+    /// dropped or the store is closed; an error is its last call.
+    pub fn on_change(
+        &self,
+        bucket: &str,
+        watched: Watched,
+        after: Option<Version>,
+        mut run: impl FnMut(Result<KvChange, DataError>) -> ControlFlow<()> + Send + 'static,
+    ) -> Result<Watcher, DataError> {
+        let mut watch = self.watch(bucket, watched, after)?;
+        let (signal, stop) = (watch.signal.clone(), Arc::new(AtomicBool::new(false)));
+        let stopped = stop.clone();
+        let thread = thread::spawn(move || {
+            loop {
+                match watch.wait(None, &stopped) {
+                    Ok(Some(change)) => {
+                        if run(Ok(change)).is_break() {
+                            return;
+                        }
+                    }
+                    Ok(None) | Err(DataError::Closed(_)) => return,
+                    Err(error) => {
+                        // It is over either way.
+                        let _ = run(Err(error));
+                        return;
+                    }
+                }
+            }
+        });
+        Ok(Watcher {
+            signal,
+            stop,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Watch {
+    /// The next change, waiting for it if need be; [`DataError::Closed`] once the store is closed.
+    pub fn next_change(&mut self) -> Result<KvChange, DataError> {
+        let never = AtomicBool::new(false);
+        let change = self.wait(None, &never)?;
+        change.ok_or_else(closed)
+    }
+
+    /// The next change, waiting for it no longer than `timeout`; nothing where none came.
+    pub fn next_within(&mut self, timeout: Duration) -> Result<Option<KvChange>, DataError> {
+        let never = AtomicBool::new(false);
+        self.wait(Instant::now().checked_add(timeout), &never)
+    }
+
+    /// Everything up to this version was given: who watches from here on misses nothing and gets nothing twice. In the
+    /// middle of a commit's changes, the version before it.
+    pub fn version(&self) -> Version {
+        self.found
+            .front()
+            .map_or(self.read, |next| next.version - 1)
+    }
+
+    fn wait(
+        &mut self,
+        deadline: Option<Instant>,
+        stop: &AtomicBool,
+    ) -> Result<Option<KvChange>, DataError> {
+        loop {
+            let seen = self.signal.count();
+            if stop.load(Ordering::Acquire) {
+                return Ok(None);
+            }
+            while self.found.is_empty() && self.fetch()? {}
+            if let Some(change) = self.found.pop_front() {
+                return Ok(Some(change));
+            }
+            if !self.signal.wait(seen, deadline) {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Reads a part of the stream; false at its end.
+    fn fetch(&mut self) -> Result<bool, DataError> {
+        let store = self.store.upgrade().ok_or_else(closed)?;
+        let now = store.engine().version();
+        let entries = store
+            .engine()
+            .stream(self.read, ENTRIES, ENTRY_BYTES, false)?;
+        // Commits without an entry have no changes.
+        let reached = entries.last().map_or(now, |last| last.version);
+        let catalog = store.catalog();
+        let id = catalog.bucket_id(&self.bucket);
+        for entry in &entries {
+            let Some(id) = id else { break };
+            for change in ChangeSet::decode(&entry.bytes)?.changes {
+                let Some(kind) = self.kind(id, change, &catalog)? else {
+                    continue;
+                };
+                self.found.push_back(KvChange {
+                    version: entry.version,
+                    kind,
+                });
+            }
+        }
+        if reached > self.read {
+            self.read = reached;
+            self.hold = store.hold_stream(self.version());
+        }
+        Ok(!entries.is_empty())
+    }
+
+    fn kind(
+        &self,
+        id: u32,
+        change: Change<'_>,
+        catalog: &crate::Catalog,
+    ) -> Result<Option<KvChangeKind>, DataError> {
+        let own = |bucket: u32, key: &[u8]| bucket == id && self.watched.holds(key);
+        let typed = |content: Content, value: &[u8]| {
+            Ok::<_, DataError>(match content {
+                Content::Bytes => Value::Bytes(value.into()),
+                Content::Text => match std::str::from_utf8(value) {
+                    Ok(text) => Value::String(text.into()),
+                    Err(_) => {
+                        return Err(DataError::corrupt(
+                            "a text in the change stream is not UTF-8",
+                        ));
+                    }
+                },
+                Content::Value => decode_value(value, &*catalog.names)?,
+            })
+        };
+        Ok(match change {
+            Change::KeyPut {
+                bucket,
+                key,
+                value,
+                content,
+            } if own(bucket, key) => Some(KvChangeKind::Put {
+                key: key.to_vec(),
+                value: typed(content, value)?,
+                expires_ms: None,
+            }),
+            Change::KeyPutUntil {
+                bucket,
+                key,
+                value,
+                content,
+                expires_ms,
+            } if own(bucket, key) => Some(KvChangeKind::Put {
+                key: key.to_vec(),
+                value: typed(content, value)?,
+                expires_ms: Some(expires_ms),
+            }),
+            Change::KeyDeleted { bucket, key } if own(bucket, key) => {
+                Some(KvChangeKind::Deleted { key: key.to_vec() })
+            }
+            Change::KeysDeleted { bucket, start, end }
+                if bucket == id && self.watched.meets(start, end) =>
+            {
+                Some(KvChangeKind::RangeDeleted {
+                    start: start.to_vec(),
+                    end: end.map(<[u8]>::to_vec),
+                })
+            }
+            Change::ValueAdded { bucket, key, value } if own(bucket, key) => {
+                Some(KvChangeKind::Added {
+                    key: key.to_vec(),
+                    value: value.to_vec(),
+                })
+            }
+            Change::ValueRemoved { bucket, key, value } if own(bucket, key) => {
+                Some(KvChangeKind::Removed {
+                    key: key.to_vec(),
+                    value: value.to_vec(),
+                })
+            }
+            Change::BucketDropped { bucket } if bucket == id => Some(KvChangeKind::Dropped),
+            _ => None,
+        })
+    }
+}
+
+/// Changes as they come, without end, until one is an error.
+impl Iterator for Watch {
+    type Item = Result<KvChange, DataError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.next_change() {
+            Err(DataError::Closed(_)) => None,
+            change => Some(change),
+        }
+    }
+}
+
+/// A thread that follows changes: see [`Store::on_change`]. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Watcher {
+    signal: Arc<Signal>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    /// Whether it still follows.
+    pub fn is_running(&self) -> bool {
+        self.thread
+            .as_ref()
+            .is_some_and(|thread| !thread.is_finished())
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.signal.tell();
+        if let Some(thread) = self.thread.take()
+            && thread.thread().id() != thread::current().id()
+        {
+            drop(thread.join());
+        }
+    }
+}
+
+/// Wakes those who wait for a commit.
+#[derive(Debug, Default)]
+pub(crate) struct Signal {
+    told: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Signal {
+    fn count(&self) -> u64 {
+        *self.told.lock()
+    }
+
+    /// Something was committed, or is to be looked at.
+    pub(crate) fn tell(&self) {
+        *self.told.lock() += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until there was more than `seen`; false where the deadline came first.
+    fn wait(&self, seen: u64, deadline: Option<Instant>) -> bool {
+        let mut told = self.told.lock();
+        while *told == seen {
+            match deadline {
+                None => self.changed.wait(&mut told),
+                Some(deadline) => {
+                    if self.changed.wait_until(&mut told, deadline).timed_out() {
+                        return *told != seen;
+                    }
+                }
+            }
+        }
+        true
+    }
+}
+
+/// The store's own: who waits wakes up when the store closes.
+#[derive(Debug, Default)]
+pub(crate) struct Signals(pub(crate) Arc<Signal>);
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        self.0.tell();
+    }
+}
+
+fn closed() -> DataError {
+    DataError::Closed("the database was closed: nothing changes any more".into())
+}

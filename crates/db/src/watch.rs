@@ -1,0 +1,96 @@
+//! Watching buckets.
+
+use std::{ops::ControlFlow, time::Duration};
+
+use isomer_data::{KvChange, Version, Watched, Watcher};
+
+use crate::{Database, Error, ErrorKind, Result};
+
+/// Follows the changes of a bucket, in the order of the commits: see [`Database::watch`].
+#[derive(Debug)]
+pub struct Watch(isomer_data::Watch);
+
+impl Watch {
+    /// The next change, waiting for it if need be; `Closed` once the database is closed.
+    pub fn next_change(&mut self) -> Result<KvChange> {
+        Ok(self.0.next_change()?)
+    }
+
+    /// The next change, waiting for it no longer than `timeout`; nothing where none came.
+    pub fn next_within(&mut self, timeout: Duration) -> Result<Option<KvChange>> {
+        Ok(self.0.next_within(timeout)?)
+    }
+
+    /// Everything up to this version was given: who watches from here on misses nothing and gets nothing twice. In the
+    /// middle of a commit's changes, the version before it.
+    pub fn version(&self) -> Version {
+        self.0.version()
+    }
+}
+
+/// Changes as they come, until the database is closed or one is an error.
+impl Iterator for Watch {
+    type Item = Result<KvChange>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.next_change() {
+            Err(error) if error.kind() == ErrorKind::Closed => None,
+            change => Some(change),
+        }
+    }
+}
+
+impl Database {
+    /// Follows the changes of a bucket, of a key or of all keys with a prefix, that were committed after the version
+    /// `after`; none for those from now on. Changes come from the change stream, which is kept for as long as the watch has not
+    /// given them; nothing is missed, however slow its reader is. `Invalid` where the stream no longer tells what happened
+    /// after that version.
+    ///
+    /// ```
+    /// use isomer_db::{Database, KvChangeKind, Watched};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let mut changes = db.watch("sessions", Watched::Prefix(b"ada/".to_vec()), None)?;
+    /// db.transact(|tx| tx.bucket("sessions").put("ada/1", "begun"))?;
+    /// let change = changes.next_change()?;
+    /// assert_eq!(change.kind, KvChangeKind::Put { key: b"ada/1".to_vec(), value: "begun".into(), expires_ms: None });
+    ///
+    /// // Later, or after a restart: everything since then.
+    /// let seen = changes.version();
+    /// db.transact(|tx| tx.bucket("sessions").delete("ada/1"))?;
+    /// let change = db.watch("sessions", Watched::All, Some(seen))?.next_change()?;
+    /// assert_eq!(change.kind, KvChangeKind::Deleted { key: b"ada/1".to_vec() });
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn watch(&self, bucket: &str, watched: Watched, after: Option<Version>) -> Result<Watch> {
+        Ok(Watch(self.store()?.watch(bucket, watched, after)?))
+    }
+
+    /// Calls `run` with each change, on a thread of its own, until it answers [`ControlFlow::Break`], the answer is dropped or
+    /// the database is closed; an error is its last call.
+    ///
+    /// ```
+    /// use isomer_db::{Database, Watched};
+    /// use std::{ops::ControlFlow, sync::mpsc};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let (sender, told) = mpsc::channel();
+    /// let _watcher = db.on_change("sessions", Watched::All, None, move |change| match sender.send(change) {
+    ///     Ok(()) => ControlFlow::Continue(()),
+    ///     Err(_) => ControlFlow::Break(()), // nobody listens any more
+    /// })?;
+    /// let version = db.transact(|tx| tx.bucket("sessions").put("ada/1", "begun")).and_then(|()| Ok(db.store()?.engine().version()))?;
+    /// assert_eq!(told.recv().unwrap()?.version, version);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn on_change(
+        &self,
+        bucket: &str,
+        watched: Watched,
+        after: Option<Version>,
+        mut run: impl FnMut(Result<KvChange>) -> ControlFlow<()> + Send + 'static,
+    ) -> Result<Watcher> {
+        let run = move |change: std::result::Result<_, _>| run(change.map_err(Error::from));
+        Ok(self.store()?.on_change(bucket, watched, after, run)?)
+    }
+}
