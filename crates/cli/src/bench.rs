@@ -10,9 +10,11 @@ use isomer_bench::{
     report::{Case, Report},
     uuid,
 };
-use isomer_db::EngineKind;
 
-use crate::style::{counted, duration, line};
+use crate::{
+    open,
+    style::{counted, duration, line},
+};
 
 /// Options of `isomer bench`.
 #[derive(Clone, Debug, Args)]
@@ -31,9 +33,6 @@ pub struct BenchOptions {
     /// Where the database is made, and removed afterwards [default: the folder for temporary files]
     #[arg(long, visible_alias = "dir", value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
-    /// Where `pokec` and `uuid` keep their bytes
-    #[arg(long, value_enum, default_value_t)]
-    pub engine: Engine,
     /// What `uuid` measures
     #[arg(long, value_enum, default_value_t)]
     pub layer: Layer,
@@ -43,25 +42,6 @@ pub struct BenchOptions {
     /// For `--worker`: the folder that `isomer generate --questions` filled
     #[arg(long, value_name = "FOLDER", requires = "worker", hide = true)]
     pub data: Option<PathBuf>,
-}
-
-/// Engines to measure.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Engine {
-    /// redb: on disk
-    #[default]
-    Redb,
-    /// In memory: nothing is kept
-    Memory,
-}
-
-impl From<Engine> for EngineKind {
-    fn from(engine: Engine) -> Self {
-        match engine {
-            Engine::Redb => Self::Redb,
-            Engine::Memory => Self::Memory,
-        }
-    }
 }
 
 /// Layers that `uuid` measures.
@@ -138,12 +118,12 @@ pub fn command(options: &BenchOptions) -> Result<()> {
     let outcome = match options.name {
         BenchName::Language => language::run(folder, scale, &mut report),
         BenchName::Core => core::run(folder, scale, &mut report),
-        BenchName::Pokec => pokec::run(folder, scale, options.engine.into(), &mut report),
+        BenchName::Pokec => pokec::run(folder, scale, open::engine(), &mut report),
         BenchName::Guanciale => guanciale::run(folder, scale, &mut report),
         BenchName::Uuid => {
             let options = uuid::Options {
                 scale,
-                engine: options.engine.into(),
+                engine: open::engine(),
                 layers: options.layer.layers(),
                 cache_bytes: uuid::CACHE_BYTES,
             };

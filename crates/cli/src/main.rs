@@ -40,6 +40,9 @@ struct Cli {
     /// Folder from which queries may read files by LOAD CSV; none may be read unless given
     #[arg(long, global = true, value_name = "DIR")]
     csv_folder: Option<std::path::PathBuf>,
+    /// Engine of a database that is made; one that is there is opened with its own
+    #[arg(long, global = true, value_enum, value_name = "ENGINE")]
+    engine: Option<open::Engine>,
     #[command(subcommand)]
     command: Command,
 }
@@ -73,6 +76,9 @@ fn main() -> ExitCode {
     }
     if let Some(folder) = cli.csv_folder {
         open::set_csv_folder(folder);
+    }
+    if let Some(engine) = cli.engine {
+        open::set_engine(engine.into());
     }
     let outcome = match &cli.command {
         Command::Import(options) => import::command(options),

@@ -6,7 +6,8 @@ use std::{
 };
 
 use anyhow::Result;
-use isomer_db::{Builder, Database, Memory};
+use clap::ValueEnum;
+use isomer_db::{Builder, Database, EngineKind, Memory};
 
 /// The memory that the command line gives; all databases that a command opens share it.
 static MEMORY: OnceLock<Memory> = OnceLock::new();
@@ -26,11 +27,50 @@ pub fn set_csv_folder(folder: PathBuf) {
     let _ = CSV_FOLDER.set(folder);
 }
 
+/// The engine that the command line gives.
+static ENGINE: OnceLock<EngineKind> = OnceLock::new();
+
+/// Engines that the command line can name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Engine {
+    /// Our own log-structured engine
+    Store,
+    /// redb
+    Redb,
+    /// In memory: nothing is kept
+    Memory,
+}
+
+impl From<Engine> for EngineKind {
+    fn from(engine: Engine) -> Self {
+        match engine {
+            Engine::Store => Self::Store,
+            Engine::Redb => Self::Redb,
+            Engine::Memory => Self::Memory,
+        }
+    }
+}
+
+/// Lets all databases that are opened from here on be of an engine.
+pub fn set_engine(engine: EngineKind) {
+    // Only the command line sets it, once.
+    let _ = ENGINE.set(engine);
+}
+
+/// The engine that the command line gives, or the default one.
+pub fn engine() -> EngineKind {
+    ENGINE.get().copied().unwrap_or_default()
+}
+
 /// How databases are opened here.
 pub fn builder() -> Builder {
     let builder = match MEMORY.get() {
         Some(memory) => Database::builder().shared_memory(memory),
         None => Database::builder(),
+    };
+    let builder = match ENGINE.get() {
+        Some(engine) => builder.engine(*engine),
+        None => builder,
     };
     match CSV_FOLDER.get() {
         Some(folder) => builder.csv_folder(folder),

@@ -7,18 +7,15 @@ use std::{
     time::Duration,
 };
 
-use isomer_data::{
-    Access, Durability, Memory, MemoryKind, Reservation, Store, StoreOptions, Sweeper,
-};
+use isomer_data::{Access, Durability, Memory, Reservation, Store, StoreOptions, Sweeper};
 use isomer_exec::Registry;
-use isomer_storage::{Engine, MemoryEngine, StorageError};
-use isomer_storage_redb::{RedbEngine, RedbOptions};
+use isomer_storage::{Engine, StorageError};
 use isomer_views::Views;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    Builder, EngineKind, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult,
-    Result, RowStream, Transaction,
+    Builder, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult, Result,
+    RowStream, Transaction,
     cache::PlanCache,
     parameters::given,
     running::Running,
@@ -118,24 +115,7 @@ impl Database {
                 memory.total_bytes()
             )));
         }
-        let mut cache = None;
-        let engine: Arc<dyn Engine> = match (options.engine, &path) {
-            (EngineKind::Redb, Some(path)) => {
-                let reserved = reserve_cache(&memory, options.cache_bytes)?;
-                let redb = RedbOptions {
-                    create: options.create && !options.read_only,
-                    read_only: options.read_only,
-                    cache_bytes: reserved.bytes(),
-                    max_transaction_bytes: options.max_transaction_bytes,
-                    ..RedbOptions::default()
-                };
-                cache = Some(reserved);
-                Arc::new(RedbEngine::open(path, redb)?)
-            }
-            _ => Arc::new(MemoryEngine::with_max_transaction_bytes(
-                options.max_transaction_bytes,
-            )),
-        };
+        let (engine, cache) = crate::engine::open(&options, path.as_deref(), &memory)?;
         Self::with_engine(engine, options, path, cache)
     }
 
@@ -518,17 +498,6 @@ impl Database {
 
 /// Less is no database.
 const LEAST_MEMORY_BYTES: usize = 16 << 20;
-
-/// The engine's part of the memory: what was asked for, or a quarter, or less where others have taken theirs.
-fn reserve_cache(memory: &Memory, asked: Option<usize>) -> Result<Reservation> {
-    let mut bytes = asked.unwrap_or(memory.total_bytes() / 4);
-    loop {
-        match memory.reserve(MemoryKind::EngineCache, bytes) {
-            Err(_) if asked.is_none() && bytes > 1 << 20 => bytes /= 2,
-            reserved => return Ok(reserved.map_err(isomer_data::DataError::from)?),
-        }
-    }
-}
 
 impl std::fmt::Debug for Database {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

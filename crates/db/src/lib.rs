@@ -32,6 +32,7 @@ mod collection;
 mod cursor;
 mod database;
 mod de;
+mod engine;
 mod error;
 mod held;
 mod layers;

@@ -14,6 +14,8 @@ use crate::{CancelHandle, Database, Limits, Result};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EngineKind {
+    /// Our own log-structured engine, in a directory: durable.
+    Store,
     /// redb, in a directory: durable.
     #[default]
     Redb,
@@ -24,7 +26,7 @@ pub enum EngineKind {
 /// How to open a database: see [`Database::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
-    pub(crate) engine: EngineKind,
+    pub(crate) engine: Option<EngineKind>,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) memory: Option<Memory>,
@@ -48,7 +50,7 @@ pub struct Builder {
 impl Default for Builder {
     fn default() -> Self {
         Self {
-            engine: EngineKind::default(),
+            engine: None,
             create: true,
             read_only: false,
             memory: None,
@@ -72,9 +74,10 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// The engine; [`EngineKind::Redb`] unless said otherwise. The memory engine ignores the path.
+    /// The engine. Unless said otherwise, the one that a directory was made with, and the default one for a new directory.
+    /// A directory that was made with another engine is refused (`Invalid`). The memory engine ignores the path.
     pub fn engine(mut self, engine: EngineKind) -> Self {
-        self.engine = engine;
+        self.engine = Some(engine);
         self
     }
 

@@ -65,6 +65,12 @@ impl RedbEngine {
             engine: Optimistic::new(backend::RedbBackend::open(path.as_ref(), options)?),
         })
     }
+
+    /// Whether the directory `path` holds a database of this engine, or one that was being made.
+    pub fn is_at(path: impl AsRef<Path>) -> bool {
+        let path = path.as_ref();
+        path.join(open::DATA).is_file() || path.join(open::NEW_DATA).is_file()
+    }
 }
 
 delegate_engine!(RedbEngine, engine);

@@ -22,9 +22,9 @@ pub const STREAM: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("s
 pub const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
 pub const VERSION: &str = "version";
 
-const DATA: &str = "data";
+pub const DATA: &str = "data";
 const LOCK: &str = "LOCK";
-const NEW_DATA: &str = "data.new";
+pub const NEW_DATA: &str = "data.new";
 
 /// redb over one file, open.
 pub struct Instance {
