@@ -13,6 +13,7 @@ mod histories;
 mod inspect;
 mod power;
 mod subject;
+mod visible;
 mod workload;
 
 /// A number from the environment.
