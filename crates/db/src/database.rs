@@ -3,13 +3,14 @@
 use std::{
     hash::{BuildHasher, RandomState},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use isomer_data::{Access, Durability, Memory, Reservation, Store, StoreOptions, Sweeper};
 use isomer_exec::Registry;
 use isomer_storage::{Engine, StorageError};
+use isomer_store::StoreEngine;
 use isomer_views::Views;
 use parking_lot::{Mutex, RwLock};
 
@@ -17,6 +18,7 @@ use crate::{
     Builder, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult, Result,
     RowStream, Transaction,
     cache::PlanCache,
+    engine::Opened,
     parameters::given,
     running::Running,
     statement::{Statement, gather},
@@ -44,6 +46,8 @@ pub(crate) struct Inner {
     sweeper: Mutex<Option<Sweeper>>,
     /// Taken out when the database is closed.
     store: RwLock<Option<Store>>,
+    /// The engine, where it is a store.
+    store_engine: Weak<StoreEngine>,
     /// What the engine caches.
     cache: Mutex<Option<Reservation>>,
     pub(crate) views: Arc<Views>,
@@ -115,23 +119,25 @@ impl Database {
                 memory.total_bytes()
             )));
         }
-        let (engine, cache) = crate::engine::open(&options, path.as_deref(), &memory)?;
-        Self::with_engine(engine, options, path, cache)
+        let opened = crate::engine::open(&options, path.as_deref(), &memory)?;
+        Self::with_engine(opened, options, path)
     }
 
     /// Opens what an engine holds, with settings of one's own: for tests and engines of other crates.
     pub fn open_engine(engine: Arc<dyn Engine>, options: Builder) -> Result<Self> {
-        Self::with_engine(engine, options, None, None)
+        Self::with_engine(Opened::plain(engine, None), options, None)
     }
 
-    fn with_engine(
-        engine: Arc<dyn Engine>,
-        options: Builder,
-        path: Option<PathBuf>,
-        cache: Option<Reservation>,
-    ) -> Result<Self> {
+    fn with_engine(opened: Opened, options: Builder, path: Option<PathBuf>) -> Result<Self> {
+        let Opened {
+            engine,
+            store: store_engine,
+            seal,
+            cache,
+        } = opened;
         let mut store_options = StoreOptions::default();
         store_options.read_only = options.read_only;
+        store_options.seal = seal;
         if let Some(memory) = &options.memory {
             store_options.memory = memory.clone();
         }
@@ -155,6 +161,7 @@ impl Database {
         let inner = Inner {
             sweeper: Mutex::new(interval.map(|interval| store.start_sweeper(interval))),
             store: RwLock::new(Some(store)),
+            store_engine,
             cache: Mutex::new(cache),
             views,
             plans: PlanCache::new(options.cached_plans),
@@ -176,6 +183,18 @@ impl Database {
     /// The budget of memory, and who holds how much of it.
     pub fn memory(&self) -> Result<Memory> {
         Ok(self.store()?.memory().clone())
+    }
+
+    /// The engine, where it is a store that is open.
+    pub(crate) fn store_engine(&self) -> Result<Arc<StoreEngine>> {
+        self.store()?;
+        self.inner.store_engine.upgrade().ok_or_else(|| {
+            let engine = self.store().map_or("", |store| store.engine().capabilities().name);
+            Error::new(
+                ErrorKind::Unsupported,
+                format!("the engine {engine} has no backups: export the database, or import it into one of the engine store"),
+            )
+        })
     }
 
     /// The layer below: catalog, engine, statistics. `Closed` after [`Database::close`].

@@ -1,11 +1,18 @@
 //! Which engine keeps the bytes: what is asked for, or what a directory holds.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::{Arc, Weak},
+};
 
 use isomer_data::{Memory, MemoryKind, Reservation};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_store::{StoreEngine, StoreOptions};
+use isomer_vfs::{
+    RealDisk, Seal,
+    keys::{self, KeyError},
+};
 
 use crate::{Builder, EngineKind, Error, ErrorKind, Result};
 
@@ -46,15 +53,36 @@ impl EngineKind {
     }
 }
 
+/// An engine that was opened.
+pub(crate) struct Opened {
+    /// It.
+    pub(crate) engine: Arc<dyn Engine>,
+    /// It, where it is a store; keeps nothing open.
+    pub(crate) store: Weak<StoreEngine>,
+    /// What hides its files, and should hide those beside them.
+    pub(crate) seal: Seal,
+    /// What it caches.
+    pub(crate) cache: Option<Reservation>,
+}
+
+impl Opened {
+    /// Any engine, with nothing known about it.
+    pub(crate) fn plain(engine: Arc<dyn Engine>, cache: Option<Reservation>) -> Self {
+        Self {
+            engine,
+            store: Weak::new(),
+            seal: Seal::plain(),
+            cache,
+        }
+    }
+}
+
 /// Opens the engine of `path` with the options of a database; what it caches is reserved.
-pub(crate) fn open(
-    options: &Builder,
-    path: Option<&Path>,
-    memory: &Memory,
-) -> Result<(Arc<dyn Engine>, Option<Reservation>)> {
+pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> Result<Opened> {
     let (Some(path), true) = (path, options.engine != Some(EngineKind::Memory)) else {
         let engine = MemoryEngine::with_max_transaction_bytes(options.max_transaction_bytes);
-        return Ok((Arc::new(engine), None));
+        check_unkeyed(options, EngineKind::Memory)?;
+        return Ok(Opened::plain(Arc::new(engine), None));
     };
     let there = EngineKind::at(path);
     if let (Some(asked), Some(there)) = (options.engine, there)
@@ -70,10 +98,15 @@ pub(crate) fn open(
             ),
         ));
     }
+    let kind = there.or(options.engine).unwrap_or_else(default_kind);
+    if kind == EngineKind::Store {
+        check_key(options, path, there.is_none())?;
+    } else {
+        check_unkeyed(options, kind)?;
+    }
     let reserved = reserve_cache(memory, options.cache_bytes)?;
     let bytes = reserved.bytes();
-    let kind = there.or(options.engine).unwrap_or_else(default_kind);
-    let engine: Arc<dyn Engine> = match kind {
+    match kind {
         EngineKind::Store => {
             let memtable_bytes = (bytes / 8).clamp(LEAST_MEMTABLE_BYTES, LARGEST_MEMTABLE_BYTES);
             let store = StoreOptions {
@@ -82,9 +115,16 @@ pub(crate) fn open(
                 cache_bytes: bytes.saturating_sub(MEMTABLES * memtable_bytes),
                 memtable_bytes,
                 max_transaction_bytes: options.max_transaction_bytes,
+                key: options.key.clone(),
                 ..StoreOptions::default()
             };
-            Arc::new(StoreEngine::open(path, store)?)
+            let engine = Arc::new(StoreEngine::open(path, store)?);
+            Ok(Opened {
+                store: Arc::downgrade(&engine),
+                seal: engine.seal().clone(),
+                engine,
+                cache: Some(reserved),
+            })
         }
         EngineKind::Redb | EngineKind::Memory => {
             let redb = RedbOptions {
@@ -94,10 +134,46 @@ pub(crate) fn open(
                 max_transaction_bytes: options.max_transaction_bytes,
                 ..RedbOptions::default()
             };
-            Arc::new(RedbEngine::open(path, redb)?)
+            let engine = Arc::new(RedbEngine::open(path, redb)?);
+            Ok(Opened::plain(engine, Some(reserved)))
         }
-    };
-    Ok((engine, Some(reserved)))
+    }
+}
+
+/// Tells of a wrong or missing key by its own kind, before anything is touched.
+fn check_key(options: &Builder, path: &Path, new: bool) -> Result<()> {
+    if new && !keys::is_encrypted(&RealDisk, path)? {
+        return Ok(());
+    }
+    keys::open(&RealDisk, path, options.key.as_ref(), false)?;
+    Ok(())
+}
+
+/// Only a store encrypts.
+fn check_unkeyed(options: &Builder, kind: EngineKind) -> Result<()> {
+    if options.key.is_none() {
+        return Ok(());
+    }
+    Err(Error::new(
+        ErrorKind::Unsupported,
+        format!(
+            "the engine {} does not encrypt: open it without a key, or make a database of the engine {}",
+            kind.name(),
+            EngineKind::Store.name()
+        ),
+    ))
+}
+
+impl From<KeyError> for Error {
+    fn from(error: KeyError) -> Self {
+        let kind = match error {
+            KeyError::Missing(_) | KeyError::Wrong(_) => ErrorKind::Denied,
+            KeyError::NotEncrypted(_) | KeyError::Malformed(_) => ErrorKind::Invalid,
+            KeyError::Damaged(..) | KeyError::Format(..) => ErrorKind::Corrupt,
+            KeyError::Io(..) => ErrorKind::Unavailable,
+        };
+        Self::new(kind, error.to_string()).with_source(error)
+    }
 }
 
 /// The engine of new databases. Builds with debug assertions, as tests are, may be told another one, so that all tests

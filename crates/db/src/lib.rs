@@ -25,6 +25,7 @@
 //! What this crate keeps true: a commit that returned is on disk; every error has a [`ErrorKind`] that says what to do
 //! next; nothing below it leaks an engine's type.
 
+mod backup;
 mod bucket;
 mod cache;
 mod catalog;
@@ -47,6 +48,7 @@ mod transaction;
 mod typed;
 mod watch;
 
+pub use backup::{Backup, BackupInfo, RestoreOptions, RestorePoint, Restored};
 pub use bucket::Bucket;
 pub use collection::Collection;
 pub use cursor::Cursor;
@@ -69,6 +71,7 @@ pub use isomer_data::{
 };
 pub use isomer_exec::{CancelHandle, Counters, Limits};
 pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};
+pub use isomer_vfs::keys::{KeyError, MasterKey};
 
 /// The layer below, for what this crate does not offer.
 pub use isomer_data as data;

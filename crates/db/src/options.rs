@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use isomer_data::{Durability, Memory};
 use isomer_exec::{Procedure, Registry};
+use isomer_vfs::keys::MasterKey;
 use isomer_views::ViewOptions;
 
 use crate::{CancelHandle, Database, Limits, Result};
@@ -45,6 +46,7 @@ pub struct Builder {
     pub(crate) views: ViewOptions,
     pub(crate) workers: usize,
     pub(crate) csv_folder: Option<Arc<Path>>,
+    pub(crate) key: Option<MasterKey>,
 }
 
 impl Default for Builder {
@@ -69,6 +71,7 @@ impl Default for Builder {
             views: ViewOptions::default(),
             workers: 0,
             csv_folder: None,
+            key: None,
         }
     }
 }
@@ -78,6 +81,32 @@ impl Builder {
     /// A directory that was made with another engine is refused (`Invalid`). The memory engine ignores the path.
     pub fn engine(mut self, engine: EngineKind) -> Self {
         self.engine = Some(engine);
+        self
+    }
+
+    /// The key of an encrypted database, and of one that is made. Everything that is written is then encrypted
+    /// (XChaCha20-Poly1305): tables, log, read views, what does not fit into memory, and backups. A database that was made
+    /// without a key has none. The engine must be [`EngineKind::Store`].
+    ///
+    /// Opening without the key, or with another one, is refused (`Denied`) before anything is touched.
+    ///
+    /// ```
+    /// use isomer_db::{Database, EngineKind, ErrorKind, MasterKey};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("db");
+    /// let key = MasterKey::generate()?; // as a rule MasterKey::from_file or MasterKey::from_env
+    /// let db = Database::builder().engine(EngineKind::Store).key(key.clone()).open(&path)?;
+    /// db.query("CREATE (:Note {text: 'for few eyes'})", ())?;
+    /// db.close()?;
+    ///
+    /// assert_eq!(Database::open(&path).unwrap_err().kind(), ErrorKind::Denied);
+    /// let db = Database::builder().key(key).open(&path)?;
+    /// assert_eq!(db.query("MATCH (n:Note) RETURN n", ())?.len(), 1);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn key(mut self, key: MasterKey) -> Self {
+        self.key = Some(key);
         self
     }
 

@@ -50,8 +50,9 @@ const ALL: KeyRange<'static> = KeyRange {
 };
 
 impl StoreBackend {
-    pub fn open(directory: &Path, options: StoreOptions) -> Result<Self, StorageError> {
+    pub fn open(directory: &Path, mut options: StoreOptions) -> Result<Self, StorageError> {
         open::prepare(directory, &options)?;
+        options.seal = open::seal(directory, &options)?;
         let lock = open::lock(directory, &options)?;
         open::identity(directory, &options)?;
         let memtable = Arc::new(Memtable::new());

@@ -4,6 +4,8 @@ use std::path::Path;
 
 use isomer_storage::{Optimistic, StorageError, Version, delegate_engine};
 
+use isomer_vfs::Seal;
+
 use crate::{StoreOptions, backend::StoreBackend, open};
 
 /// A database directory, open.
@@ -21,6 +23,11 @@ impl StoreEngine {
         Ok(Self {
             engine: Optimistic::new(StoreBackend::open(path.as_ref(), options)?),
         })
+    }
+
+    /// What encrypts its files, and should what is kept beside them.
+    pub fn seal(&self) -> &Seal {
+        &self.options().seal
     }
 
     /// Its folder.

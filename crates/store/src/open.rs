@@ -13,8 +13,8 @@ use std::{io, path::Path};
 
 use isomer_storage::StorageError;
 use isomer_vfs::{
-    Disk, Kind, Lock, LockError, LockMode, Open,
-    keys::{KEYS_FILE, NEW_KEYS_FILE},
+    Disk, Kind, Lock, LockError, LockMode, Open, Seal,
+    keys::{self, KEYS_FILE, KeyError, NEW_KEYS_FILE},
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -194,6 +194,28 @@ pub fn create(
         _ => Ok(()),
     })
     .map_err(|error| io_error("making", &path, &error))
+}
+
+/// What encrypts the database in `directory`: a wrong or missing key is told before anything is touched.
+pub fn seal(directory: &Path, options: &StoreOptions) -> Result<Seal, StorageError> {
+    if options.seal.encrypts() {
+        return Ok(options.seal.clone());
+    }
+    let new = !exists(directory, options)?;
+    keys::open(&*options.disk, directory, options.key.as_ref(), new).map_err(key_error)
+}
+
+/// A key that was refused, in the contract's words.
+pub fn key_error(error: KeyError) -> StorageError {
+    let told = error.to_string();
+    match error {
+        KeyError::Io(..) => StorageError::Unavailable(told),
+        KeyError::Damaged(..) | KeyError::Format(..) => StorageError::Corrupt(told),
+        KeyError::Missing(_)
+        | KeyError::NotEncrypted(_)
+        | KeyError::Wrong(_)
+        | KeyError::Malformed(_) => StorageError::Invalid(told),
+    }
 }
 
 /// Copies the file of keys, where the database in `directory` has one, into its copy in `target`.

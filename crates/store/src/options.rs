@@ -7,7 +7,7 @@ use std::{
 };
 
 use isomer_storage::{MAX_TRANSACTION_BYTES, Memory};
-use isomer_vfs::{Disk, RealDisk, Seal};
+use isomer_vfs::{Disk, RealDisk, Seal, keys::MasterKey};
 
 /// Where the time comes from: milliseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -23,7 +23,9 @@ pub struct StoreOptions {
     pub read_only: bool,
     /// Where the files are.
     pub disk: Arc<dyn Disk>,
-    /// What encrypts them.
+    /// The key of an encrypted database, and of one that is made.
+    pub key: Option<MasterKey>,
+    /// What encrypts them. Made from `key` and the database's file of keys, unless it encrypts already.
     pub seal: Seal,
     /// The budget that cache and memtables are taken from.
     pub memory: Option<Memory>,
@@ -67,6 +69,7 @@ impl Default for StoreOptions {
             create: true,
             read_only: false,
             disk: Arc::new(RealDisk),
+            key: None,
             seal: Seal::plain(),
             memory: None,
             cache_bytes: 128 << 20,

@@ -31,6 +31,7 @@ struct Subject {
     options: StoreOptions,
     time: Arc<AtomicU64>,
     engine: StoreEngine,
+    master: Option<MasterKey>,
 }
 
 impl Subject {
@@ -54,6 +55,7 @@ impl Subject {
             options,
             time,
             engine,
+            master: master.cloned(),
         }
     }
 
@@ -87,6 +89,7 @@ impl Subject {
             Path::new(TARGET),
             again,
             point,
+            self.master.as_ref(),
             &self.options,
             &mut |done, total| assert!(done <= total),
         )?;

@@ -3,7 +3,10 @@
 use std::path::Path;
 
 use isomer_storage::{StorageError, Version};
-use isomer_vfs::Disk;
+use isomer_vfs::{
+    Disk,
+    keys::{self, KEYS_FILE, KeyError, MasterKey},
+};
 
 use super::{Point, Progress, Source, Taken, choose, list, remove_folder, restore, take};
 use crate::{
@@ -66,7 +69,7 @@ impl StoreEngine {
 
     /// Makes a database in the folder `target`, which must be empty or not there, out of the backups in `source`: the
     /// newest one, or the state at a version or a time between the oldest and the newest of them. `options` tell the disk of
-    /// the target, and the seal where the database is encrypted.
+    /// the target. The log of an encrypted database cannot be read without its `key`: a point between backups needs it.
     ///
     /// Errors: [`StorageError::Invalid`] where no backup reaches there or the target is not empty;
     /// [`StorageError::Corrupt`] where a backup is damaged. What was begun is then no database.
@@ -75,11 +78,16 @@ impl StoreEngine {
         source: &Path,
         target: &Path,
         point: Point,
+        key: Option<&MasterKey>,
         options: &StoreOptions,
         progress: &mut Progress<'_>,
     ) -> Result<Restored, StorageError> {
         let chosen = choose(&list(disk, source)?, point, &is_log)?;
         let base = &chosen.base;
+        let encrypted = base.files.iter().any(|file| file.name == KEYS_FILE);
+        if chosen.partial && encrypted && key.is_none() {
+            return Err(open::key_error(KeyError::Missing(source.to_owned())));
+        }
         let mut restored = Restored {
             backup: base.number,
             version: base.version,
@@ -100,8 +108,10 @@ impl StoreEngine {
                     time_ms,
                 },
             };
+            let key = key.filter(|_| encrypted);
+            let seal = keys::open(&*options.disk, target, key, false).map_err(open::key_error)?;
             let log = target.join(open::LOG);
-            let (version, time_ms) = cut(&*options.disk, &log, &options.seal, base.version, at)?;
+            let (version, time_ms) = cut(&*options.disk, &log, &seal, base.version, at)?;
             if version > restored.version {
                 (restored.version, restored.time_ms) = (version, time_ms);
             }
