@@ -157,7 +157,7 @@ pub fn import_all(path: &Path, file: &Path) -> Result<()> {
         .tempdir_in(parent)
         .with_context(|| format!("no folder can be made in {}", parent.display()))?;
     let made = folder.path().join("db");
-    let db = open::builder()
+    let db = open::keyed_builder()?
         .durability(isomer_db::Durability::Buffered)
         .open(&made)?;
     let mut progress = crate::import::progress::Progress::new(&source, false);

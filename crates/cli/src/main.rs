@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0 done, 1 an error (told on standard error), 2 wrong usage.
 
+mod backup;
 mod bench;
 mod check;
 mod demo;
@@ -43,6 +44,9 @@ struct Cli {
     /// Engine of a database that is made; one that is there is opened with its own
     #[arg(long, global = true, value_enum, value_name = "ENGINE")]
     engine: Option<open::Engine>,
+    /// File with the key of an encrypted database: 32 bytes or 64 hexadecimal digits; else ISOMER_KEY may hold the digits
+    #[arg(long, global = true, value_name = "FILE")]
+    key_file: Option<std::path::PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -61,6 +65,12 @@ enum Command {
     Check(check::CheckOptions),
     /// Says what a database holds
     Stats(stats::StatsOptions),
+    /// Copies a database into a folder of backups
+    Backup(backup::BackupOptions),
+    /// Makes a database out of a backup, at any version or time
+    Restore(backup::RestoreArguments),
+    /// Puts an encrypted database under another key
+    RotateKey(backup::RotateOptions),
     /// Makes a database in a temporary folder and shows what it can do
     Demo(demo::DemoOptions),
     /// Measures this machine: figures as JSON lines
@@ -80,6 +90,9 @@ fn main() -> ExitCode {
     if let Some(engine) = cli.engine {
         open::set_engine(engine.into());
     }
+    if let Some(file) = cli.key_file {
+        open::set_key_file(file);
+    }
     let outcome = match &cli.command {
         Command::Import(options) => import::command(options),
         Command::Query(options) => query::command(options),
@@ -87,6 +100,9 @@ fn main() -> ExitCode {
         Command::Export(options) => export::command(options),
         Command::Check(options) => check::command(options),
         Command::Stats(options) => stats::command(options),
+        Command::Backup(options) => backup::backup(options),
+        Command::Restore(options) => backup::restore(options),
+        Command::RotateKey(options) => backup::rotate_key(options),
         Command::Demo(options) => demo::command(options),
         Command::Bench(options) => bench::command(options),
         Command::Generate(options) => bench::generate(options),

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use clap::ValueEnum;
-use isomer_db::{Builder, Database, EngineKind, Memory};
+use isomer_db::{Builder, Database, EngineKind, MasterKey, Memory};
 
 /// The memory that the command line gives; all databases that a command opens share it.
 static MEMORY: OnceLock<Memory> = OnceLock::new();
@@ -62,7 +62,40 @@ pub fn engine() -> EngineKind {
     ENGINE.get().copied().unwrap_or_default()
 }
 
-/// How databases are opened here.
+/// The environment variable that may hold the key of encrypted databases.
+pub const KEY_VARIABLE: &str = "ISOMER_KEY";
+
+/// The file that the command line names for the key.
+static KEY_FILE: OnceLock<PathBuf> = OnceLock::new();
+
+/// Lets all databases that are opened from here on be encrypted with the key in a file.
+pub fn set_key_file(file: PathBuf) {
+    // Only the command line sets it, once.
+    let _ = KEY_FILE.set(file);
+}
+
+/// The key of encrypted databases, where one is given: in a file, else in the environment. Never an argument: others on
+/// the machine can read those.
+pub fn key() -> Result<Option<MasterKey>> {
+    match KEY_FILE.get() {
+        Some(file) => Ok(Some(MasterKey::from_file(file)?)),
+        None if std::env::var_os(KEY_VARIABLE).is_some() => {
+            Ok(Some(MasterKey::from_env(KEY_VARIABLE)?))
+        }
+        None => Ok(None),
+    }
+}
+
+/// How databases in directories are opened here.
+pub fn keyed_builder() -> Result<Builder> {
+    let builder = builder();
+    Ok(match key()? {
+        Some(key) => builder.key(key),
+        None => builder,
+    })
+}
+
+/// How databases are opened here, but for their key.
 pub fn builder() -> Builder {
     let builder = match MEMORY.get() {
         Some(memory) => Database::builder().shared_memory(memory),
@@ -80,12 +113,12 @@ pub fn builder() -> Builder {
 
 /// Opens a database, or makes it.
 pub fn open(path: &Path) -> Result<Database> {
-    Ok(builder().open(path)?)
+    Ok(keyed_builder()?.open(path)?)
 }
 
 /// Opens a database that must be there.
 pub fn open_existing(path: &Path) -> Result<Database> {
-    Ok(builder().create(false).open(path)?)
+    Ok(keyed_builder()?.create(false).open(path)?)
 }
 
 /// Opens an empty database in memory.

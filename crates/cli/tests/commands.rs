@@ -723,3 +723,113 @@ fn a_benchmark_prints_its_figures_and_nothing_else() {
         0
     );
 }
+
+#[test]
+fn a_backup_goes_back_to_any_version() {
+    let folder = Folder::new();
+    let query = |db: &str, text: &str| folder.good(&["--engine", "store", "query", db, text]);
+    folder.write("notes.jsonl", "{\"n\": 1}\n");
+    let import = [
+        "--engine",
+        "store",
+        "import",
+        "db",
+        "nodes",
+        "notes.jsonl",
+        "--label",
+        "Note",
+    ];
+    folder.good(&import);
+    let first = folder.good(&["backup", "db", "backups"]);
+    assert!(
+        first.contains("backup 1 in backups holds version"),
+        "{first}"
+    );
+    query("db", "CREATE (:Note {n: 2})");
+    let told = folder.good(&["backup", "db", "backups", "--quiet"]);
+    assert!(told.contains("backup 2"), "{told}");
+    let listed = folder.good(&["backup", "--list", "backups"]);
+    assert_eq!(listed.lines().count(), 2, "{listed}");
+    let version = first.split("version ").nth(1).expect("a version");
+    let version: String = version
+        .chars()
+        .take_while(|c| c.is_ascii_digit() || *c == ',')
+        .filter(char::is_ascii_digit)
+        .collect();
+    folder.good(&["restore", "backups", "newest"]);
+    folder.good(&["restore", "backups", "older", "--to-version", &version]);
+    let count = "MATCH (n:Note) RETURN count(*) AS count";
+    assert!(query("newest", count).contains('2'));
+    assert!(query("older", count).contains('1'));
+    folder.good(&["check", "newest"]);
+    let told = folder.bad(&["restore", "backups", "older"]);
+    assert!(told.contains("not empty"), "{told}");
+    let told = folder.bad(&["restore", "db", "third"]);
+    assert!(told.contains("holds no backup"), "{told}");
+    let told = folder.bad(&["restore", "backups", "third", "--to-version", "999999"]);
+    assert!(told.contains("newest backup holds version"), "{told}");
+    let told = folder.good(&["backup", "db", "backups", "--keep", "1"]);
+    assert!(told.contains("2 older backups forgotten"), "{told}");
+}
+
+#[test]
+fn an_encrypted_database_opens_with_its_key_alone() {
+    let folder = Folder::new();
+    folder.write("old.key", "11".repeat(32));
+    folder.write("new.key", "22".repeat(32));
+    folder.write("short.key", "22");
+    let count = "MATCH (n:Note) RETURN count(*) AS count";
+    folder.write("notes.jsonl", "{\"text\": \"for few eyes\"}\n");
+    let import = ["nodes", "notes.jsonl", "--label", "Note"];
+    let keyed = ["--engine", "store", "--key-file", "old.key", "import", "db"];
+    folder.good(&[&keyed[..], &import].concat());
+    let told = folder.bad(&["query", "db", count]);
+    assert!(told.contains("encrypted"), "{told}");
+    let told = folder.bad(&["--key-file", "new.key", "query", "db", count]);
+    assert!(
+        told.contains("the key is not that of the database"),
+        "{told}"
+    );
+    let told = folder.bad(&["--key-file", "short.key", "query", "db", count]);
+    assert!(told.contains("32 bytes") && !told.contains("22"), "{told}");
+    folder.good(&["--key-file", "old.key", "backup", "db", "backups"]);
+    let rotate = [
+        "--key-file",
+        "old.key",
+        "rotate-key",
+        "db",
+        "--new-key-file",
+        "new.key",
+    ];
+    folder.good(&rotate);
+    assert!(folder.bad(&rotate).contains("the key is not that"));
+    let found = folder.good(&["--key-file", "new.key", "query", "db", count]);
+    assert!(found.contains('1'), "{found}");
+    folder.good(&["restore", "backups", "again"]);
+    let found = folder.good(&["--key-file", "old.key", "query", "again", count]);
+    assert!(found.contains('1'), "{found}");
+    for database in ["db", "again", "backups/files"] {
+        for entry in walk(&folder.path(database)) {
+            let bytes = std::fs::read(&entry).expect("a file");
+            let open = bytes.windows(8).any(|part| part == b"few eyes");
+            assert!(!open, "{} tells", entry.display());
+        }
+    }
+    folder.good(&[&["--engine", "redb", "import", "plain"][..], &import].concat());
+    let told = folder.bad(&["--key-file", "old.key", "query", "plain", count]);
+    assert!(told.contains("does not encrypt"), "{told}");
+}
+
+/// All files below a folder.
+fn walk(folder: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        if path.is_dir() {
+            found.extend(walk(&path));
+        } else {
+            found.push(path);
+        }
+    }
+    found
+}

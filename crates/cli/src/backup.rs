@@ -1,0 +1,207 @@
+//! `isomer backup`, `isomer restore`, `isomer rotate-key`.
+
+use std::{io::IsTerminal, path::PathBuf, time::Instant};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use isomer_db::{Database, MasterKey, RestoreOptions, RestorePoint, jiff::Timestamp};
+
+use crate::{
+    open,
+    style::{bytes, count, counted, duration, line},
+};
+
+/// Options of `isomer backup`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  isomer backup people.db /backups/people              # the first one copies everything, the next ones what is new
+  isomer backup people.db /backups/people --keep 14    # and forgets all but the last fourteen
+  isomer backup --list /backups/people
+
+From the library a backup can be taken while a program reads and writes; here the database must not be open elsewhere.")]
+pub struct BackupOptions {
+    /// The database
+    #[arg(required_unless_present = "list")]
+    pub db: Option<PathBuf>,
+    /// Folder of backups of this database; made where it is missing
+    #[arg(required_unless_present = "list")]
+    pub target: Option<PathBuf>,
+    /// Afterwards forgets all backups in the folder but the last N
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub keep: Option<u64>,
+    /// Lists the backups in a folder instead
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["db", "target", "keep"])]
+    pub list: Option<PathBuf>,
+    /// Shows no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Options of `isomer restore`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Examples:
+  isomer restore /backups/people people.db
+  isomer restore /backups/people people.db --to-version 181223
+  isomer restore /backups/people people.db --to-time 2026-11-20T18:30:00Z
+
+Any version or time between the oldest and the newest backup can be restored, as far as the log reaches that the backups hold
+(`isomer backup --list`). Every byte is compared with its checksum on the way.")]
+pub struct RestoreArguments {
+    /// Folder of backups
+    pub source: PathBuf,
+    /// The database to make: an empty folder, or one that is not there
+    pub target: PathBuf,
+    /// Goes back to this version instead of the newest
+    #[arg(long, value_name = "N", conflicts_with = "to_time")]
+    pub to_version: Option<u64>,
+    /// Goes back to this time, such as 2026-11-20T18:30:00Z
+    #[arg(long, value_name = "TIME")]
+    pub to_time: Option<Timestamp>,
+    /// Shows no progress
+    #[arg(long, short)]
+    pub quiet: bool,
+}
+
+/// Options of `isomer rotate-key`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:
+  openssl rand -hex 32 > new.key && chmod 600 new.key
+  isomer --key-file old.key rotate-key people.db --new-key-file new.key
+
+The database must not be open. What is there stays as it is and opens with the new key; what is written from now on is
+encrypted by a new data key. Backups made before keep the key that they were made with.")]
+pub struct RotateOptions {
+    /// The encrypted database
+    pub db: PathBuf,
+    /// File with the new key: 32 bytes, or 64 hexadecimal digits
+    #[arg(long, value_name = "FILE", required_unless_present = "new_key_env")]
+    pub new_key_file: Option<PathBuf>,
+    /// Environment variable with the new key: 64 hexadecimal digits
+    #[arg(long, value_name = "NAME", conflicts_with = "new_key_file")]
+    pub new_key_env: Option<String>,
+}
+
+/// Runs `isomer backup`.
+pub fn backup(options: &BackupOptions) -> Result<()> {
+    if let Some(folder) = &options.list {
+        return list(folder);
+    }
+    let (Some(db), Some(target)) = (&options.db, &options.target) else {
+        bail!("give a database and a folder");
+    };
+    let start = Instant::now();
+    let db = open::open_existing(db)?;
+    let bar = bar(options.quiet)?;
+    let made = db.backup_with(target, &mut |done, total| {
+        bar.set_length(total.max(1));
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let made = made?;
+    db.close()?;
+    line(&format!(
+        "backup {} in {} holds version {}: {} copied, {} shared with earlier ones, {}",
+        made.number,
+        target.display(),
+        count(made.version),
+        bytes(made.copied_bytes),
+        bytes(made.shared_bytes),
+        duration(start.elapsed())
+    ))?;
+    if let Some(keep) = options.keep {
+        let gone = Database::keep_backups(target, usize::try_from(keep)?)?;
+        if gone > 0 {
+            line(&format!(
+                "{} forgotten",
+                counted(gone as u64, "older backup")
+            ))?;
+        }
+    }
+    Ok(())
+}
+
+fn list(folder: &std::path::Path) -> Result<()> {
+    for backup in Database::backups(folder)? {
+        let time = i64::try_from(backup.time_ms)
+            .ok()
+            .and_then(|time| Timestamp::from_millisecond(time).ok())
+            .map_or_else(String::new, |time| time.to_string());
+        line(&format!(
+            "{:>5}  {time}  version {}  {}",
+            backup.number,
+            count(backup.version),
+            bytes(backup.bytes)
+        ))?;
+    }
+    Ok(())
+}
+
+/// Runs `isomer restore`.
+pub fn restore(options: &RestoreArguments) -> Result<()> {
+    let start = Instant::now();
+    let point = match (options.to_version, options.to_time) {
+        (Some(version), _) => RestorePoint::Version(version),
+        (None, Some(time)) => RestorePoint::Time(
+            u64::try_from(time.as_millisecond()).context("no backup is older than 1970")?,
+        ),
+        (None, None) => RestorePoint::Newest,
+    };
+    let mut restoring = RestoreOptions::new().point(point);
+    if let Some(key) = open::key()? {
+        restoring = restoring.key(key);
+    }
+    let bar = bar(options.quiet)?;
+    let restored = Database::restore_with(
+        &options.source,
+        &options.target,
+        &restoring,
+        &mut |done, total| {
+            bar.set_length(total.max(1));
+            bar.set_position(done);
+        },
+    );
+    bar.finish_and_clear();
+    let restored = restored?;
+    line(&format!(
+        "{} is at version {}, from backup {} ({})",
+        options.target.display(),
+        count(restored.version),
+        restored.backup,
+        duration(start.elapsed())
+    ))?;
+    Ok(())
+}
+
+/// Runs `isomer rotate-key`.
+pub fn rotate_key(options: &RotateOptions) -> Result<()> {
+    let Some(old) = open::key()? else {
+        bail!(
+            "the present key is missing: give it by --key-file, or in the environment variable {}",
+            open::KEY_VARIABLE
+        );
+    };
+    let new = match (&options.new_key_file, &options.new_key_env) {
+        (Some(path), _) => MasterKey::from_file(path)?,
+        (None, Some(name)) => MasterKey::from_env(name)?,
+        (None, None) => bail!("the new key is missing: give it by --new-key-file"),
+    };
+    Database::rotate_key(&options.db, &old, &new)?;
+    line(&format!(
+        "{} opens with the new key from now on",
+        options.db.display()
+    ))?;
+    Ok(())
+}
+
+fn bar(quiet: bool) -> Result<ProgressBar> {
+    let target = if quiet || !std::io::stderr().is_terminal() {
+        ProgressDrawTarget::hidden()
+    } else {
+        ProgressDrawTarget::stderr_with_hz(10)
+    };
+    let bar = ProgressBar::with_draw_target(Some(1), target);
+    let template = "{bar:30} {percent:>3}%  {bytes} of {total_bytes}  {eta} left";
+    bar.set_style(ProgressStyle::with_template(template)?.progress_chars("━╸─"));
+    Ok(bar)
+}
