@@ -4,7 +4,7 @@ use std::{
     cell::RefCell,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -94,10 +94,33 @@ pub(crate) struct Watch {
     /// Work units until the clock is read again.
     ticks: u32,
     held_bytes: usize,
-    peak_bytes: usize,
+    /// What all threads of the query hold.
+    all: Arc<Held>,
     spilled_bytes: u64,
     /// What the query has of the budget of all: what is held beyond [`FREE_BYTES`].
     reservation: RefCell<Reservation>,
+}
+
+/// What the threads of a query hold together.
+#[derive(Debug, Default)]
+struct Held {
+    bytes: AtomicUsize,
+    peak: AtomicUsize,
+}
+
+impl Held {
+    fn add(&self, bytes: usize) {
+        let now = self.bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.peak.fetch_max(now, Ordering::Relaxed);
+    }
+
+    fn take(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 /// A query holds so much without asking the budget of all: small ones never touch it.
@@ -120,27 +143,21 @@ impl Watch {
             deadline,
             ticks: TICKS,
             held_bytes: 0,
-            peak_bytes: 0,
+            all: Arc::default(),
             spilled_bytes: 0,
             reservation: RefCell::new(memory.reservation(MemoryKind::Queries)),
         }
     }
 
-    /// The watch of a thread that works for the same query: the same deadline and handle, and a part of what the query may
-    /// still hold.
+    /// The watch of a thread that works for the same query: the same deadline and handle, and one count of what all hold.
     pub(crate) fn fork(&self, memory: &Memory) -> Self {
-        let left = self.limits.memory_bytes.saturating_sub(self.held_bytes);
-        let limits = Limits {
-            memory_bytes: left / 4,
-            ..self.limits.clone()
-        };
         Self {
-            limits,
+            limits: self.limits.clone(),
+            all: self.all.clone(),
             cancel: self.cancel.clone(),
             deadline: self.deadline,
             ticks: TICKS,
             held_bytes: 0,
-            peak_bytes: 0,
             spilled_bytes: 0,
             reservation: RefCell::new(memory.reservation(MemoryKind::Queries)),
         }
@@ -198,7 +215,7 @@ impl Watch {
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<()> {
         self.allow(bytes)?;
         self.held_bytes += bytes;
-        self.peak_bytes = self.peak_bytes.max(self.held_bytes);
+        self.all.add(bytes);
         Ok(())
     }
 
@@ -206,18 +223,21 @@ impl Watch {
     /// than half of its limit, or where others would have to give way beyond what is needed to work at all.
     pub(crate) fn try_hold(&mut self, bytes: usize) -> bool {
         let held = self.held_bytes.saturating_add(bytes);
-        if held > self.limits.memory_bytes / 2 || self.reserve(held, held <= WORKING_BYTES).is_err()
+        let all = self.all.bytes().saturating_add(bytes);
+        if all > self.limits.memory_bytes / 2 || self.reserve(held, held <= WORKING_BYTES).is_err()
         {
             return false;
         }
         self.held_bytes = held;
-        self.peak_bytes = self.peak_bytes.max(held);
+        self.all.add(bytes);
         true
     }
 
     /// Gives back what was held.
     pub(crate) fn release(&mut self, bytes: usize) {
-        self.held_bytes = self.held_bytes.saturating_sub(bytes);
+        let bytes = bytes.min(self.held_bytes);
+        self.held_bytes -= bytes;
+        self.all.take(bytes);
         let reservation = self.reservation.get_mut();
         let needed = self.held_bytes.saturating_sub(FREE_BYTES);
         reservation.shrink(reservation.bytes().saturating_sub(needed));
@@ -225,7 +245,7 @@ impl Watch {
 
     /// Refuses `bytes` where they do not fit into the memory limit, or the budget of all, beside what is held.
     pub(crate) fn allow(&self, bytes: usize) -> Result<()> {
-        if bytes > self.limits.memory_bytes.saturating_sub(self.held_bytes) {
+        if bytes > self.limits.memory_bytes.saturating_sub(self.all.bytes()) {
             return Err(ExecError::limit(
                 format!("{} bytes of memory", self.limits.memory_bytes),
                 "aggregate or LIMIT earlier, read it in parts, or raise the memory limit",
@@ -271,7 +291,13 @@ impl Watch {
 
     /// Most bytes held at once so far.
     pub(crate) fn peak_bytes(&self) -> usize {
-        self.peak_bytes
+        self.all.peak.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.all.take(self.held_bytes);
     }
 }
 
@@ -323,6 +349,26 @@ mod tests {
         second.hold(4 << 20).unwrap();
         drop((first, second));
         assert_eq!(memory.used_bytes(), 0);
+    }
+
+    #[test]
+    fn threads_of_one_query_share_its_limit() {
+        let limits = Limits {
+            memory_bytes: 1000,
+            ..Limits::default()
+        };
+        let memory = Memory::new(0);
+        let mut own = Watch::new(limits, CancelHandle::new(), &memory);
+        let mut other = own.fork(&memory);
+        own.hold(700).unwrap();
+        other.hold(300).unwrap();
+        assert!(own.hold(1).is_err() && other.hold(1).is_err());
+        assert!(!other.try_hold(1));
+        own.release(600);
+        assert!(own.try_hold(100));
+        drop(other);
+        own.hold(800).unwrap();
+        assert_eq!((own.held_bytes(), own.peak_bytes()), (1000, 1000));
     }
 
     #[test]

@@ -802,11 +802,33 @@ fn views_answer_what_the_rows_answer() {
         "MATCH (a)-[:R]->(b) MATCH (b)<-[:R]-(c) MATCH (c)-[:R|S]->(d) RETURN d._key AS key, count(*)",
         "MATCH (a)-[:R]->(b) MATCH (b)<-[:R]-(c:A) RETURN c._key AS key, count(*)",
         "MATCH (a)-[:R]->(b) RETURN b, count(*)",
+        "MATCH (a)-[:R*1..3]-(n) RETURN DISTINCT a.i, n.i",
+        "MATCH (a)-[:R|S*..2]-(n) RETURN DISTINCT id(a), id(n)",
+        "MATCH (a)-[*1..1]-(n) RETURN DISTINCT id(a), id(n)",
+        "MATCH (a)-[:S*1..4]-(n:A) RETURN DISTINCT a.i, n.i",
+        "MATCH (a)-[:R]->(b)-[:R]->(c)-[:R]->(a) RETURN count(*)",
+        "MATCH (a)-[:R]->(b)-[:R]-(c), (a)-[:R]-(c) RETURN a.i, c.i, count(*)",
+        "MATCH (a)-[:R]->(b) MATCH (b)-[:R]->(c) MATCH (c)-[:R|S]->(a) RETURN a.i, b.i, c.i",
+        "MATCH (a:A), (b:B) MATCH (a)-[:R]-(b) RETURN a.i, b.i",
+        "MATCH (a:A), (b) MATCH (b)<-[:S]-(a) RETURN a.i, b.i",
+        "MATCH (a), (b) WHERE (a)-[:R]->(b) AND NOT (b)-->(a) RETURN a.i, b.i",
+        "UNWIND [1, 1, 2] AS i MATCH (a {i: i})-[:R]->()<-[:R]-(b) RETURN DISTINCT b.i",
+        "UNWIND [3, 4] AS i MATCH (a {i: i})-[:R]-(m)-[:R]-(b) WHERE b <> a RETURN DISTINCT i, b.i",
+        "MATCH (a)-[:R]->() RETURN count(DISTINCT a)",
+        "MATCH (a:A) OPTIONAL MATCH (a)-[:R]->(b) RETURN DISTINCT b.i",
+        "MATCH (a:A) OPTIONAL MATCH (a)-[:R]->()-[:R]-(b) RETURN DISTINCT b.i",
+        "MATCH (a:A) OPTIONAL MATCH (a)-[:R]->()<-[:R]-(b) RETURN DISTINCT a.i, b.i",
+        "MATCH (a:A)-[:R]->(b)-[:S]->(c) RETURN DISTINCT c.i",
+        "MATCH (a:B)-[:R|S]->()-[:S|R]-(c) RETURN count(DISTINCT c), min(c.i)",
+        "MATCH (a) WHERE EXISTS { (a)-[:R]->()-[:R]->(:B) } RETURN a.i",
         "MATCH (a)-[:R]->(b) MATCH (b)<-[:R]-(c:A) WHERE c.i < 20 RETURN c._key AS key, count(*) AS n ORDER BY n DESC, key LIMIT 2",
     ]
     .map(str::to_owned)
     .into();
     for (left, right) in [("-", "->"), ("<-", "-"), ("-", "-")] {
+        queries.push(format!(
+            "MATCH (a:A), (b) MATCH (a){left}[:R]{right}(b) RETURN a.i, b.i"
+        ));
         for (left_too, right_too) in [("-", "->"), ("<-", "-"), ("-", "-")] {
             for (first, second) in [("R", "R"), ("R", "S"), ("R|S", "R"), ("", ""), ("", "S")] {
                 let types = |names: &str| match names {
@@ -816,6 +838,14 @@ fn views_answer_what_the_rows_answer() {
                 let (first, second) = (types(first), types(second));
                 queries.push(format!(
                     "MATCH (){left}{first}{right}(){left_too}{second}{right_too}() RETURN count(*)"
+                ));
+                if first != second {
+                    continue;
+                }
+                let pattern = format!("{left}{first}{right}(){left_too}{second}{right_too}");
+                queries.push(format!("MATCH (:A){pattern}(b) RETURN DISTINCT b.i"));
+                queries.push(format!(
+                    "MATCH (a:A){pattern}(b) WHERE a <> b RETURN DISTINCT a.i, id(b)"
                 ));
             }
         }
@@ -889,7 +919,22 @@ fn views_answer_what_the_rows_answer() {
             (queries[8].as_str(), "VarExpand"),
             (queries[11].as_str(), "ShortestPath"),
             (queries[15].as_str(), "Expand"),
-            (queries[25].as_str(), "Aggregate count(*) by c._key"),
+            (
+                "MATCH (a)-[:R]->(b) MATCH (b)<-[:R]-(c:A) WHERE c.i < 20 RETURN c._key AS key, count(*) AS n ORDER BY n DESC, key LIMIT 2",
+                "Aggregate count(*) by c._key",
+            ),
+            (
+                "MATCH (a)-[:R*1..3]-(n) RETURN DISTINCT a.i, n.i",
+                "VarExpand",
+            ),
+            (
+                "MATCH (a)-[:R]->(b) MATCH (b)-[:R]->(c) MATCH (c)-[:R|S]->(a) RETURN a.i, b.i, c.i",
+                "ExpandInto",
+            ),
+            (
+                "MATCH (:A)-[:R]->()-[:R]->(b) RETURN DISTINCT b.i",
+                "Expand",
+            ),
             ("MATCH ()-[:R]->()-[:R]->() RETURN count(*)", "Aggregate"),
         ] {
             let from_view = |line: &str| line.starts_with(operator) && line.contains("from a view");

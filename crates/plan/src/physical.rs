@@ -490,6 +490,35 @@ pub struct Expand {
     pub distinct_from: Vec<SlotId>,
     /// May stay a list group of the chunk.
     pub group: bool,
+    /// Rows that are alike in all that is read above need come only once: each neighbour once, or, where the input is an
+    /// expand of which nothing else is read, each neighbour once for each row of that one's input ([`Expand::two_steps`]).
+    pub distinct_ends: bool,
+}
+
+impl Expand {
+    /// The expand below this one, where both together are two steps of which only the end is read, `live` being what is read
+    /// above: no matter over which node and relationships it is found, as long as these are two.
+    pub fn two_steps<'p>(&self, live: &[SlotId], operators: &'p [Operator]) -> Option<&'p Expand> {
+        let Op::Expand(first) = &operators[self.input.index()].op else {
+            return None;
+        };
+        let read = |slot: Option<SlotId>| slot.is_some_and(|slot| live.contains(&slot));
+        let apart = |slot: &SlotId| Some(*slot) == first.relationship;
+        let mut types = (self.types.clone(), first.types.clone());
+        types.0.sort_unstable();
+        types.1.sort_unstable();
+        let decided = self.distinct_from.iter().all(apart)
+            && (self.distinct_from.is_empty() || types.0 == types.1);
+        (first.to == self.from
+            && first.from != self.to
+            && first.distinct_from.is_empty()
+            && decided
+            && !read(Some(first.to))
+            && !read(first.relationship)
+            && !read(self.relationship)
+            && read(Some(self.to)))
+        .then_some(first)
+    }
 }
 
 /// Relationships between two bound nodes.

@@ -4,10 +4,12 @@ mod counts;
 mod id_set;
 mod marks;
 mod shortest;
+mod trails;
 mod walks;
 
 pub(crate) use counts::Counts;
 pub(crate) use id_set::IdSet;
 pub(crate) use marks::{Marks, Numbers};
 pub(crate) use shortest::{Found, MOST_IDS, Meeting};
+pub(crate) use trails::undirected;
 pub(crate) use walks::{WalkScratch, Walks, small};

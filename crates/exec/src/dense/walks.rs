@@ -90,6 +90,20 @@ impl Walks {
         }
     }
 
+    /// How many relationships lead from `node` to `other`.
+    pub(crate) fn between(&self, node: u32, other: u32, scratch: &mut WalkScratch) -> u64 {
+        let count = |others: &[u32]| {
+            let first = others.partition_point(|one| *one < other);
+            let same = others[first..].iter().take_while(|one| **one == other);
+            same.count() as u64
+        };
+        let out = count(self.first.neighbours(node, &mut scratch.one));
+        match &self.second {
+            Some(second) if node != other => out + count(second.neighbours(node, &mut scratch.one)),
+            _ => out,
+        }
+    }
+
     /// How many self loops `node` has.
     pub(crate) fn loops(&self, node: u32, scratch: &mut WalkScratch) -> u64 {
         let others = self.first.neighbours(node, &mut scratch.one);

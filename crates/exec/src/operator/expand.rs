@@ -8,9 +8,9 @@ use isomer_plan::{
 use isomer_value::{NodeId, RelId, TypeId, Value};
 use rustc_hash::FxHashMap;
 
-use super::{Argument, Child, Operate, Spot, input::set_live, scan::misplaced};
+use super::{Argument, Child, Operate, Spot, scan::misplaced};
 use crate::{
-    chunk::{Chunk, repeat_rows},
+    chunk::Chunk,
     column::{Column, rel_row},
     context::{Cx, TypeFilter, data_direction},
     dense::{WalkScratch, Walks, small},
@@ -414,7 +414,7 @@ impl Operate for Expand {
     }
 }
 
-fn too_many() -> ExecError {
+pub(super) fn too_many() -> ExecError {
     ExecError::limit(
         "4294967295 neighbours in one step",
         "narrow the pattern, or expand from fewer nodes at once",
@@ -422,7 +422,7 @@ fn too_many() -> ExecError {
 }
 
 /// Takes the other end of each barred relationship that `node` would find out of `ends[start..]` once.
-fn leave_out(
+pub(super) fn leave_out(
     ends: &mut Vec<NodeId>,
     start: usize,
     barred: &[RelRow],
@@ -443,7 +443,12 @@ fn leave_out(
 }
 
 /// Whether an expand from `node` finds a relationship.
-fn is_found(rel: &RelRow, node: NodeId, direction: Direction, filter: &TypeFilter) -> bool {
+pub(super) fn is_found(
+    rel: &RelRow,
+    node: NodeId,
+    direction: Direction,
+    filter: &TypeFilter,
+) -> bool {
     filter.allows(rel.type_id)
         && match direction {
             Direction::Outgoing => rel.source == node,
@@ -458,76 +463,6 @@ pub(super) fn end_of(rel: &RelRow, node: NodeId, direction: Direction) -> NodeId
         Direction::Outgoing => rel.target,
         Direction::Incoming => rel.source,
         Direction::Both => rel.other(node),
-    }
-}
-
-/// Relationships between two bound nodes.
-pub(super) struct ExpandInto {
-    spot: Spot,
-    input: Child,
-}
-
-impl ExpandInto {
-    pub(super) fn new(spot: Spot, input: Child) -> Self {
-        Self { spot, input }
-    }
-}
-
-impl Operate for ExpandInto {
-    fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
-        let spot = self.spot.clone();
-        let Op::ExpandInto(expand) = spot.op() else {
-            return Err(misplaced(spot.op()));
-        };
-        let Some(chunk) = self.input.pull_flat(cx)? else {
-            return Ok(None);
-        };
-        let (mut offsets, mut rels) = (vec![0_u32], Vec::new());
-        let filter = cx.type_filter(&expand.types);
-        let mut pairs = Vec::with_capacity(chunk.len());
-        let mut pair_rows = Vec::with_capacity(chunk.len());
-        for row in 0..chunk.len() {
-            let node = |slot| chunk.column(slot).and_then(|column| column.node(row));
-            if let (Some(from), Some(to)) = (node(expand.from), node(expand.to)) {
-                pairs.push((from, to));
-                pair_rows.push(row);
-            }
-        }
-        let mut found = Neighbours::new();
-        if let Some(types) = filter.ids() {
-            cx.reader()
-                .expand_into(&pairs, data_direction(expand.direction), types, &mut found)?;
-            cx.tick(found.rows().len())?;
-        } else {
-            pairs.iter().for_each(|_| found.end_group());
-        }
-        let used = Used::new(&expand.distinct_from, &chunk);
-        let mut groups = pair_rows.iter().enumerate().peekable();
-        for row in 0..chunk.len() {
-            if let Some((group, _)) = groups.next_if(|(_, at)| **at == row) {
-                rels.extend(
-                    found
-                        .of(group)
-                        .iter()
-                        .filter(|rel| !used.contains(row, rel.id)),
-                );
-            }
-            offsets.push(rels.len() as u32);
-        }
-        let mut made = chunk.gather(&repeat_rows(&offsets));
-        if let Some(slot) = expand.relationship {
-            set_live(&spot, &mut made, slot, Column::Rels(rels));
-        }
-        spot.prune(&mut made);
-        Ok(Some(made))
-    }
-
-    fn open(&mut self, argument: &Argument) {
-        self.input.open(argument);
-    }
-
-    fn close(&mut self, cx: &mut Cx<'_>) {
-        self.input.close(cx);
     }
 }
 

@@ -1,5 +1,7 @@
 //! Counting a label's nodes by one property, page by page of its column.
 
+use std::collections::hash_map::Entry;
+
 use isomer_plan::{
     Plan,
     expr::{AggregateCall, Expr, LabelRef, PropRef, SlotId},
@@ -13,13 +15,10 @@ use rustc_hash::FxHashMap;
 use super::{Argument, FULL_BATCH, Operate, Spot, scan::misplaced};
 use crate::{
     chunk::Chunk,
-    column::Column,
+    column::{Column, value_bytes},
     context::Cx,
     error::{ExecError, Result},
 };
-
-/// Bytes that a group holds.
-const GROUP_BYTES: usize = 96;
 
 /// `MATCH (n:L) RETURN n.p, count(*)` over the column of `p`; without it, whatever the plan says.
 pub(super) struct GroupColumn {
@@ -90,6 +89,8 @@ struct Counts {
     ints: FxHashMap<i64, i64>,
     /// Values that are no integers; null among them.
     others: FxHashMap<GroupKey, i64>,
+    /// Bytes of the texts and lists among them.
+    text_bytes: usize,
 }
 
 impl Counts {
@@ -100,12 +101,22 @@ impl Counts {
     fn add(&mut self, value: Value, count: i64) {
         match value {
             Value::Int(int) => self.add_int(int, count),
-            other => *self.others.entry(GroupKey(other)).or_default() += count,
+            other => match self.others.entry(GroupKey(other)) {
+                Entry::Occupied(mut known) => *known.get_mut() += count,
+                Entry::Vacant(new) => {
+                    self.text_bytes += value_bytes(&new.key().0) - size_of::<Value>();
+                    new.insert(count);
+                }
+            },
         }
     }
 
-    fn len(&self) -> usize {
-        self.ints.len() + self.others.len()
+    /// What the groups hold, and what they will hold as a list of values.
+    fn bytes(&self) -> usize {
+        let ints = self.ints.capacity() * (size_of::<(i64, i64)>() + 1);
+        let others = self.others.capacity() * (size_of::<(GroupKey, i64)>() + 1);
+        let listed = (self.ints.len() + self.others.len()) * size_of::<(Value, i64)>();
+        ints + others + listed + self.text_bytes
     }
 
     /// Takes in those rows of a page that are in `rows`; none of them is odd.
@@ -257,7 +268,7 @@ impl GroupColumn {
             };
             counts.add_page(page, &unchanged_rows(column.changed(), number));
             cx.tick(PAGE_ROWS)?;
-            let more = (counts.len() * GROUP_BYTES).saturating_sub(self.held);
+            let more = counts.bytes().saturating_sub(self.held);
             if !cx.run.watch.try_hold(more) {
                 return Ok(None); // grouping row by row can go on on disk
             }

@@ -12,8 +12,10 @@ mod count;
 mod count_paths;
 mod csv;
 mod delete;
+mod distinct_ends;
 mod exchange;
 mod expand;
+mod expand_into;
 mod group_column;
 mod group_keys;
 mod group_nodes;
@@ -156,10 +158,14 @@ impl Child {
             Op::RelationshipById { input, .. } => {
                 Box::new(scan::RelationshipLookup::new(spot.clone(), child(*input)))
             }
-            Op::Expand(expand) => Box::new(expand::Expand::new(spot.clone(), child(expand.input))),
-            Op::ExpandInto(expand) => {
-                Box::new(expand::ExpandInto::new(spot.clone(), child(expand.input)))
+            Op::Expand(expand) if expand.distinct_ends => {
+                Box::new(distinct_ends::DistinctEnds::new(spot.clone(), argument))
             }
+            Op::Expand(expand) => Box::new(expand::Expand::new(spot.clone(), child(expand.input))),
+            Op::ExpandInto(expand) => Box::new(expand_into::ExpandInto::new(
+                spot.clone(),
+                child(expand.input),
+            )),
             Op::Degree(degree) => Box::new(expand::Degree::new(spot.clone(), child(degree.input))),
             Op::Count(count) => Box::new(count::Count::new(spot.clone(), child(count.input))),
             Op::RelationshipEnds(ends) => Box::new(expand::RelationshipEnds::new(

@@ -24,7 +24,7 @@ use crate::{
     chunk::Chunk,
     column::{Column, relationship_value},
     context::{Cx, TypeFilter, data_direction},
-    dense::{Marks, WalkScratch, small},
+    dense::{Marks, WalkScratch, small, undirected},
     error::{ExecError, Result},
     eval::{Row, holds},
 };
@@ -348,8 +348,8 @@ impl Walker {
 }
 
 impl Walker {
-    /// As [`Walker::search`], over the read views: where they stand, no relationship is barred or tested, and the walk has
-    /// a direction, so that the start is found again wherever a relationship leads back to it.
+    /// As [`Walker::search`], over the read views: where they stand and no relationship is barred or tested. A walk with a
+    /// direction finds the start again wherever a relationship leads back to it.
     fn search_views(
         &mut self,
         plan: &physical::VarExpand,
@@ -358,15 +358,26 @@ impl Walker {
         let Some(start) = small(self.start) else {
             return Ok(None);
         };
-        // With both directions only a walk of length 0 is sure to come back without using a relationship twice.
-        let decided = plan.direction != Direction::Both || plan.min == 0;
-        if !decided || plan.step_predicate.is_some() || !self.barred.is_empty() {
+        if plan.step_predicate.is_some() || !self.barred.is_empty() {
             return Ok(None);
         }
         let Some(walks) = cx.walks(&self.filter, data_direction(plan.direction)) else {
             return Ok(None);
         };
         cx.run.note_view(self.operator);
+        if plan.direction == Direction::Both && plan.min > 0 {
+            // It takes more to know whether a walk comes back without using a relationship twice.
+            let found = undirected(&walks, start, self.max, &mut |looked_at, bytes| {
+                cx.run.watch.allow(bytes)?;
+                cx.tick(looked_at)
+            })?;
+            if self.limited && found.more {
+                return Err(too_long(self.max));
+            }
+            let ends = found.ends.into_iter().map(|end| NodeId(u64::from(end)));
+            let wanted = ends.filter(|end| self.into.is_none_or(|into| into == *end));
+            return Ok(Some(wanted.collect()));
+        }
         let mut marks = Marks::take();
         let mut scratch = WalkScratch::default();
         let mut ends: Vec<NodeId> = Vec::new();

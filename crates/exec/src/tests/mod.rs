@@ -105,6 +105,7 @@ impl Builder {
             to,
             distinct_from: Vec::new(),
             group,
+            distinct_ends: false,
         };
         (self.op(Op::Expand(expand)), relationship, to)
     }

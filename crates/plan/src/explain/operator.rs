@@ -151,7 +151,12 @@ pub(super) fn details(p: &Printer<'_>, op: &Op) -> String {
                 expand.direction,
                 expand.to,
             );
-            text + &distinct(p, &expand.distinct_from)
+            let ends = if expand.distinct_ends {
+                " distinct ends"
+            } else {
+                ""
+            };
+            text + ends + &distinct(p, &expand.distinct_from)
         }
         Op::ExpandInto(expand) => {
             let text = pattern(

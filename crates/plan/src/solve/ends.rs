@@ -1,7 +1,8 @@
 //! Walks of which only the distinct ends matter: found by a search that visits each node once.
 //!
 //! Where rows are only made distinct, counted distinct or asked for at all, doubles below make no difference; a walk
-//! whose relationships nobody reads may then give each end once, instead of once for every way to it.
+//! whose relationships nobody reads may then give each end once, instead of once for every way to it. The same holds of a
+//! single step, and of two steps together.
 
 use crate::arena::Arena;
 use crate::expr::{Expr, SubqueryKind};
@@ -10,13 +11,15 @@ use crate::physical::{Aggregate, Op, OpId};
 
 use super::live::for_each_expr;
 
-/// Sets [`VarExpand::distinct_ends`](crate::physical::VarExpand::distinct_ends) where doubles cannot show. Needs the live
-/// slots.
+/// Sets [`VarExpand::distinct_ends`](crate::physical::VarExpand::distinct_ends) and that of single steps where doubles
+/// cannot show. Needs the live slots.
 pub(crate) fn mark_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
     let count = arena.operators.len();
     // Whether doubles in the rows of an operator make no difference.
     let mut blind = vec![false; count];
     let mut used = vec![false; count];
+    // Whether only some of the rows may be asked for, so that the first ones should come soon.
+    let mut hasty = vec![false; count];
     if let Some(root) = root {
         used[root.index()] = true;
     }
@@ -29,7 +32,7 @@ pub(crate) fn mark_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
         }
         let operator = &arena.operators[at];
         for_each_expr(&operator.op, &mut |expr| {
-            mark_tests(expr, arena, &mut blind)
+            mark_tests(expr, arena, &mut blind, &mut hasty)
         });
         let children = operator.op.children();
         for (position, child) in children.iter().enumerate() {
@@ -42,26 +45,43 @@ pub(crate) fn mark_distinct_ends(arena: &mut Arena, root: Option<OpId>) {
                 op => blind[at] && keeps_sets(op),
             };
             blind[child.index()] |= passes;
+            hasty[child.index()] |= match &operator.op {
+                Op::Limit { .. } => true,
+                Op::SemiApply { .. } if position == 1 => true,
+                Op::Aggregate(_) | Op::Sort { .. } | Op::Top { .. } | Op::Eager { .. } => false,
+                _ => hasty[at],
+            };
         }
         if blind[at]
             && let Op::VarExpand(expand) = &mut arena.operators[at].op
         {
             expand.distinct_ends = expand.relationships.is_none() && expand.min <= 1;
         }
+        if blind[at]
+            && let Op::Expand(expand) = &arena.operators[at].op
+        {
+            let live = &arena.operators[at].live;
+            let one = *live == [expand.to] && expand.distinct_from.is_empty();
+            let two = !hasty[at] && expand.two_steps(live, &arena.operators).is_some();
+            if let Op::Expand(expand) = &mut arena.operators[at].op {
+                expand.distinct_ends = one || two;
+            }
+        }
     }
 }
 
 /// The sub-plans of `EXISTS` in an expression: their rows are only asked for.
-fn mark_tests(expr: &Expr, arena: &Arena, blind: &mut [bool]) {
+fn mark_tests(expr: &Expr, arena: &Arena, blind: &mut [bool], hasty: &mut [bool]) {
     if let Expr::Subquery(subquery) = expr
         && subquery.kind == SubqueryKind::Exists
     {
         blind[subquery.root.index()] = true;
+        hasty[subquery.root.index()] = true;
         if let Op::Limit { input, .. } = arena.operators[subquery.root.index()].op {
             blind[input.index()] = true;
         }
     }
-    expr.for_each_child(&mut |child| mark_tests(child, arena, blind));
+    expr.for_each_child(&mut |child| mark_tests(child, arena, blind, hasty));
 }
 
 fn ignores_doubles(aggregate: &Aggregate) -> bool {

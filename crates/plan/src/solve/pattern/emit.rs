@@ -100,6 +100,7 @@ impl Planner<'_> {
                         to,
                         distinct_from,
                         group: false,
+                        distinct_ends: false,
                     })
                 },
                 rows,
