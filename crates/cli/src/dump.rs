@@ -26,8 +26,8 @@ use isomer_db::{
     Database, Error, Expiry, Map, Value,
     data::{
         Access, BucketKind, BucketOptions, Catalog, Check, Constraint, ConstraintKind,
-        ConstraintSpec, FieldCheck, FieldPath, GraphRead, IndexField, IndexSpec, KeyRange, Order,
-        PageLimit, SchemaChange, Transaction, ValueType,
+        ConstraintSpec, ConvergentKind, FieldCheck, FieldPath, GraphRead, IndexField, IndexSpec,
+        KeyRange, Order, PageLimit, SchemaChange, Transaction, ValueType,
     },
     json::{self, JsonReader},
     params,
@@ -278,6 +278,9 @@ fn constraint_fields(catalog: &Catalog, constraint: &Constraint) -> Result<Map> 
                 .map(|check| Ok(check_fields(check)?.into()))
                 .collect::<Result<Vec<Value>>>()?;
             params! { "kind" => "check", "checks" => Value::from(checks) }
+        }
+        ConstraintKind::Convergent { path, kind } => {
+            params! { "kind" => "convergent", "path" => path_value(path), "of" => kind.name() }
         }
         ConstraintKind::Closed { names } => {
             params! { "kind" => "closed", "names" => names.iter().map(|name| Value::String(name.clone())).collect::<Value>() }
@@ -594,6 +597,14 @@ fn schema_change(fields: &Map) -> Result<SchemaChange> {
             ConstraintKind::Unique { index: IndexId(0) }
         }
         "required" => ConstraintKind::Required { path: path()? },
+        "convergent" => {
+            let of = field(fields, "of")?;
+            ConstraintKind::Convergent {
+                path: path()?,
+                kind: ConvergentKind::by_name(of)
+                    .ok_or_else(|| anyhow!("`{of}` is no kind of convergent field"))?,
+            }
+        }
         "type" => ConstraintKind::Type {
             path: path()?,
             types: list(fields, "types")?

@@ -271,6 +271,9 @@ fn constraints(catalog: &Catalog) -> Vec<(String, String)> {
                 format!("{} is checked", paths.join(", "))
             }
             ConstraintKind::Closed { names } => format!("only {}", names.join(", ")),
+            ConstraintKind::Convergent { path, kind } => {
+                format!("{path} is a convergent {}", kind.name().to_lowercase())
+            }
         };
         (
             constraint.name.to_string(),

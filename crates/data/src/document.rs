@@ -6,7 +6,7 @@ use isomer_value::{LabelId, Map, NodeId, Value, key};
 use uuid::Uuid;
 
 use crate::{
-    Access, DataError, Transaction,
+    Access, ConvergentOwner, DataError, Transaction,
     footprint::Space,
     graph::{KEY, encode_key, without_nulls},
     index::value_range,
@@ -47,7 +47,13 @@ impl Transaction {
     /// The document under `key`.
     pub fn get_document(&self, collection: &str, key: &Value) -> Result<Option<Map>, DataError> {
         match self.document_node(collection, key)? {
-            Some(id) => Ok(self.load_node(id)?.map(|state| state.properties)),
+            Some(id) => {
+                let Some(mut state) = self.load_node(id)? else {
+                    return Ok(None);
+                };
+                self.overlay_map(ConvergentOwner::Node(id), &mut state.properties)?;
+                Ok(Some(state.properties))
+            }
             None => Ok(None),
         }
     }
@@ -103,6 +109,9 @@ impl Transaction {
     ) -> Result<(), DataError> {
         let id = self.existing(collection, key)?;
         keep_key(patch, key)?;
+        for (name, _) in patch.iter().filter(|(_, value)| value.is_null()) {
+            self.divert(ConvergentOwner::Node(id), &[name], &Value::Null)?;
+        }
         self.update_node(id, |state| merge_deep(&mut state.properties, patch))
     }
 

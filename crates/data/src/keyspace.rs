@@ -27,6 +27,12 @@
 //! | `23` | `id` bucket, `text` value, key | –, or time `u64` of expiry | keys of a value, in reversible buckets |
 //! | `24` | `u64` time in ms, `id` bucket, key | – | notes of expiry, some of them outdated |
 //! | `25` | `id` bucket, name | last number `u64` | sequences |
+//! | `40` | owner (`00` node, `01` relationship), `id` of it, field, item, dot | see `convergent::place` | convergent entries |
+//! | `41` | `u32` number | 16 bytes, `u32` epoch | replicas |
+//! | `42` | `id` replica | `id` transactions up to this one are here | what was seen of each replica |
+//! | `43` | `id` transaction | – | own transactions above that of `42` that are here |
+//! | `44` | – | `id` replica that this is, `id` first number never reserved, `u8` whether open | own transaction numbers |
+//! | `45` | `id` property | – | properties that some record holds as a convergent field |
 //!
 //! **Ordered id.** The number of leading one bits of the first byte is the number of bytes that follow; the number is
 //! what remains, big endian: `0xxxxxxx` (below 2⁷), `10xxxxxx` + 1 byte (below 2¹⁴), … `11111110` + 7, `11111111` + 8.
@@ -72,6 +78,14 @@ const TAG_BUCKET_PAIR: u8 = 0x22;
 const TAG_BUCKET_REVERSE: u8 = 0x23;
 pub(crate) const TAG_BUCKET_EXPIRY: u8 = 0x24;
 const TAG_BUCKET_SEQUENCE: u8 = 0x25;
+
+const TAG_CONVERGENT: u8 = 0x40;
+pub(crate) const TAG_REPLICA: u8 = 0x41;
+pub(crate) const TAG_SEEN: u8 = 0x42;
+pub(crate) const TAG_OWN_NUMBER: u8 = 0x43;
+/// The key of the reservation of own transaction numbers.
+pub(crate) const NUMBERS: &[u8] = &[0x44];
+pub(crate) const TAG_CONVERGENT_PROPERTY: u8 = 0x45;
 
 /// What follows [`TAG_STATISTICS`] where the statistics of a label are meant, or those of a type.
 pub(crate) const STATISTICS_OF_LABEL: u8 = 1;
@@ -417,6 +431,47 @@ pub(crate) fn bucket_sequence(id: u32, name: &str) -> Vec<u8> {
     let mut stored = tagged(TAG_BUCKET_SEQUENCE, id.into());
     stored.extend_from_slice(name.as_bytes());
     stored
+}
+
+/// All convergent entries of a node or relationship begin with this.
+pub(crate) fn convergent_owner(space: IdSpace, id: u64) -> Vec<u8> {
+    let mut key = Vec::with_capacity(40);
+    key.extend_from_slice(&[TAG_CONVERGENT, space as u8]);
+    push_id(&mut key, id);
+    key
+}
+
+/// How many bytes [`convergent_owner`] takes at the front of `place`.
+pub(crate) fn convergent_owner_len(place: &[u8]) -> Result<usize, DataError> {
+    let mut rest = place.get(2..).unwrap_or_default();
+    match take_id(&mut rest) {
+        Some(_) if place[0] == TAG_CONVERGENT => Ok(place.len() - rest.len()),
+        _ => Err(DataError::corrupt(
+            "the place of a convergent operation is malformed",
+        )),
+    }
+}
+
+/// A replica's name.
+pub(crate) fn replica(number: u32) -> Vec<u8> {
+    let mut key = vec![TAG_REPLICA];
+    key.extend_from_slice(&number.to_be_bytes());
+    key
+}
+
+/// What was seen of a replica.
+pub(crate) fn seen(replica: u32) -> Vec<u8> {
+    tagged(TAG_SEEN, replica.into())
+}
+
+/// A transaction of this replica is here.
+pub(crate) fn own_number(number: u64) -> Vec<u8> {
+    tagged(TAG_OWN_NUMBER, number)
+}
+
+/// A property that some record holds as a convergent field.
+pub(crate) fn convergent_property(prop: u32) -> Vec<u8> {
+    tagged(TAG_CONVERGENT_PROPERTY, prop.into())
 }
 
 /// An id that makes up the rest of a key or a value.

@@ -10,6 +10,7 @@ mod bulk;
 mod catalog;
 mod check;
 mod clock;
+mod convergent;
 mod counts;
 mod dirty;
 mod document;
@@ -40,6 +41,10 @@ pub use catalog::{
     IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, ValueType,
 };
 pub use clock::{Clock, SystemClock};
+pub use convergent::{
+    ConvergentKind, ConvergentOp, ConvergentOwner, Dot, ReplicaId, ReplicaNo, SKETCH_PRECISION,
+    SKETCH_PRECISIONS, Vector,
+};
 pub use counts::StreamHold;
 pub use dirty::Dirty;
 pub use document::new_key;

@@ -396,6 +396,12 @@ impl Store {
             };
             for &id in &ids {
                 if let Some(node) = tx.load_node(id)? {
+                    tx.check_fields(id, |field, found| match &constraint.kind {
+                        ConstraintKind::Convergent { path, kind } => {
+                            *found == *kind || path.0.len() != 1 || *path.0[0] != *field
+                        }
+                        rule => !rule.rules_plain(field),
+                    })?;
                     constraint.check(&tx.catalog(), &node)?;
                 }
             }
@@ -550,6 +556,9 @@ impl Transaction {
         let Some(node) = self.load_node(id)? else {
             return Ok(());
         };
+        self.check_fields(id, |field, _| {
+            !index.fields.iter().any(|one| *one.path.0[0] == *field)
+        })?;
         let changes = EntryChanges {
             removed: Vec::new(),
             added: entries_of(index, &node)?,
@@ -588,7 +597,9 @@ fn check_path(path: &FieldPath) -> Result<(), DataError> {
 fn check_rule(spec: &ConstraintSpec) -> Result<(), DataError> {
     match &spec.kind {
         ConstraintKind::Unique { .. } => Ok(()),
-        ConstraintKind::Required { path } => check_path(path),
+        ConstraintKind::Required { path } | ConstraintKind::Convergent { path, .. } => {
+            check_path(path)
+        }
         ConstraintKind::Check { checks } => {
             if checks.is_empty() {
                 return Err(DataError::invalid("a check needs at least one rule"));
@@ -619,6 +630,9 @@ fn default_name(spec: &ConstraintSpec) -> String {
     match &spec.kind {
         ConstraintKind::Unique { .. } => {
             format!("{}_unique", index_name(label, &spec.unique_fields))
+        }
+        ConstraintKind::Convergent { path, .. } => {
+            format!("{label}_{}_convergent", path.0.join("_"))
         }
         ConstraintKind::Required { path } => format!("{label}_{}_required", path.0.join("_")),
         ConstraintKind::Type { path, .. } => format!("{label}_{}_type", path.0.join("_")),

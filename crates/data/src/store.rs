@@ -18,6 +18,7 @@ use crate::{
     Catalog, DataError, Transaction,
     catalog::{NameKind, Names, Schema},
     clock::{Clock, SystemClock},
+    convergent::replica::{self, OwnReplica},
     counts::{Counts, SharedCounts, SinceSave},
     extents::Extents,
     footprint::{Item, NONE},
@@ -130,6 +131,16 @@ pub(crate) struct Shared {
     pub(crate) signal: Signals,
     spill: Arc<SpillFolder>,
     pub(crate) statistics: Statistics,
+    /// Its name and numbers as a replica.
+    pub(crate) own_replica: OwnReplica,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !self.options.read_only {
+            replica::close(&self.own_replica, &*self.engine);
+        }
+    }
 }
 
 /// The newest schema known, and when it holds.
@@ -159,6 +170,7 @@ impl Store {
         let relationships = Extents::load(IdSpace::Relationships, read)?;
         let counts = Counts::load(read)?;
         let statistics = Statistics::load(read)?;
+        let own_replica = OwnReplica::load(read)?;
         let since = read.version();
         let catalog = Arc::new(Catalog {
             names: names.clone(),
@@ -197,6 +209,7 @@ impl Store {
                 signal: Signals::default(),
                 spill,
                 statistics,
+                own_replica,
             }),
         };
         store.open_era();

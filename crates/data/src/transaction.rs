@@ -13,8 +13,10 @@ use isomer_value::{LabelId, PropId, TypeId};
 use rustc_hash::FxHashMap;
 
 use crate::{
-    Access, BucketOptions, Catalog, DataError, Dirty, SchemaChange, SchemaOutcome, Store,
+    Access, BucketOptions, Catalog, DataError, Dirty, ErrorKind, SchemaChange, SchemaOutcome,
+    Store,
     catalog::NameKind,
+    convergent::Ongoing,
     footprint::Footprint,
     statistics::Changed,
     stream::{self, Change, Deltas},
@@ -53,6 +55,8 @@ pub struct Transaction {
     dropped_buckets: Vec<String>,
     dirty: Dirty,
     stamp: Stamp,
+    /// Its number and what it has seen, once it made a convergent operation.
+    pub(crate) converging: Option<Box<Ongoing>>,
 }
 
 /// A state of a transaction: no two states have the same one, neither of one transaction nor of two.
@@ -111,6 +115,7 @@ impl Transaction {
             dropped_buckets: Vec::new(),
             dirty: Dirty::default(),
             stamp: Stamp::new(),
+            converging: None,
         })
     }
 
@@ -137,6 +142,7 @@ impl Transaction {
             dropped_buckets: Vec::new(),
             dirty: Dirty::default(),
             stamp: Stamp::new(),
+            converging: None,
         })
     }
 
@@ -288,6 +294,7 @@ impl Transaction {
         self.marks.truncate(mark.0 + 1);
         self.broken = false;
         self.buckets.get_mut().clear();
+        self.forget_checked();
         Ok(())
     }
 
@@ -312,7 +319,11 @@ impl Transaction {
     }
 
     /// As [`Transaction::commit`], with another durability.
-    pub fn commit_with(self, durability: Durability) -> Result<Version, DataError> {
+    pub fn commit_with(mut self, durability: Durability) -> Result<Version, DataError> {
+        let converged = match self.broken {
+            true => None,
+            false => self.seal_convergent()?,
+        };
         let Self {
             store,
             catalog,
@@ -351,6 +362,10 @@ impl Transaction {
         store.shared().sequences.forget(&dropped_buckets);
         match committed {
             Ok(version) => {
+                if let Some(converged) = converged {
+                    converged.ticket.committed(version);
+                    store.fold_counters(converged.counters);
+                }
                 store.shared().statistics.committed(changed);
                 store.committed(entry_bytes);
                 Ok(version)
@@ -359,7 +374,15 @@ impl Transaction {
                 what: footprint.describe(granule, &catalog),
                 version,
             }),
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                let error = DataError::from(error);
+                if let Some(converged) = converged
+                    && error.kind() == ErrorKind::OutcomeUnknown
+                {
+                    converged.ticket.unknown();
+                }
+                Err(error)
+            }
         }
     }
 

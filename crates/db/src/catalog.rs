@@ -65,9 +65,22 @@ impl<'t> PlanCatalog<'t> {
     }
 }
 
+/// Changes with the schema, and with every property that becomes a convergent field: other plans are better then.
+pub(crate) fn planned_version(transaction: &isomer_data::Transaction) -> u64 {
+    let convergent = transaction.store().convergent_properties() as u64;
+    transaction.catalog().schema_version() ^ convergent << 40
+}
+
 impl Catalog for PlanCatalog<'_> {
     fn schema_version(&self) -> u64 {
-        self.catalog.schema_version()
+        planned_version(self.transaction)
+    }
+
+    fn is_convergent(&self, property: &str) -> bool {
+        let store = self.transaction.store();
+        self.catalog
+            .prop_id(property)
+            .is_some_and(|prop| store.is_convergent(prop))
     }
 
     fn label(&self, name: &str) -> Option<LabelId> {

@@ -2,11 +2,11 @@
 
 use std::ops::Bound;
 
-use isomer_data::GraphRead;
+use isomer_data::{ConvergentOwner, DataError, GraphRead};
 use isomer_value::{Map, Value};
 use serde::de::DeserializeOwned;
 
-use crate::{Result, Transaction, from_value};
+use crate::{Field, Result, Transaction, from_value};
 
 /// The documents of one label: see [`Transaction::collection`]. A document is a node of that label with a `_key`, a
 /// string or an integer that occurs once in the label.
@@ -66,6 +66,20 @@ impl<'t> Collection<'t> {
         let (label, key) = (&self.label, key.into());
         self.transaction
             .below(|data| data.replace_document(label, &key, document))
+    }
+
+    /// The convergent field at `path` (one name, or names through maps) of the document under `key`. `NotFound` where there is
+    /// none.
+    pub fn field<'f>(&'f mut self, key: impl Into<Value>, path: &[&str]) -> Result<Field<'f>> {
+        let (label, key) = (&self.label, key.into());
+        let node = self.transaction.below(|data| {
+            data.document_node(label, &key)?.ok_or_else(|| {
+                DataError::NotFound(format!(
+                    "{label} has no document with this _key: insert it first"
+                ))
+            })
+        })?;
+        Ok(self.transaction.field(ConvergentOwner::Node(node), path))
     }
 
     /// Merges `patch` into the document under `key`, nested maps too; a null removes. `NotFound` where there is none.

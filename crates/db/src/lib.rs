@@ -35,6 +35,7 @@ mod database;
 mod de;
 mod engine;
 mod error;
+mod field;
 mod held;
 mod layers;
 mod options;
@@ -55,6 +56,7 @@ pub use cursor::Cursor;
 pub use database::Database;
 pub use de::from_value;
 pub use error::{Error, ErrorKind, Phase, QueryError, Result};
+pub use field::{Context, Fetched, Field, Update};
 pub use options::{Builder, EngineKind, QueryOptions};
 pub use parameters::IntoParameters;
 pub use rows::{QueryResult, Row};
@@ -66,8 +68,8 @@ pub use typed::TypedBucket;
 pub use watch::Watch;
 
 pub use isomer_data::{
-    BucketKey, BucketOptions, Durability, Expiry, FromBucketKey, KvChange, KvChangeKind, Memory,
-    MemoryKind, MemoryUse, Order, Version, Watched, Watcher,
+    BucketKey, BucketOptions, ConvergentKind, ConvergentOwner, Durability, Expiry, FromBucketKey,
+    KvChange, KvChangeKind, Memory, MemoryKind, MemoryUse, Order, Version, Watched, Watcher,
 };
 pub use isomer_exec::{CancelHandle, Counters, Limits};
 pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};

@@ -106,7 +106,7 @@ pub(crate) struct Lookup {
 pub(crate) fn holds(ready: &Ready, transaction: &Transaction) -> bool {
     let size = database_size(transaction);
     let (low, high) = (ready.planned_for.min(size), ready.planned_for.max(size));
-    ready.plan.schema_version == transaction.inner.catalog().schema_version()
+    ready.plan.schema_version == crate::catalog::planned_version(&transaction.inner)
         && (high < SMALL || high / AGEING <= low)
 }
 

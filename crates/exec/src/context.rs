@@ -5,7 +5,9 @@ use std::{
     sync::Arc,
 };
 
-use isomer_data::{Access, Catalog, DataError, Direction, GraphRead, NodeLabels, Transaction};
+use isomer_data::{
+    Access, Catalog, ConvergentOwner, DataError, Direction, GraphRead, NodeLabels, Transaction,
+};
 use isomer_plan::{
     Plan,
     expr::{LabelRef, LocalId, PropRef, TypeRef},
@@ -19,7 +21,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::{
     error::{ErrorClass, ExecError, Result},
     eval::{LastList, Remembered},
-    function::Environment,
+    function::{Environment, Look},
     limits::Watch,
     operator::{Child, Morsels},
     procedure::Registry,
@@ -457,6 +459,33 @@ impl Environment for Cx<'_> {
 
     fn bucket_get(&self, bucket: &str, key: &Value) -> Result<Value> {
         crate::builtin::bucket_get(self.tx, bucket, key)
+    }
+
+    fn look_into(&self, owner: ConvergentOwner, path: &[&str], look: Look<'_>) -> Result<Value> {
+        match owner {
+            ConvergentOwner::Node(id) => self.check_node(id)?,
+            ConvergentOwner::Relationship(id) => self.run.check_rel(id)?,
+        }
+        let tx = &*self.tx;
+        let looked = match look {
+            Look::Kind => tx
+                .convergent_kind(owner, path)?
+                .map(|kind| Value::from(kind.name())),
+            Look::Value => tx.convergent_value(owner, path)?,
+            Look::Contains(value) => tx.convergent_contains(owner, path, value)?.map(Value::Bool),
+            Look::Size => tx
+                .convergent_size(owner, path)?
+                .map(|size| Value::Int(i64::try_from(size).unwrap_or(i64::MAX))),
+            Look::Page(after, limit) => {
+                let from = match after {
+                    Value::Null => std::ops::Bound::Unbounded,
+                    after => std::ops::Bound::Excluded(after),
+                };
+                tx.convergent_page(owner, path, from, limit)?
+                    .map(|page| page.into_iter().collect())
+            }
+        };
+        Ok(looked.unwrap_or_default())
     }
 
     fn allow_bytes(&self, bytes: usize) -> Result<()> {

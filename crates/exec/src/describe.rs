@@ -231,6 +231,31 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
         "the value under a key of a bucket; null where there is none",
     ),
     ("kv.exists", "bucket, key", "whether a bucket has a key"),
+    (
+        "convergent.kind",
+        "entity, path",
+        "what the convergent field at a path is; null where there is none",
+    ),
+    (
+        "convergent.value",
+        "entity, path",
+        "the value of the convergent field at a path; null where there is none",
+    ),
+    (
+        "convergent.contains",
+        "entity, path, value",
+        "whether the convergent set at a path has an element, without loading the set",
+    ),
+    (
+        "convergent.size",
+        "entity, path",
+        "how many elements the convergent set at a path has, or fields the map",
+    ),
+    (
+        "convergent.page",
+        "entity, path, after, limit",
+        "elements of the convergent set at a path behind `after` (null: from the first), in their order",
+    ),
     ("date.transaction", "[zone]", "when the transaction began"),
     ("date.statement", "[zone]", "when the statement began"),
     ("date.realtime", "[zone]", "at this moment"),

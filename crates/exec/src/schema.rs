@@ -3,8 +3,8 @@
 use std::{ops::Bound, sync::Arc};
 
 use isomer_data::{
-    Check, ConstraintKind, ConstraintSpec, FieldCheck, FieldPath, IndexField, IndexSpec,
-    SchemaChange, ValueType,
+    Check, ConstraintKind, ConstraintSpec, ConvergentKind, FieldCheck, FieldPath, IndexField,
+    IndexSpec, SchemaChange, ValueType,
 };
 use isomer_plan::{
     expr::{Comparison, ValueType as Word},
@@ -159,6 +159,23 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
                         "a constraint cannot check `{text}` in this version: compare properties, or their size(), with constants \
                          (`n.age >= 0 AND n.age < 150`, `n.sex IN ['f', 'm']`, `size(n.name) <= 100`)"
                     )));
+                }
+                Requirement::Convergent(words) => {
+                    let kind = ConvergentKind::by_name(words).ok_or_else(|| {
+                        let known = ConvergentKind::ALL.map(ConvergentKind::name).join(", ");
+                        ExecError::Unsupported(format!(
+                            "there is no convergent field of the kind `{words}`: the kinds are {known}"
+                        ))
+                    })?;
+                    let convergent = |path| {
+                        let path = field_path(path);
+                        constraint(
+                            name.clone(),
+                            ConstraintKind::Convergent { path, kind },
+                            Vec::new(),
+                        )
+                    };
+                    paths.iter().map(convergent).collect::<Result<Vec<_>>>()?
                 }
                 Requirement::Type(word) => {
                     let types = value_types(word)?;

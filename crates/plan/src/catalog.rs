@@ -49,6 +49,11 @@ pub trait Catalog {
         None
     }
 
+    /// Whether some record holds this property as a convergent field: its values are then looked into without loading them.
+    fn is_convergent(&self, _property: &str) -> bool {
+        false
+    }
+
     /// Whether a constraint demands a value at a path of every node of a label.
     fn is_required(&self, _label: LabelId, _path: &[Arc<str>]) -> bool {
         false

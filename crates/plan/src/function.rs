@@ -183,6 +183,12 @@ functions! {
     // key-values: reads see the transaction's own writes
     KvGet "kv.get" (2, 2) Kind::Any, Reads;
     KvExists "kv.exists" (2, 2) Kind::Boolean, Reads;
+    // convergent fields, without loading them: null where the path leads to no such field
+    ConvergentKind "convergent.kind" (2, 2) Kind::String, Reads;
+    ConvergentValue "convergent.value" (2, 2) Kind::Any, Reads;
+    ConvergentContains "convergent.contains" (3, 3) Kind::Boolean, Reads;
+    ConvergentSize "convergent.size" (2, 2) Kind::Integer, Reads;
+    ConvergentPage "convergent.page" (4, 4) list(Kind::Any), Reads;
 }
 
 impl Function {
@@ -191,6 +197,61 @@ impl Function {
             .iter()
             .find(|(name, _)| name.eq_ignore_ascii_case(lower))
             .map(|(_, function)| *function)
+    }
+}
+
+/// An operation on a convergent field: `SET n.x = counter.add(n.x, 1)`. It stands on the right of `SET` only, and its first
+/// argument is what is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[allow(missing_docs)] // each is the operation of its name
+pub enum Convergence {
+    CounterAdd,
+    CounterSubtract,
+    SetAdd,
+    SetAddAll,
+    SetRemove,
+    SetRemoveAll,
+    GrowSetAdd,
+    GrowSetAddAll,
+    RegisterSet,
+    MultiSet,
+    FlagEnable,
+    FlagDisable,
+    HllAdd,
+    HllAddAll,
+}
+
+impl Convergence {
+    /// All operations: name, fewest and most arguments behind the field.
+    pub const ALL: [(Self, &'static str, usize, usize); 14] = [
+        (Self::CounterAdd, "counter.add", 1, 1),
+        (Self::CounterSubtract, "counter.subtract", 1, 1),
+        (Self::SetAdd, "set.add", 1, 1),
+        (Self::SetAddAll, "set.addAll", 1, 1),
+        (Self::SetRemove, "set.remove", 1, 1),
+        (Self::SetRemoveAll, "set.removeAll", 1, 1),
+        (Self::GrowSetAdd, "growset.add", 1, 1),
+        (Self::GrowSetAddAll, "growset.addAll", 1, 1),
+        (Self::RegisterSet, "register.set", 1, 1),
+        (Self::MultiSet, "multi.set", 1, 1),
+        (Self::FlagEnable, "flag.enable", 0, 0),
+        (Self::FlagDisable, "flag.disable", 0, 0),
+        (Self::HllAdd, "hll.add", 1, 2),
+        (Self::HllAddAll, "hll.addAll", 1, 2),
+    ];
+
+    /// The operation of that name, in any case, with the fewest and most arguments behind the field.
+    pub fn by_name(name: &str) -> Option<(Self, usize, usize)> {
+        let found = Self::ALL
+            .iter()
+            .find(|(_, own, ..)| own.eq_ignore_ascii_case(name))?;
+        Some((found.0, found.2, found.3))
+    }
+
+    /// The name as users write it.
+    pub fn name(self) -> &'static str {
+        let found = Self::ALL.iter().find(|(own, ..)| *own == self);
+        found.map_or("", |(_, name, ..)| name)
     }
 }
 

@@ -31,6 +31,7 @@ use crate::catalog::ProcedureSignature;
 use crate::expr::{
     AggregateCall, Expr, Kind, LabelRef, LocalId, ParamId, PropRef, SlotId, TypeRef,
 };
+use crate::function::Convergence;
 use crate::schema::SchemaCommand;
 use crate::walk::{Selector, Walk};
 
@@ -826,6 +827,13 @@ pub enum SetItem {
         entity: Expr,
         name: Expr,
         value: Expr,
+    },
+    /// `SET e.a.b = counter.add(e.a.b, …)`: an operation on a convergent field.
+    Converge {
+        entity: Expr,
+        path: Vec<PropRef>,
+        operation: Convergence,
+        arguments: Vec<Expr>,
     },
     /// `SET e = map`: a map or another entity, whose properties are copied.
     Replace { entity: Expr, value: Expr },

@@ -84,6 +84,8 @@ pub enum Requirement {
     Key,
     /// The value, where there is one, is of this type.
     Type(ValueType),
+    /// The property is a convergent field, of the kind that these words name.
+    Convergent(Arc<str>),
     /// A condition that must not be false, as written; `variable` stands for the record.
     Check {
         /// The record's variable.

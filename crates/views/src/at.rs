@@ -164,7 +164,7 @@ impl ViewsAt {
         if let Some(known) = self.column_asked(owner, path, 0) {
             return Some(known);
         }
-        let views = self.views.as_ref()?;
+        let views = self.views.as_ref().filter(|_| !self.declines(path))?;
         let slot = views.column_slot(owner, path);
         if slot.stands() || !views.settles_soon(go_on) || slot.busy.swap(true, Ordering::AcqRel) {
             return None;
@@ -232,7 +232,7 @@ impl ViewsAt {
         path: &[PropId],
         demand: u64,
     ) -> Option<ColumnAt> {
-        let views = self.views.as_ref()?;
+        let views = self.views.as_ref().filter(|_| !self.declines(path))?;
         let mut pins = self.pins.lock();
         let known = |column: &&ColumnAt| column.owner() == owner && column.path() == path;
         if let Some(known) = pins.columns.iter().find(known) {
@@ -245,9 +245,15 @@ impl ViewsAt {
         Some(column)
     }
 
+    /// Whether no column can tell the values at `path`: those of convergent fields do not stand in records.
+    fn declines(&self, path: &[PropId]) -> bool {
+        let store = self.views.as_ref().and_then(|views| views.store.upgrade());
+        store.is_none_or(|store| path.first().is_none_or(|prop| store.is_convergent(*prop)))
+    }
+
     /// The columns of one property, of whatever labels or types, that stand.
     pub(crate) fn columns_of(&self, records: Records, prop: PropId) -> Option<Arc<[ColumnAt]>> {
-        let views = self.views.as_ref()?;
+        let views = self.views.as_ref().filter(|_| !self.declines(&[prop]))?;
         let mut pins = self.pins.lock();
         if let Some(known) = pins.by_prop.get(&(records, prop)) {
             return Some(known.clone());

@@ -496,6 +496,7 @@ impl GraphRead for Reader<'_> {
             return self.tx.node_properties(ids, props, out);
         };
         out.iter_mut().for_each(|column| column.reserve(ids.len()));
+        self.tx.note_plain(props);
         let start = out.first().map_or(0, Vec::len);
         let noted = self.tx.notes();
         let mut missing = Vec::new();

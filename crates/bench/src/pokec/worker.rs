@@ -43,7 +43,11 @@ pub fn serve(
     out: &mut dyn Write,
 ) -> Result<()> {
     let questions = Questions::read(data)?;
-    let mut graph = Graph::new(folder, EngineKind::default(), Source::Files(data.to_owned()));
+    let mut graph = Graph::new(
+        folder,
+        EngineKind::default(),
+        Source::Files(data.to_owned()),
+    );
     let mut limit = Limit::new(data, folder);
     let mut line = String::new();
     while jobs.read_line(&mut line)? > 0 {

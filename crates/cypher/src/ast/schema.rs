@@ -1,5 +1,7 @@
 //! Schema commands: indexes, constraints and what shows them.
 
+use std::sync::Arc;
+
 use super::{Expr, Ident, ValueType, Yield};
 use crate::Span;
 
@@ -94,6 +96,8 @@ pub enum ConstraintKind {
     NotNull(FieldPath),
     /// `REQUIRE n.a IS :: TYPE`
     Typed(FieldPath, ValueType),
+    /// `REQUIRE n.a IS CONVERGENT KIND`: the words of the kind, in capitals.
+    Convergent(FieldPath, Arc<str>),
     /// `REQUIRE predicate`: any condition on the record's variable; it must not be false.
     Check(Expr),
 }

@@ -69,6 +69,10 @@ impl Parser<'_> {
                 let span = path.span;
                 Ok(Expr::new(ExprKind::ShortestPath(Box::new(path)), span))
             }
+            // `set.add(…)`
+            Keyword::Set if self.is_at(1, Symbol::Dot) && self.is_at(3, Symbol::LeftParen) => {
+                self.named()
+            }
             _ if self.is_variable_at(0) => self.named(),
             _ => Err(self.unexpected("an expression")),
         }

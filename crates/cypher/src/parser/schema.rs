@@ -9,6 +9,19 @@ use crate::ast::{
 use crate::error::{Detail, ParseError};
 use crate::token::{Keyword, Symbol, TokenKind};
 
+/// The words of which the kinds of convergent fields are made.
+const CONVERGENT_WORDS: [&str; 9] = [
+    "COUNTER",
+    "SET",
+    "GROW",
+    "REGISTER",
+    "MULTI",
+    "FLAG",
+    "HLL",
+    "MAP",
+    "CONVERGENT",
+];
+
 impl Parser<'_> {
     /// Whether `CREATE` is followed by what a schema command creates.
     pub(super) fn is_schema_command(&self) -> bool {
@@ -179,6 +192,13 @@ impl Parser<'_> {
             ConstraintKind::NotNull(fields.remove(0))
         } else if self.eat(Symbol::DoubleColon) || self.eat_word("TYPED") {
             ConstraintKind::Typed(fields.remove(0), self.value_type()?)
+        } else if self.eat_word("CONVERGENT") {
+            let mut words = Vec::new();
+            while let Some(word) = CONVERGENT_WORDS.iter().find(|word| self.is_word(word)) {
+                self.advance();
+                words.push(*word);
+            }
+            ConstraintKind::Convergent(fields.remove(0), words.join(" ").into())
         } else {
             return Ok(None);
         };

@@ -90,6 +90,11 @@ impl Printer {
                 self.text(" IS :: ");
                 self.value_type(value_type);
             }
+            ConstraintKind::Convergent(field, kind) => {
+                self.field(&variable, field);
+                self.text(" IS CONVERGENT ");
+                self.text(kind);
+            }
             ConstraintKind::Check(predicate) => self.expr(predicate),
         }
     }

@@ -76,6 +76,15 @@ impl Constraint {
                         "is no property of this label".to_owned(),
                     )
                 }),
+            ConstraintKind::Convergent { path, kind } => {
+                at_path(&node.properties, path).map(|_| {
+                    let problem = format!(
+                        "holds a plain value, a convergent {} is demanded",
+                        kind.name()
+                    );
+                    (path.clone(), problem)
+                })
+            }
         };
         match found {
             None => Ok(()),

@@ -4,6 +4,8 @@ use std::{fmt, ops::Bound, sync::Arc};
 
 use isomer_value::{IndexId, LabelId, Value};
 
+use crate::ConvergentKind;
+
 /// Names from a record's top into nested maps; never empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FieldPath(pub Vec<Arc<str>>);
@@ -217,6 +219,26 @@ pub enum ConstraintKind {
         /// The names allowed at the top of a record.
         names: Vec<Arc<str>>,
     },
+    /// The field is convergent, of this kind: no plain value stands there.
+    Convergent {
+        /// The field.
+        path: FieldPath,
+        /// What it is.
+        kind: ConvergentKind,
+    },
+}
+
+impl ConstraintKind {
+    /// Whether it says something about the value of a property that a convergent field could not keep.
+    pub(crate) fn rules_plain(&self, property: &str) -> bool {
+        let about = |path: &FieldPath| &*path.0[0] == property;
+        match self {
+            Self::Unique { .. } | Self::Convergent { .. } => false, // its index tells
+            Self::Required { path } | Self::Type { path, .. } => about(path),
+            Self::Check { checks } => checks.iter().any(|check| about(&check.path)),
+            Self::Closed { names } => !names.iter().any(|name| &**name == property),
+        }
+    }
 }
 
 /// A constraint on the nodes of one label. Together they are the label's schema.

@@ -15,7 +15,7 @@ use super::{
     NameKind, Names, Schema, ValueType,
 };
 use crate::{
-    DataError,
+    ConvergentKind, DataError,
     keyspace::{SCHEMA_VERSION, TAG_NAME, TAG_SCHEMA},
     read::each_pair,
 };
@@ -231,6 +231,9 @@ pub(crate) fn constraint_value(constraint: &Constraint) -> Result<Vec<u8>, DataE
                 list(names.iter().cloned().map(Value::String).collect()),
             ]);
         }
+        ConstraintKind::Convergent { path, kind } => {
+            fields.extend([Value::Int(6), path_value(path), Value::Int(*kind as i64)]);
+        }
     }
     Ok(key::encode(&list(fields))?)
 }
@@ -303,6 +306,10 @@ fn constraint_from(definition: &[Value]) -> Option<Constraint> {
         (5, [Value::List(names)]) => ConstraintKind::Closed {
             names: names.iter().map(string).collect::<Option<_>>()?,
         },
+        (6, [path, code]) => ConstraintKind::Convergent {
+            path: path_from(path)?,
+            kind: ConvergentKind::from_code(u8::try_from(code.as_int()?).ok()?)?,
+        },
         _ => return None,
     };
     Some(Constraint {
@@ -352,6 +359,10 @@ mod tests {
             ConstraintKind::Check { checks },
             ConstraintKind::Closed {
                 names: vec!["a".into(), "".into()],
+            },
+            ConstraintKind::Convergent {
+                path: FieldPath::top("likes"),
+                kind: ConvergentKind::Counter,
             },
         ] {
             for state in [IndexState::Building, IndexState::Ready] {

@@ -1,7 +1,7 @@
 //! The things that a footprint names, and the granules that stand for them.
 
 use isomer_storage::Granule;
-use isomer_value::{IndexId, LabelId, TypeId};
+use isomer_value::{IndexId, LabelId, PropId, TypeId};
 use xxhash_rust::xxh3::{xxh3_128, xxh3_128_with_seed};
 
 use crate::{Catalog, catalog::NameKind, keyspace::Side};
@@ -75,6 +75,22 @@ pub(crate) enum Item {
         kind: u8,
         hash: u128,
     },
+    /// Whether a property is convergent anywhere, and whether any is.
+    Convergent(u32),
+    AnyConvergent,
+    /// What a convergent field holds, by its place; of an owner, or of a map, all that is below.
+    Field(u128),
+    /// One element of a convergent set.
+    Element(u128),
+    /// Whether a field was cleared as a whole.
+    Cleared(u128),
+    /// Whether a counter's increments were added up.
+    Folded(u128),
+    /// Whether a convergent property stands in the record, as a plain value.
+    Plain(u128),
+    /// All convergent fields, whole and bulk.
+    FieldsWhole,
+    FieldsBulk,
 }
 
 /// The level of a whole key.
@@ -134,6 +150,15 @@ impl Item {
                 18,
                 put(&mut bytes, &[kind.into(), (hash >> 64) as u64, hash as u64]),
             ),
+            Self::Convergent(prop) => (19, put(&mut bytes, &[prop.into()])),
+            Self::AnyConvergent => (20, 1),
+            Self::Field(hash) => (21, put(&mut bytes, &halves(hash))),
+            Self::Element(hash) => (22, put(&mut bytes, &halves(hash))),
+            Self::Cleared(hash) => (23, put(&mut bytes, &halves(hash))),
+            Self::Folded(hash) => (24, put(&mut bytes, &halves(hash))),
+            Self::Plain(hash) => (25, put(&mut bytes, &halves(hash))),
+            Self::FieldsWhole => (26, 1),
+            Self::FieldsBulk => (27, 1),
         };
         bytes[0] = kind;
         Granule(xxh3_128(&bytes[..length]))
@@ -186,6 +211,16 @@ impl Item {
             Self::Cell { space, .. } => format!("a range of {}", space.describe(catalog)),
             Self::SpaceWhole(space) | Self::SpaceBulk(space) => space.describe(catalog),
             Self::Name { .. } => "a name that was new".into(),
+            Self::Convergent(prop) => format!(
+                "whether {} is a convergent field",
+                catalog.prop_name(PropId(prop)).unwrap_or_default()
+            ),
+            Self::AnyConvergent => "which properties are convergent fields".into(),
+            Self::Field(_) | Self::Cleared(_) | Self::Folded(_) | Self::Plain(_) => {
+                "a convergent field".into()
+            }
+            Self::Element(_) => "an element of a convergent set".into(),
+            Self::FieldsWhole | Self::FieldsBulk => "the convergent fields".into(),
         }
     }
 }
@@ -225,6 +260,10 @@ fn named_bucket(catalog: &Catalog, id: u32) -> String {
         Some(name) => format!("bucket {name}"),
         None => format!("bucket number {id}"),
     }
+}
+
+fn halves(hash: u128) -> [u64; 2] {
+    [(hash >> 64) as u64, hash as u64]
 }
 
 /// Writes the numbers behind the kind's byte and returns the length.

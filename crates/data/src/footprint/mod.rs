@@ -15,8 +15,9 @@ mod item;
 use std::collections::hash_map::Entry;
 
 use isomer_storage::{Granule, GuardMode};
-use isomer_value::{LabelId, NodeId, RelId, TypeId};
+use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 use rustc_hash::{FxHashMap, FxHashSet};
+use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{Catalog, catalog::NameKind, keyspace::Side};
 use cells::{cells_of, cover};
@@ -461,6 +462,101 @@ impl Footprint {
         });
     }
 
+    // ---- convergent fields: `levels` are the places from the owner down to the field, the owner's first
+
+    /// Observed that a property is no convergent field anywhere.
+    pub(crate) fn read_not_convergent(&mut self, prop: PropId) {
+        if self.active {
+            self.read(Item::Convergent(prop.0));
+        }
+    }
+
+    /// Observed which properties are convergent fields.
+    pub(crate) fn read_convergent(&mut self) {
+        if self.active {
+            self.read(Item::AnyConvergent);
+        }
+    }
+
+    /// Observed all that is at a place and below.
+    pub(crate) fn read_field(&mut self, place: &[u8]) {
+        self.read_of_fields(Item::Field(xxh3_128(place)));
+    }
+
+    /// Observed one element of the set at the last of `levels`.
+    pub(crate) fn read_element(&mut self, levels: &[&[u8]], element: &[u8]) {
+        let Some(set) = levels.last() else { return };
+        self.read_of_fields(element_of(set, element));
+        self.read_whether_cleared(levels);
+    }
+
+    fn read_whether_cleared(&mut self, levels: &[&[u8]]) {
+        for place in levels {
+            self.read_of_fields(Item::Cleared(xxh3_128(place)));
+        }
+    }
+
+    fn read_of_fields(&mut self, item: Item) {
+        if !self.active {
+            return;
+        }
+        if self.room(Count::KeysRead) {
+            self.read(Item::FieldsBulk);
+            let fresh = self.read(item);
+            self.spend(Count::KeysRead, fresh);
+        } else {
+            self.read(Item::FieldsWhole);
+        }
+    }
+
+    /// Changed the field at the last of `levels`, blind.
+    pub(crate) fn change_field(&mut self, levels: &[&[u8]]) {
+        self.add(Item::FieldsWhole);
+        if !self.room(Count::KeysWritten) {
+            self.add(Item::FieldsBulk);
+            return;
+        }
+        for place in levels {
+            let fresh = self.add(Item::Field(xxh3_128(place)));
+            self.spend(Count::KeysWritten, fresh);
+        }
+    }
+
+    /// Changed one element of the set at the last of `levels`; `observed` says whether what stood there mattered.
+    pub(crate) fn change_element(&mut self, levels: &[&[u8]], element: &[u8], observed: bool) {
+        let Some(set) = levels.last() else { return };
+        self.change_field(levels);
+        if self.room(Count::KeysWritten) {
+            let fresh = self.add(element_of(set, element));
+            self.spend(Count::KeysWritten, fresh);
+        } else {
+            self.add(Item::FieldsBulk);
+        }
+        if observed {
+            self.read_element(levels, element);
+        }
+    }
+
+    /// Cleared what is at the last of `levels` and below, having observed it.
+    pub(crate) fn clear_field(&mut self, levels: &[&[u8]]) {
+        let Some(place) = levels.last() else { return };
+        self.change_field(levels);
+        self.read_field(place);
+        let hash = xxh3_128(place);
+        self.add(Item::Cleared(hash));
+        self.read(Item::Folded(hash));
+    }
+
+    /// A convergent field's record: `set` says whether the property was set there as a plain value, else it was only looked at.
+    pub(crate) fn plain_field(&mut self, place: &[u8], set: bool) {
+        let item = Item::Plain(xxh3_128(place));
+        if set {
+            self.add(item);
+        } else if self.active {
+            self.read(item);
+        }
+    }
+
     // ---- commit
 
     /// Hands everything to the engine.
@@ -485,6 +581,10 @@ impl Footprint {
             None => "something that this transaction observed".into(),
         }
     }
+}
+
+fn element_of(set: &[u8], element: &[u8]) -> Item {
+    Item::Element(xxh3_128(&[set, &[0], element].concat()))
 }
 
 fn home(labels: &[LabelId]) -> u32 {

@@ -7,7 +7,7 @@ use isomer_value::{
 };
 
 use crate::{
-    DataError, Direction, Neighbours, Transaction,
+    ConvergentOwner, DataError, Direction, Neighbours, Transaction,
     footprint::{NONE, Space},
     index::{Entry, EntryChanges},
     keyspace::{self, push_id, sole_id},
@@ -73,6 +73,9 @@ impl Transaction {
         path: &[&str],
         value: Value,
     ) -> Result<(), DataError> {
+        if self.divert(ConvergentOwner::Node(id), path, &value)? {
+            return Ok(());
+        }
         self.update_node(id, |state| set_path(&mut state.properties, path, value))
     }
 
@@ -90,6 +93,9 @@ impl Transaction {
 
     /// Sets the properties given, removes those given as `Null`, keeps the others.
     pub fn merge_node_properties(&mut self, id: NodeId, properties: &Map) -> Result<(), DataError> {
+        for (name, _) in properties.iter().filter(|(_, value)| value.is_null()) {
+            self.divert(ConvergentOwner::Node(id), &[name], &Value::Null)?;
+        }
         self.update_node(id, |state| {
             merge_top(&mut state.properties, properties);
             Ok(())
@@ -153,6 +159,7 @@ impl Transaction {
             self.delete_relationship(rel)?;
         }
         self.step(id, Some(&old), None)?;
+        self.drop_fields(ConvergentOwner::Node(id))?;
         Ok(rels)
     }
 
@@ -169,6 +176,11 @@ impl Transaction {
         })?;
         let mut new = old.clone();
         change(&mut new)?;
+        self.leave_fields(
+            ConvergentOwner::Node(id),
+            &old.properties,
+            &mut new.properties,
+        )?;
         self.step(id, Some(&old), Some(&new))
     }
 

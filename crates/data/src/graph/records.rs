@@ -9,7 +9,7 @@ use isomer_value::{
 };
 
 use crate::{
-    DataError, NodeLabels, RelRow, Transaction,
+    ConvergentOwner, DataError, NodeLabels, RelRow, Transaction,
     catalog::Names,
     keyspace::{self, TAG_NODE, TAG_REL, push_id, take_id},
 };
@@ -56,12 +56,14 @@ impl Transaction {
         let names: &Names = &self.catalog_ref().names;
         out.iter_mut().for_each(|column| column.reserve(ids.len()));
         let watched = self.footprint().active();
+        let start = out.first().map_or(0, Vec::len);
         self.each_node(ids, |id, record| {
             if watched {
                 self.note_record(id, record);
             }
             push_row(record, props, names, out)
-        })
+        })?;
+        self.overlay_columns(|at| ConvergentOwner::Node(ids[at]), start, props, out)
     }
 
     /// For read views: calls `visit` for each id with the node's record, none where it does not exist. Observes nothing,
@@ -98,10 +100,11 @@ impl Transaction {
                 })?);
             }
             labels.sort_unstable();
-            let properties = match few {
+            let mut properties = match few {
                 true => record.properties(&*catalog.names)?,
                 false => decoder.properties(record)?,
             };
+            self.overlay_map(ConvergentOwner::Node(id), &mut properties)?;
             out.push(Some(Arc::new(NodeContent { labels, properties })));
             Ok(())
         })
@@ -125,9 +128,16 @@ impl Transaction {
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
         let names: &Names = &self.catalog_ref().names;
+        let start = out.first().map_or(0, Vec::len);
         self.each_relationship(ids, |_, found| {
             push_row(found.as_ref().map(|(_, record)| record), props, names, out)
-        })
+        })?;
+        self.overlay_columns(
+            |at| ConvergentOwner::Relationship(ids[at]),
+            start,
+            props,
+            out,
+        )
     }
 
     pub(super) fn contents_of_relationships(
@@ -144,7 +154,8 @@ impl Transaction {
             let type_name = catalog.type_name(row.type_id).ok_or_else(|| {
                 DataError::corrupt(format!("relationship {id} has a type without a name"))
             })?;
-            let properties = record.properties(&*catalog.names)?;
+            let mut properties = record.properties(&*catalog.names)?;
+            self.overlay_map(ConvergentOwner::Relationship(id), &mut properties)?;
             out.push(Some(Arc::new(RelationshipContent {
                 type_name,
                 properties,

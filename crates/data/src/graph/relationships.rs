@@ -10,7 +10,7 @@ use super::{
     records::row_of,
 };
 use crate::{
-    DataError, RelRow, Transaction,
+    ConvergentOwner, DataError, RelRow, Transaction,
     keyspace::{self, Side},
     properties::set_path,
     store::PropNames,
@@ -74,6 +74,9 @@ impl Transaction {
         path: &[&str],
         value: Value,
     ) -> Result<(), DataError> {
+        if self.divert(ConvergentOwner::Relationship(id), path, &value)? {
+            return Ok(());
+        }
         self.update_relationship(id, |properties| set_path(properties, path, value))
     }
 
@@ -95,6 +98,9 @@ impl Transaction {
         id: RelId,
         properties: &Map,
     ) -> Result<(), DataError> {
+        for (name, _) in properties.iter().filter(|(_, value)| value.is_null()) {
+            self.divert(ConvergentOwner::Relationship(id), &[name], &Value::Null)?;
+        }
         self.update_relationship(id, |own| {
             merge_top(own, properties);
             Ok(())
@@ -123,6 +129,7 @@ impl Transaction {
         self.delete(&keyspace::adjacency(source, Side::Out, type_id, target, id))?;
         self.delete(&keyspace::adjacency(target, Side::In, type_id, source, id))?;
         self.count_relationship(type_id, -1);
+        self.drop_fields(ConvergentOwner::Relationship(id))?;
         self.log(&Change::RelationshipDeleted {
             id,
             type_id,
@@ -145,6 +152,7 @@ impl Transaction {
         })?;
         let mut new = old.clone();
         change(&mut new)?;
+        self.leave_fields(ConvergentOwner::Relationship(id), &old, &mut new)?;
         if new == old {
             return Ok(());
         }

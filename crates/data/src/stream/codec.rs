@@ -5,6 +5,7 @@ use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 use super::{Change, ChangeSet, Deltas, FORMAT};
 use crate::{
     DataError,
+    convergent::{ConvergentOwner, ReplicaNo, Vector},
     keyspace::{push_id, take_id},
     kv::Content,
 };
@@ -151,6 +152,22 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
             bucket: take_u32(rest)?,
             name: take_bytes(rest)?,
             last: take_id(rest)?,
+        },
+        0x20 => Change::Converged {
+            owner: match take_byte(rest)? {
+                0 => ConvergentOwner::Node(NodeId(take_id(rest)?)),
+                1 => ConvergentOwner::Relationship(RelId(take_id(rest)?)),
+                _ => return None,
+            },
+            op: take_u32(rest)?,
+            place: take_bytes(rest)?,
+            action: take_bytes(rest)?,
+        },
+        0x21 => Change::ConvergedBy {
+            replica: ReplicaNo(take_u32(rest)?),
+            number: take_id(rest)?,
+            time: take_id(rest)?,
+            seen: Vector::take_local(rest)?,
         },
         _ => return None,
     })
@@ -343,6 +360,31 @@ impl Change<'_> {
                 push_id(out, (*bucket).into());
                 push_bytes(out, name);
                 push_id(out, *last);
+            }
+            Self::Converged {
+                owner,
+                op,
+                place,
+                action,
+            } => {
+                let (space, id) = owner.parts();
+                out.extend_from_slice(&[0x20, space as u8]);
+                push_id(out, id);
+                push_id(out, (*op).into());
+                push_bytes(out, place);
+                push_bytes(out, action);
+            }
+            Self::ConvergedBy {
+                replica,
+                number,
+                time,
+                seen,
+            } => {
+                out.push(0x21);
+                for part in [replica.0.into(), *number, *time] {
+                    push_id(out, part);
+                }
+                seen.push_local(out);
             }
         }
     }

@@ -27,6 +27,10 @@
 //!   14 value put           as 07, of a typed value
 //!   15 text put until      as 0d, of a text
 //!   16 value put until     as 0d, of a typed value
+//!   20 convergent operation  u8 owner (0 node, 1 relationship), id of it, id number in the transaction, bytes place (below the
+//!                          owner, see `convergent::place`), bytes action (see `convergent::effect`)
+//!   21 convergent transaction  id replica, id number, id hybrid time, vector (what it had seen, see `convergent::clock`); after
+//!                          the convergent operations
 //! ```
 //! `id` is an ordered id as in `keyspace`, `bytes` an id for the length and the bytes, a list of labels or properties
 //! an id for the number and the ids, properties set the same with `bytes` of the encoded value after each id.
@@ -37,6 +41,7 @@ use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 use rustc_hash::FxHashMap;
 
 use crate::{
+    convergent::{ConvergentOwner, ReplicaNo, Vector},
     keyspace::{push_id, take_id},
     kv::Content,
 };
@@ -244,6 +249,20 @@ pub enum Change<'a> {
         name: &'a [u8],
         last: u64,
     },
+    /// A convergent field was changed: what the operation of this number in its transaction did, at a place of an owner.
+    Converged {
+        owner: ConvergentOwner,
+        op: u32,
+        place: &'a [u8],
+        action: &'a [u8],
+    },
+    /// Which transaction the convergent operations before belong to, and what it had seen.
+    ConvergedBy {
+        replica: ReplicaNo,
+        number: u64,
+        time: u64,
+        seen: Vector,
+    },
 }
 
 #[cfg(test)]
@@ -371,6 +390,22 @@ mod tests {
                 bucket: 3,
                 name: b"orders",
                 last: 1 << 40,
+            },
+            Change::Converged {
+                owner: ConvergentOwner::Relationship(RelId(700)),
+                op: 3,
+                place: b"place",
+                action: b"",
+            },
+            Change::ConvergedBy {
+                replica: ReplicaNo(2),
+                number: 1 << 30,
+                time: u64::MAX,
+                seen: {
+                    let mut seen = Vector::new();
+                    seen.set(ReplicaNo(1), 9, vec![7]);
+                    seen
+                },
             },
         ];
         let mut deltas = Deltas::default();

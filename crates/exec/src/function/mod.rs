@@ -4,6 +4,7 @@
 //! [`Environment`], nothing else: no plan, no rows. `coalesce`, `range` inside `UNWIND` and whatever must not
 //! evaluate all its arguments is the evaluator's work; their plain forms are here.
 
+mod convergent;
 mod convert;
 mod graph;
 mod list;
@@ -17,7 +18,7 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use isomer_data::Direction;
+use isomer_data::{ConvergentOwner, Direction};
 use isomer_plan::function::Function as Builtin;
 use isomer_value::{Map, Node, NodeId, Relationship, TypeId, Value, jiff};
 use regex::Regex;
@@ -59,8 +60,25 @@ pub trait Environment {
     fn degree(&self, node: NodeId, types: &[Arc<str>], direction: Direction) -> Result<u64>;
     /// The value under a key of a bucket; null where there is none.
     fn bucket_get(&self, bucket: &str, key: &Value) -> Result<Value>;
+    /// The convergent field at a path of a node or relationship, looked at as said; null where there is none.
+    fn look_into(&self, owner: ConvergentOwner, path: &[&str], look: Look<'_>) -> Result<Value>;
     /// Refuses a value of about `bytes` bytes where the query's memory limit does not allow it.
     fn allow_bytes(&self, bytes: usize) -> Result<()>;
+}
+
+/// What is asked of a convergent field.
+#[derive(Clone, Copy, Debug)]
+pub enum Look<'a> {
+    /// What kind it is.
+    Kind,
+    /// Its value.
+    Value,
+    /// Whether the set has this element.
+    Contains(&'a Value),
+    /// How many elements or fields it has.
+    Size,
+    /// At most so many elements of the set behind this one (null: from the first).
+    Page(&'a Value, usize),
 }
 
 /// The body of a function. The number of arguments was checked when the call was bound.
@@ -84,6 +102,7 @@ impl Function {
             math::find,
             convert::find,
             graph::find,
+            convergent::find,
             temporal::find,
             spatial::find,
         ]

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_data::Direction;
+use isomer_data::{ConvergentOwner, Direction};
 use isomer_plan::function::Function as Builtin;
 use isomer_value::{
     Map, Node, NodeId, Path, RelId, Relationship, TypeId, Value,
@@ -10,7 +10,7 @@ use isomer_value::{
 };
 use regex::Regex;
 
-use super::{Environment, Function};
+use super::{Environment, Function, Look};
 use crate::error::{ErrorClass, ExecError, Result};
 
 /// A graph of one node with labels `A` and `B` and a property `x = 1`, and the clock stopped.
@@ -80,6 +80,14 @@ impl Environment for Stub {
             key.clone()
         } else {
             Value::Null
+        })
+    }
+
+    fn look_into(&self, _: ConvergentOwner, _: &[&str], look: Look<'_>) -> Result<Value> {
+        Ok(match look {
+            Look::Size => Value::Int(7),
+            Look::Contains(value) => Value::Bool(*value == Value::Int(1)),
+            _ => Value::Null,
         })
     }
 

@@ -321,6 +321,10 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
                             .map(|check| text(check.path.to_string()))
                             .collect(),
                     ),
+                    ConstraintKind::Convergent { path, kind } => (
+                        format!("convergent {}", kind.name().to_lowercase()),
+                        vec![text(path.to_string())],
+                    ),
                     ConstraintKind::Closed { names } => (
                         "closed".into(),
                         names

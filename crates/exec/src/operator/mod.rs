@@ -8,6 +8,7 @@ mod aggregate;
 mod apply;
 mod blocking;
 mod calls;
+mod converge;
 mod count;
 mod count_paths;
 mod csv;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use isomer_data::ConvergentOwner;
 use isomer_plan::{
     expr::{Expr, PropRef},
     physical::{CreateItem, CreatePattern, Op, Properties, SetItem},
 };
 use isomer_value::{Map, NodeId, Relationship, Value};
 
-use super::{Argument, Child, Operate, Spot, scan::misplaced};
+use super::{Argument, Child, Operate, Spot, converge, scan::misplaced};
 use crate::{
     chunk::Chunk,
     column::Column,
@@ -406,6 +407,33 @@ fn apply_item(item: &SetItem, row: Row<'_>, cx: &mut Cx<'_>) -> Result<()> {
                     shown(&other)
                 ))),
             }
+        }
+        SetItem::Converge {
+            entity,
+            path,
+            operation,
+            arguments,
+        } => {
+            let Some(entity) = Entity::of(entity, row, cx)? else {
+                return Ok(());
+            };
+            let mut given = Vec::with_capacity(arguments.len());
+            for argument in arguments {
+                given.push(value(argument, row, cx)?);
+            }
+            let owner = match &entity {
+                Entity::Node(id) => ConvergentOwner::Node(*id),
+                Entity::Relationship(one) => ConvergentOwner::Relationship(one.id),
+            };
+            let path = names(&plan, path);
+            for op in converge::operations(*operation, given)? {
+                cx.tick(1)?;
+                cx.tx
+                    .converge(owner, &path, &op, None)
+                    .map_err(write_error)?;
+            }
+            cx.run.counters.properties_set += 1;
+            Ok(())
         }
         SetItem::RemoveProperty { entity, path } => {
             let Some(entity) = Entity::of(entity, row, cx)? else {

@@ -7,10 +7,12 @@ use isomer_cypher::ast::{self, BinaryOp, ExprKind, LabelExprKind, Literal, Unary
 use isomer_value::Value;
 
 use super::aggregate::{Aggregating, is_aggregate};
+use super::function::first_known;
 use super::types::{expect_boolean, expect_container, join_all, wrong_kind};
 use super::{Binder, Result, Typed};
 use crate::error::PlanError;
 use crate::expr::{Arithmetic, Comparison, Expr, Kind, MapItem, QuantifierKind, StringTest};
+use crate::function::Function;
 
 impl<'a> Binder<'a> {
     /// Binds an expression whose value is wanted.
@@ -216,7 +218,13 @@ impl<'a> Binder<'a> {
         let bound = self.bind_expr(base)?;
         expect_container(&bound.kind, base.span)?;
         let name = self.arena.property(&key.name);
-        Ok(Typed::new(Expr::property(bound.expr, name), Kind::Any))
+        let plain = Expr::property(bound.expr, name);
+        // Of a map in a record no more is read than is asked for.
+        if !matches!(base.kind, ExprKind::Property { .. }) {
+            return Ok(Typed::new(plain, Kind::Any));
+        }
+        let look = self.bind_inner_look(base, &key.name)?;
+        Ok(Typed::new(first_known(look, plain), Kind::Any))
     }
 
     fn bind_index(&mut self, base: &'a ast::Expr, index: &'a ast::Expr) -> Result<Typed> {
@@ -294,6 +302,7 @@ impl<'a> Binder<'a> {
         right: &'a ast::Expr,
     ) -> Result<Typed> {
         let (left_span, right_span) = (left.span, right.span);
+        let field = right;
         let left = self.bind_expr(left)?;
         let right = self.bind_expr(right)?;
         if let Some(op) = arithmetic(op) {
@@ -321,10 +330,13 @@ impl<'a> Binder<'a> {
                 right_span,
             ));
         }
-        Ok(boolean(Expr::In {
+        let look = Function::ConvergentContains;
+        let look = self.bind_look(look, field, Some(left.expr.clone()))?;
+        let plain = Expr::In {
             item: Box::new(left.expr),
             list: Box::new(right.expr),
-        }))
+        };
+        Ok(boolean(first_known(look, plain)))
     }
 
     fn bind_chain(&mut self, operands: &'a [ast::Expr], operators: &[BinaryOp]) -> Result<Typed> {

@@ -1,14 +1,17 @@
 //! Calls of functions: found by name, checked by number and kind of arguments.
 
+use std::sync::Arc;
+
 use isomer_cypher::Span;
 use isomer_cypher::ast::{self, ExprKind};
+use isomer_value::Value;
 
 use super::expression::boolean;
 use super::types::wrong_kind;
 use super::{Binder, Result, Typed};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind};
-use crate::function::{Aggregation, Function};
+use crate::function::{Aggregation, Convergence, Function};
 
 impl<'a> Binder<'a> {
     pub(super) fn bind_function(
@@ -29,6 +32,16 @@ impl<'a> Binder<'a> {
         match Function::by_name(&dotted) {
             Some(Function::Exists) => self.bind_exists_function(arguments, span),
             Some(function) => self.bind_builtin(function, arguments, span),
+            None if Convergence::by_name(&dotted).is_some() => Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                format!(
+                    "`{dotted}()` changes a convergent field, and stands on the right of SET only"
+                ),
+                span,
+            )
+            .with_hint(format!(
+                "SET n.field = {dotted}(n.field, …), once for each field"
+            ))),
             None => self.bind_registered(&dotted, arguments, name.span, span),
         }
     }
@@ -70,6 +83,12 @@ impl<'a> Binder<'a> {
             kinds.push(typed.kind);
         }
         let kind = result_kind(function, &kinds);
+        let known = match (function, arguments) {
+            (Function::Size, [argument]) => {
+                self.bind_look(Function::ConvergentSize, argument, None)?
+            }
+            _ => None,
+        };
         let made = Expr::Call {
             function,
             arguments: bound,
@@ -78,7 +97,56 @@ impl<'a> Binder<'a> {
             true => made.at((span.start, span.end)),
             false => made,
         };
-        Ok(Typed::new(made, kind))
+        Ok(Typed::new(first_known(known, made), kind))
+    }
+
+    /// A look into the convergent field that `field` may be, which does not load it: the call, where the property is
+    /// convergent anywhere. It gives null where it is not in the record at hand.
+    pub(super) fn bind_look(
+        &mut self,
+        look: Function,
+        field: &'a ast::Expr,
+        item: Option<Expr>,
+    ) -> Result<Option<Expr>> {
+        let mut names = Vec::new();
+        let mut at = field;
+        while let ExprKind::Property { base, key } = &at.kind {
+            names.push(key.name.clone());
+            at = base;
+        }
+        names.reverse();
+        if !names
+            .first()
+            .is_some_and(|name| self.catalog.is_convergent(name))
+        {
+            return Ok(None);
+        }
+        let base = self.bind_expr(at)?;
+        if !matches!(base.kind, Kind::Node | Kind::Relationship | Kind::Any) {
+            return Ok(None);
+        }
+        let names = names.into_iter().map(Value::String).collect();
+        let mut arguments = vec![base.expr, Expr::Const(names)];
+        arguments.extend(item);
+        Ok(Some(Expr::Call {
+            function: look,
+            arguments,
+        }))
+    }
+
+    /// As [`Binder::bind_look`], for the value under `last` in the map that `base` may be.
+    pub(super) fn bind_inner_look(
+        &mut self,
+        base: &'a ast::Expr,
+        last: &Arc<str>,
+    ) -> Result<Option<Expr>> {
+        let mut look = self.bind_look(Function::ConvergentValue, base, None)?;
+        if let Some(Expr::Call { arguments, .. }) = &mut look
+            && let Some(Expr::Const(Value::List(names))) = arguments.get_mut(1)
+        {
+            Arc::make_mut(names).push(Value::String(last.clone()));
+        }
+        Ok(look)
     }
 
     fn bind_registered(
@@ -129,6 +197,17 @@ impl<'a> Binder<'a> {
             },
             signature.result.clone(),
         ))
+    }
+}
+
+/// What a look into a convergent field tells, or else what the plain expression gives.
+pub(super) fn first_known(look: Option<Expr>, plain: Expr) -> Expr {
+    match look {
+        Some(look) => Expr::Call {
+            function: Function::Coalesce,
+            arguments: vec![look, plain],
+        },
+        None => plain,
     }
 }
 

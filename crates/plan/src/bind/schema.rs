@@ -44,6 +44,10 @@ impl Binder<'_> {
                 Requirement::Type(value_type.clone()),
                 std::slice::from_ref(field),
             ),
+            ConstraintKind::Convergent(field, kind) => (
+                Requirement::Convergent(kind.clone()),
+                std::slice::from_ref(field),
+            ),
             ConstraintKind::Check(condition) => {
                 let variable = match &command.target {
                     ast::SchemaTarget::Node { variable, .. }

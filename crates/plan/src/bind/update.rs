@@ -3,11 +3,13 @@
 use isomer_cypher::Span;
 use isomer_cypher::ast::{self, ExprKind};
 
+use super::function::wrong_count;
 use super::pattern::conflict;
 use super::types::wrong_kind;
 use super::{Binder, Result, Typed};
 use crate::error::PlanError;
 use crate::expr::{Expr, Kind, PropRef};
+use crate::function::Convergence;
 use crate::logical::Step;
 use crate::physical::SetItem;
 
@@ -19,6 +21,13 @@ impl<'a> Binder<'a> {
     fn bind_set_item(&mut self, item: &'a ast::SetItem) -> Result<SetItem> {
         match item {
             ast::SetItem::Property { target, value } => {
+                if let ExprKind::Function {
+                    name, arguments, ..
+                } = &value.kind
+                    && let Some(operation) = Convergence::by_name(&name.dotted())
+                {
+                    return self.bind_convergence(target, operation, arguments, value.span);
+                }
                 let target = self.bind_target(target)?;
                 let value = self.bind_expr(value)?.expr;
                 Ok(match target {
@@ -55,6 +64,52 @@ impl<'a> Binder<'a> {
                 Ok(SetItem::AddLabels { entity, labels })
             }
         }
+    }
+
+    /// `SET n.x = counter.add(n.x, 1)`
+    fn bind_convergence(
+        &mut self,
+        target: &'a ast::Expr,
+        (operation, fewest, most): (Convergence, usize, usize),
+        arguments: &'a [ast::Expr],
+        span: Span,
+    ) -> Result<SetItem> {
+        let name = operation.name();
+        if arguments.len() < fewest + 1 || arguments.len() > most + 1 {
+            return Err(wrong_count(
+                name,
+                fewest + 1,
+                most + 1,
+                arguments.len(),
+                span,
+            ));
+        }
+        let Target::Path(entity, path) = self.bind_target(target)? else {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                "a convergent field is named by its path, not by an expression",
+                target.span,
+            ));
+        };
+        // What is set must be what is read: any other field would have to be loaded, and would not converge.
+        if field(&arguments[0]).is_none() || field(&arguments[0]) != field(target) {
+            return Err(PlanError::syntax(
+                "UnexpectedSyntax",
+                format!("the first argument of `{name}()` is the field that is set"),
+                arguments[0].span,
+            )
+            .with_hint(format!("SET n.field = {name}(n.field, …)")));
+        }
+        let mut bound = Vec::with_capacity(arguments.len() - 1);
+        for argument in &arguments[1..] {
+            bound.push(self.bind_expr(argument)?.expr);
+        }
+        Ok(SetItem::Converge {
+            entity,
+            path,
+            operation,
+            arguments: bound,
+        })
     }
 
     pub(super) fn bind_remove_items(
@@ -175,6 +230,25 @@ impl<'a> Binder<'a> {
             targets,
             detach: delete.detach,
         })
+    }
+}
+
+/// A variable and names of properties from there on: what a field is called.
+fn field(expr: &ast::Expr) -> Option<Vec<&str>> {
+    let mut names = Vec::new();
+    let mut at = expr;
+    loop {
+        match &at.kind {
+            ExprKind::Property { base, key } => {
+                names.push(&*key.name);
+                at = base;
+            }
+            ExprKind::Variable(name) => {
+                names.push(name);
+                return Some(names);
+            }
+            _ => return None,
+        }
     }
 }
 

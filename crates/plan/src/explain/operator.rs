@@ -598,6 +598,19 @@ fn set_text(p: &Printer<'_>, items: &[SetItem]) -> String {
         } => {
             format!("{}[{}] = {}", p.expr(entity), p.expr(name), p.expr(value))
         }
+        SetItem::Converge {
+            entity,
+            path: names,
+            operation,
+            arguments,
+        } => {
+            let field = format!("{}.{}", p.expr(entity), path(names));
+            let arguments: String = arguments
+                .iter()
+                .map(|argument| format!(", {}", p.expr(argument)))
+                .collect();
+            format!("{field} = {}({field}{arguments})", operation.name())
+        }
         SetItem::Replace { entity, value } => format!("{} = {}", p.expr(entity), p.expr(value)),
         SetItem::Merge { entity, value } => format!("{} += {}", p.expr(entity), p.expr(value)),
         SetItem::AddLabels {

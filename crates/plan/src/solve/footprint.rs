@@ -178,7 +178,9 @@ impl Footprint {
             SetItem::Property { name, .. } => {
                 self.properties.some.insert(*name);
             }
-            SetItem::NestedProperty { path, .. } | SetItem::RemoveProperty { path, .. } => {
+            SetItem::NestedProperty { path, .. }
+            | SetItem::RemoveProperty { path, .. }
+            | SetItem::Converge { path, .. } => {
                 self.properties.some.extend(path.first());
             }
             SetItem::DynamicProperty { .. } | SetItem::Replace { .. } | SetItem::Merge { .. } => {
@@ -309,6 +311,9 @@ fn read_item(item: &SetItem, arena: &Arena, reads: &mut Footprint) {
         SetItem::Property { value, .. } | SetItem::NestedProperty { value, .. } => {
             reads.read_expr(value, arena)
         }
+        SetItem::Converge { arguments, .. } => arguments
+            .iter()
+            .for_each(|value| reads.read_expr(value, arena)),
         SetItem::DynamicProperty { name, value, .. } => {
             reads.read_expr(name, arena);
             reads.read_expr(value, arena);

@@ -452,6 +452,12 @@ fn visit_item<'o>(item: &'o SetItem, visit: &mut dyn FnMut(&'o Expr)) {
             visit(name);
             visit(value);
         }
+        SetItem::Converge {
+            entity, arguments, ..
+        } => {
+            visit(entity);
+            arguments.iter().for_each(visit);
+        }
         SetItem::AddLabels { entity, .. }
         | SetItem::RemoveLabels { entity, .. }
         | SetItem::RemoveProperty { entity, .. } => {

@@ -1,0 +1,123 @@
+//! Whole transactions between replicas: when one may be applied, and applying it.
+
+use super::{
+    clock::{Dot, ReplicaNo, Vector},
+    effect::{Action, Stamp},
+    place::malformed,
+    rows::RowsMut,
+    rules::{self, Mutant},
+};
+use crate::{Change, ChangeSet, DataError, keyspace};
+
+/// The convergent operations of one transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Parcel {
+    pub(crate) origin: ReplicaNo,
+    pub(crate) number: u64,
+    /// Hybrid time.
+    pub(crate) time: u64,
+    /// What the transaction had seen. Of its own replica: everything before `number`, but for what ran beside it.
+    pub(crate) seen: Vector,
+    /// Number in the transaction, place, what was done there.
+    pub(crate) operations: Vec<(u32, Vec<u8>, Action)>,
+}
+
+/// Whether a transaction may be applied to a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It was applied before.
+    Past,
+    /// It is its turn.
+    Now,
+    /// Others come first.
+    Later,
+}
+
+impl Parcel {
+    /// The convergent part of a commit; none where it has none.
+    pub(crate) fn of(entry: &ChangeSet<'_>) -> Result<Option<Self>, DataError> {
+        let mut operations = Vec::new();
+        for change in &entry.changes {
+            match change {
+                Change::Converged {
+                    owner,
+                    op,
+                    place,
+                    action,
+                } => {
+                    let action = Action::decode(action).ok_or_else(malformed)?;
+                    operations.push((*op, [&owner.prefix()[..], place].concat(), action));
+                }
+                Change::ConvergedBy {
+                    replica,
+                    number,
+                    time,
+                    seen,
+                } => {
+                    return Ok(Some(Self {
+                        origin: *replica,
+                        number: *number,
+                        time: *time,
+                        seen: seen.clone(),
+                        operations,
+                    }));
+                }
+                _ => {}
+            }
+        }
+        match operations.is_empty() {
+            true => Ok(None),
+            false => Err(malformed()),
+        }
+    }
+
+    /// Whether it is its turn in a state that has seen `here`: after the one before it of its replica, and after everything that it
+    /// has seen. A replica hands its transactions on in the order of their numbers, once no lower one is under way.
+    pub(crate) fn turn(&self, here: &Vector) -> Turn {
+        if here.saw(self.origin, self.number) {
+            return match rules::broken(Mutant::AppliesTwice) {
+                true => Turn::Now,
+                false => Turn::Past,
+            };
+        }
+        let follows = here.upto(self.origin) + 1 == self.number;
+        let caused = here.includes(&self.seen_elsewhere());
+        if (follows || rules::broken(Mutant::NoGapGate))
+            && (caused || rules::broken(Mutant::NoCausalGate))
+        {
+            Turn::Now
+        } else {
+            Turn::Later
+        }
+    }
+
+    /// What it had seen of other replicas.
+    fn seen_elsewhere(&self) -> Vector {
+        let mut seen = self.seen.clone();
+        seen.set(self.origin, 0, Vec::new());
+        seen
+    }
+
+    /// Whether its operation `op` had seen what `dot` did.
+    pub(crate) fn saw(&self, op: u32, dot: Dot) -> bool {
+        self.seen.covers(dot)
+            || dot.replica == self.origin && dot.number == self.number && dot.op < op
+    }
+
+    /// Does all of it, in one transaction of `rows`.
+    pub(crate) fn apply(&self, rows: &mut (impl RowsMut + ?Sized)) -> Result<(), DataError> {
+        for (op, place, action) in &self.operations {
+            let stamp = Stamp {
+                dot: Dot {
+                    replica: self.origin,
+                    number: self.number,
+                    op: *op,
+                },
+                time: self.time,
+            };
+            let owner = keyspace::convergent_owner_len(place)?;
+            action.apply(rows, owner, place, stamp, &|dot| self.saw(*op, dot))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,32 @@
+//! Convergent fields: what replicas change apart and merge without conflicts.
+//!
+//! Every element, increment, value and switch is a key of its own with a dot (`place`); nothing is ever read or written as a
+//! whole, and a removal leaves nothing behind (`clock`). Operations (`effect`) do the same to the rows of a transaction and to
+//! those of a test in memory: the merge is one function of rows, and knows no I/O. `delivery` and `join` are what
+//! replication builds on: whole transactions in causal order, and states without their histories.
+
+mod clock;
+mod counter;
+#[cfg_attr(not(test), allow(dead_code))] // replication builds on it
+mod delivery;
+mod effect;
+mod fields;
+#[cfg_attr(not(test), allow(dead_code))] // replication builds on it
+mod join;
+mod operate;
+mod place;
+pub(crate) mod replica;
+mod rows;
+mod rules;
+mod sketch;
+mod spot;
+mod value;
+
+#[cfg(test)]
+mod tests;
+
+pub use clock::{Dot, ReplicaId, ReplicaNo, Vector};
+pub use operate::ConvergentOp;
+pub(crate) use operate::Ongoing;
+pub use place::{ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS};
+pub use spot::ConvergentOwner;

@@ -1,0 +1,488 @@
+//! This database as a replica: its name, the numbers of its transactions, hybrid time, and which properties are convergent
+//! anywhere.
+//!
+//! Numbers are reserved by the thousand in a small commit of their own, as ids are. A transaction takes one at its first
+//! convergent operation and leaves a key with it behind when it commits; a number that is given up leaves none. With the next
+//! reservation the keys below every number under way are replaced by one: *seen up to here*.
+//!
+//! A number is never used for two transactions that anybody can have heard of: the first reservation of an opening is
+//! on disk before its first number is used, and says *open*; a clean end says *closed*. Where an opening finds *open*, commits
+//! that were only buffered may be lost and their numbers with them, and a new epoch begins. [`Store::begin_epoch`] begins one
+//! after a backup was restored.
+
+use std::{
+    collections::BTreeSet,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use isomer_storage::{
+    Durability, Engine, GuardMode, KeyRange, Order, Page, PageLimit, Read, Version,
+};
+use isomer_value::PropId;
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::clock::{ReplicaId, ReplicaNo, Vector};
+use crate::{
+    DataError, Store,
+    footprint::Item,
+    keyspace::{
+        self, NUMBERS, TAG_CONVERGENT_PROPERTY, TAG_OWN_NUMBER, TAG_REPLICA, TAG_SEEN,
+        after_prefix, push_id, sole_id, take_id,
+    },
+};
+
+/// Numbers reserved at once.
+const RESERVED: u64 = 1024;
+/// Increments of a counter after which it is folded.
+const FOLD_AFTER: u32 = 128;
+/// Most counters whose increments are counted.
+const MOST_COUNTED: usize = 10_000;
+
+/// What an opened store knows of itself as a replica.
+#[derive(Debug, Default)]
+pub(crate) struct OwnReplica {
+    numbers: Mutex<Numbers>,
+    /// The last hybrid time given out.
+    time: AtomicU64,
+    any: AtomicBool,
+    properties: RwLock<FxHashSet<PropId>>,
+    /// Increments since a counter was folded.
+    unfolded: Mutex<FxHashMap<Vec<u8>, u32>>,
+}
+
+#[derive(Debug, Default)]
+struct Numbers {
+    /// All replicas heard of, by number.
+    names: Vec<ReplicaId>,
+    own: Option<ReplicaNo>,
+    /// The one that this database was before an epoch ended.
+    before: Option<ReplicaNo>,
+    next: u64,
+    /// First number not reserved.
+    end: u64,
+    under_way: BTreeSet<u64>,
+    /// All own numbers up to this one are in every state of this version or a later one, or were given up.
+    settled: u64,
+    settled_at: Version,
+    /// Whether this opening has said so.
+    open: bool,
+}
+
+impl OwnReplica {
+    pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
+        let mut numbers = Numbers::default();
+        each(read, &[TAG_REPLICA], |_, value| {
+            let name = ReplicaId::from_bytes(value)
+                .ok_or_else(|| DataError::corrupt("the name of a replica is malformed"))?;
+            numbers.names.push(name);
+            Ok(())
+        })?;
+        if let Some(stored) = read.get(NUMBERS)? {
+            let (own, next, open) = decode_numbers(&stored)
+                .filter(|(own, ..)| (own.0 as usize) < numbers.names.len())
+                .ok_or_else(|| DataError::corrupt("the reservation of numbers is malformed"))?;
+            // What was left open is not gone on with.
+            if open {
+                numbers.before = Some(own);
+            } else {
+                numbers.own = Some(own);
+                (numbers.next, numbers.end, numbers.settled) = (next, next, next - 1);
+            }
+        }
+        let own = Self {
+            numbers: Mutex::new(numbers),
+            ..Self::default()
+        };
+        each(read, &[TAG_CONVERGENT_PROPERTY], |key, _| {
+            let prop = sole_id(&key[1..], "a convergent property")?;
+            own.enter(PropId(u32::try_from(prop).unwrap_or(u32::MAX)));
+            Ok(())
+        })?;
+        Ok(own)
+    }
+
+    fn enter(&self, prop: PropId) {
+        self.properties.write().insert(prop);
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// Whether some record holds this property as a convergent field, or did.
+    pub(crate) fn has_property(&self, prop: PropId) -> bool {
+        self.any.load(Ordering::Acquire) && self.properties.read().contains(&prop)
+    }
+
+    /// Whether any record holds a convergent field, or did.
+    pub(crate) fn has_any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// Milliseconds since 1970 in the upper 48 bits, and what keeps it growing.
+    pub(crate) fn tick(&self, now_ms: u64) -> u64 {
+        let now = now_ms << 16;
+        let last = self
+            .time
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |last| {
+                Some(now.max(last + 1))
+            });
+        last.map_or(now, |last| now.max(last + 1))
+    }
+
+    /// Notes increments of the counter at `place`; whether it is time to fold it.
+    pub(crate) fn note_count(&self, place: &[u8]) -> bool {
+        let mut unfolded = self.unfolded.lock();
+        match unfolded.get_mut(place) {
+            Some(count) => {
+                *count += 1;
+                let due = *count >= FOLD_AFTER;
+                if due {
+                    *count = 0;
+                }
+                due
+            }
+            None => {
+                if unfolded.len() == MOST_COUNTED {
+                    unfolded.clear();
+                }
+                unfolded.insert(place.to_vec(), 1);
+                false
+            }
+        }
+    }
+
+    /// Everything that every later snapshot has seen, of this database under all its names; of others nothing.
+    pub(crate) fn settled(&self) -> Vector {
+        let numbers = self.numbers.lock();
+        let mut settled = Vector::new();
+        if let Some(own) = numbers.own {
+            let id = numbers.names[own.0 as usize].id;
+            for (at, name) in numbers.names.iter().enumerate() {
+                if name.id == id && at != own.0 as usize {
+                    settled.advance(ReplicaNo(at as u32), u64::MAX >> 1);
+                }
+            }
+            settled.advance(own, numbers.settled);
+        }
+        settled
+    }
+
+    pub(crate) fn name(&self, replica: ReplicaNo) -> Option<ReplicaId> {
+        self.numbers.lock().names.get(replica.0 as usize).copied()
+    }
+
+    pub(crate) fn number(&self, name: ReplicaId) -> Option<ReplicaNo> {
+        let numbers = self.numbers.lock();
+        let at = numbers.names.iter().position(|known| *known == name)?;
+        Some(ReplicaNo(at as u32))
+    }
+}
+
+/// The number of a transaction under way; given up when this is dropped, unless it was committed.
+pub(crate) struct Ticket {
+    store: Store,
+    pub(crate) replica: ReplicaNo,
+    pub(crate) number: u64,
+    done: bool,
+}
+
+impl Ticket {
+    /// The transaction is in every state from `version` on.
+    pub(crate) fn committed(mut self, version: Version) {
+        self.done = true;
+        let mut numbers = self.store.shared().own_replica.numbers.lock();
+        numbers.settled_at = numbers.settled_at.max(version);
+        numbers.settle(self.number);
+    }
+
+    /// Nobody knows what became of it: it stays under way until the store is opened again.
+    pub(crate) fn unknown(mut self) {
+        self.done = true;
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        if !self.done {
+            let mut numbers = self.store.shared().own_replica.numbers.lock();
+            numbers.settle(self.number);
+        }
+    }
+}
+
+impl Numbers {
+    fn settle(&mut self, number: u64) {
+        self.under_way.remove(&number);
+        let first = self.under_way.first().copied().unwrap_or(self.next);
+        self.settled = self.settled.max(first - 1);
+    }
+}
+
+impl Store {
+    /// The name under which this database writes convergent operations; none before its first one.
+    pub fn replica(&self) -> Option<ReplicaId> {
+        let numbers = self.shared().own_replica.numbers.lock();
+        numbers.own.map(|own| numbers.names[own.0 as usize])
+    }
+
+    /// Begins a new epoch: operations are told apart from all that were written before, in this copy of the database or in
+    /// another one. Call it after a backup was restored, before anything is written; no transaction may be under way.
+    ///
+    /// # Errors
+    /// [`DataError::Denied`] while transactions with convergent operations are under way; those of a commit.
+    pub fn begin_epoch(&self) -> Result<(), DataError> {
+        let mut numbers = self.shared().own_replica.numbers.lock();
+        if !numbers.under_way.is_empty() {
+            return Err(DataError::Denied(
+                "a new epoch cannot begin while transactions with convergent operations are under way".into(),
+            ));
+        }
+        let Some(own) = numbers.own.or(numbers.before) else {
+            return Ok(()); // nothing was ever written
+        };
+        (numbers.own, numbers.before) = (None, Some(own));
+        self.reserve(&mut numbers)
+    }
+
+    /// Whether some record holds this property as a convergent field, or did: its values do not stand in records.
+    pub fn is_convergent(&self, prop: PropId) -> bool {
+        self.shared().own_replica.has_property(prop)
+    }
+
+    /// How many properties are convergent fields of some record, or were.
+    pub fn convergent_properties(&self) -> usize {
+        let own = &self.shared().own_replica;
+        match own.has_any() {
+            true => own.properties.read().len(),
+            false => 0,
+        }
+    }
+
+    /// Enters a property among the convergent ones, in a commit of its own.
+    pub(crate) fn enter_convergent(&self, prop: PropId) -> Result<(), DataError> {
+        let own = &self.shared().own_replica;
+        if own.has_property(prop) {
+            return Ok(());
+        }
+        let _numbers = own.numbers.lock();
+        if own.has_property(prop) {
+            return Ok(());
+        }
+        let mut tx = self.engine().begin()?;
+        tx.put(&keyspace::convergent_property(prop.0), &[])?;
+        tx.guard(Item::Convergent(prop.0).granule(), GuardMode::Add);
+        tx.guard(Item::AnyConvergent.granule(), GuardMode::Add);
+        tx.commit(Durability::Buffered)?; // what uses it commits later
+        own.enter(prop);
+        Ok(())
+    }
+
+    /// A number for a transaction.
+    pub(crate) fn take_number(&self) -> Result<Ticket, DataError> {
+        let mut numbers = self.shared().own_replica.numbers.lock();
+        if numbers.own.is_none() || numbers.next == numbers.end || !numbers.open {
+            self.reserve(&mut numbers)?;
+        }
+        let (Some(replica), number) = (numbers.own, numbers.next) else {
+            return Err(DataError::Internal("this replica has no name".into()));
+        };
+        numbers.next += 1;
+        numbers.under_way.insert(number);
+        Ok(Ticket {
+            store: self.clone(),
+            replica,
+            number,
+            done: false,
+        })
+    }
+
+    fn reserve(&self, numbers: &mut Numbers) -> Result<(), DataError> {
+        let mut tx = self.engine().begin()?;
+        let is_new = numbers.own.is_none();
+        let own = match numbers.own {
+            Some(own) => own,
+            None => {
+                let name = match numbers.before {
+                    Some(before) => {
+                        let id = numbers.names[before.0 as usize].id;
+                        let own = numbers.names.iter().filter(|name| name.id == id);
+                        ReplicaId {
+                            id,
+                            epoch: own.map(|name| name.epoch).max().unwrap_or(0) + 1,
+                        }
+                    }
+                    None => ReplicaId {
+                        id: *uuid::Uuid::new_v4().as_bytes(),
+                        epoch: 0,
+                    },
+                };
+                // What the last epoch reserved and did not use is given up.
+                if let Some(stored) = tx.get(NUMBERS)?
+                    && let Some((before, next, _)) = decode_numbers(&stored)
+                {
+                    put_seen(&mut *tx, before.0, next - 1)?;
+                }
+                tx.delete_range(KeyRange {
+                    start: &[TAG_OWN_NUMBER],
+                    end: Some(&[TAG_OWN_NUMBER + 1]),
+                })?;
+                let own = ReplicaNo(numbers.names.len() as u32);
+                tx.put(&keyspace::replica(own.0), &name.to_bytes())?;
+                numbers.names.push(name);
+                numbers.own = Some(own);
+                (numbers.next, numbers.end, numbers.settled) = (1, 1, 0);
+                numbers.open = false;
+                own
+            }
+        };
+        let settled = numbers.under_way.first().copied().unwrap_or(numbers.next) - 1;
+        if settled > 0 {
+            put_seen(&mut *tx, own.0, settled)?;
+            tx.delete_range(KeyRange {
+                start: &[TAG_OWN_NUMBER],
+                end: Some(&keyspace::own_number(settled + 1)),
+            })?;
+        }
+        let end = numbers.end + RESERVED;
+        tx.put(NUMBERS, &encode_numbers(own, end, true))?;
+        let durability = match numbers.open {
+            true => Durability::Buffered,
+            false => Durability::Synced,
+        };
+        let committed = tx.commit(durability);
+        if committed.is_err() && !numbers.open && is_new {
+            // The name may be there or not: what is not is taken back, what is is an epoch without transactions.
+            if self
+                .engine()
+                .snapshot()?
+                .get(&keyspace::replica(own.0))?
+                .is_none()
+            {
+                numbers.names.pop();
+            }
+            numbers.own = None;
+        }
+        committed?;
+        (numbers.end, numbers.open) = (end, true);
+        Ok(())
+    }
+
+    /// What a state has seen. `read` is its snapshot; `before` an own number that it cannot have seen, nor any above.
+    pub(crate) fn seen_in(
+        &self,
+        read: &dyn Read,
+        before: Option<u64>,
+    ) -> Result<Vector, DataError> {
+        let (own, settled, settled_at) = {
+            let numbers = self.shared().own_replica.numbers.lock();
+            (numbers.own, numbers.settled, numbers.settled_at)
+        };
+        let mut seen = Vector::new();
+        each(read, &[TAG_SEEN], |key, value| {
+            let replica = sole_id(&key[1..], "what was seen of a replica")?;
+            let upto = sole_id(value, "what was seen of a replica")?;
+            seen.set(ReplicaNo(replica as u32), upto, Vec::new());
+            Ok(())
+        })?;
+        let Some(own) = own else { return Ok(seen) };
+        let base = match read.version() >= settled_at {
+            true => settled.max(seen.upto(own)),
+            false => seen.upto(own),
+        };
+        let mut numbers = Vec::new();
+        let end = before.map_or_else(|| vec![TAG_OWN_NUMBER + 1], keyspace::own_number);
+        each_between(read, &keyspace::own_number(base + 1), &end, |key, _| {
+            numbers.push(sole_id(&key[1..], "the number of a transaction")?);
+            Ok(())
+        })?;
+        let upto = numbers.last().copied().unwrap_or(base);
+        let here: BTreeSet<u64> = numbers.into_iter().collect();
+        let lacking = (base + 1..=upto).filter(|number| !here.contains(number));
+        seen.set(own, upto, lacking.collect());
+        Ok(seen)
+    }
+}
+
+/// At the end: whatever was committed is on disk, and numbers go on where they ended.
+pub(crate) fn close(own: &OwnReplica, engine: &dyn Engine) {
+    let numbers = own.numbers.lock();
+    let Some(own) = numbers
+        .own
+        .filter(|_| numbers.open && numbers.under_way.is_empty())
+    else {
+        return;
+    };
+    // Where this fails, the next opening begins an epoch.
+    let closed = (|| -> Result<(), DataError> {
+        engine.sync()?;
+        let mut tx = engine.begin()?;
+        tx.put(NUMBERS, &encode_numbers(own, numbers.next, false))?;
+        tx.commit(Durability::Synced)?;
+        Ok(())
+    })();
+    drop(closed);
+}
+
+fn put_seen(
+    tx: &mut dyn isomer_storage::Transaction,
+    replica: u32,
+    upto: u64,
+) -> Result<(), DataError> {
+    let mut value = Vec::new();
+    push_id(&mut value, upto);
+    Ok(tx.put(&keyspace::seen(replica), &value)?)
+}
+
+fn encode_numbers(own: ReplicaNo, next: u64, open: bool) -> Vec<u8> {
+    let mut value = Vec::new();
+    push_id(&mut value, own.0.into());
+    push_id(&mut value, next);
+    value.push(u8::from(open));
+    value
+}
+
+fn decode_numbers(mut bytes: &[u8]) -> Option<(ReplicaNo, u64, bool)> {
+    let own = ReplicaNo(u32::try_from(take_id(&mut bytes)?).ok()?);
+    let next = take_id(&mut bytes)?;
+    match bytes {
+        [0] if next > 0 => Some((own, next, false)),
+        [1] if next > 0 => Some((own, next, true)),
+        _ => None,
+    }
+}
+
+fn each(
+    read: &dyn Read,
+    prefix: &[u8],
+    visit: impl FnMut(&[u8], &[u8]) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    let end = after_prefix(prefix).unwrap_or_default();
+    each_between(read, prefix, &end, visit)
+}
+
+fn each_between(
+    read: &dyn Read,
+    start: &[u8],
+    end: &[u8],
+    mut visit: impl FnMut(&[u8], &[u8]) -> Result<(), DataError>,
+) -> Result<(), DataError> {
+    let mut page = Page::new();
+    let mut rest = Some((start.to_vec(), end.to_vec()));
+    while let Some((start, end)) = rest.take() {
+        let range = KeyRange {
+            start: &start,
+            end: Some(&end),
+        };
+        let limit = PageLimit {
+            keys: 1024,
+            bytes: 1 << 16,
+        };
+        read.scan(range, Order::Ascending, limit, &mut page)?;
+        for (key, value) in page.iter() {
+            visit(key, value)?;
+        }
+        rest = page
+            .next()
+            .map(|next| (next.start.to_vec(), next.end.unwrap_or(&end).to_vec()));
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! Deliberate mistakes, for the tests that must catch them. In a program nothing is ever broken.
+
+/// One mistake that an implementation could make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code)] // some are made by tests alone
+pub(crate) enum Mutant {
+    /// Applies a transaction before what it has seen.
+    NoCausalGate,
+    /// Applies a replica's transactions with gaps.
+    NoGapGate,
+    /// Applies a transaction that was applied before.
+    AppliesTwice,
+    /// Joins states as if nothing had ever been removed.
+    JoinIgnoresVector,
+    /// Begins to number anew after a restore.
+    ReusesDots,
+    /// A removal takes what its client had not seen.
+    IgnoresContext,
+    /// A removal takes what its transaction had not seen.
+    RemovesUnseen,
+    /// Setting a register forgets what was set concurrently.
+    AssignForgetsSiblings,
+    /// A register takes the value that came last, whatever its time.
+    LastArrivalWins,
+    /// Increments are added up before everybody has seen them.
+    FoldsUnstable,
+    /// A join counts increments that the other side has added up already.
+    JoinCountsFoldedTwice,
+}
+
+#[cfg(test)]
+pub(crate) use switch::{break_rule, broken};
+
+#[cfg(test)]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    thread_local! {
+        static BROKEN: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    pub(crate) fn broken(mutant: Mutant) -> bool {
+        BROKEN.get() == Some(mutant)
+    }
+
+    /// Breaks a rule on this thread.
+    pub(crate) fn break_rule(mutant: Option<Mutant>) {
+        BROKEN.set(mutant);
+    }
+}
+
+/// Whether a rule is broken: never, outside of tests.
+#[cfg(not(test))]
+#[inline(always)]
+pub(crate) fn broken(_: Mutant) -> bool {
+    false
+}

@@ -1,0 +1,79 @@
+//! Where a field is: its owner, the names on the way, its kind.
+
+use isomer_value::{NodeId, PropId, RelId};
+
+use super::place::{ConvergentKind, push_kind, push_name, push_property};
+use crate::keyspace::{self, IdSpace};
+
+/// What holds convergent fields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConvergentOwner {
+    /// A node, or the document that it is.
+    Node(NodeId),
+    /// A relationship.
+    Relationship(RelId),
+}
+
+impl ConvergentOwner {
+    pub(crate) fn parts(self) -> (IdSpace, u64) {
+        match self {
+            Self::Node(id) => (IdSpace::Nodes, id.0),
+            Self::Relationship(id) => (IdSpace::Relationships, id.0),
+        }
+    }
+
+    /// Everything that it holds begins with this.
+    pub(crate) fn prefix(self) -> Vec<u8> {
+        let (space, id) = self.parts();
+        keyspace::convergent_owner(space, id)
+    }
+}
+
+/// A place, with the ends of what encloses it: the owner, then each name down to its own.
+#[derive(Clone, Debug)]
+pub(crate) struct Spot {
+    pub(crate) place: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Spot {
+    /// A field of any kind, by its path; not empty.
+    pub(crate) fn new(owner: ConvergentOwner, top: PropId, below: &[&str]) -> Self {
+        let mut place = owner.prefix();
+        let mut ends = vec![place.len()];
+        push_property(&mut place, top);
+        ends.push(place.len());
+        for name in below {
+            push_kind(&mut place, ConvergentKind::Map, 0);
+            push_name(&mut place, name);
+            ends.push(place.len());
+        }
+        Self { place, ends }
+    }
+
+    /// Says what the field is.
+    pub(crate) fn kind(mut self, kind: ConvergentKind, precision: u8) -> Self {
+        push_kind(&mut self.place, kind, precision);
+        self
+    }
+
+    /// The owner, then each name.
+    pub(crate) fn levels(&self) -> Vec<&[u8]> {
+        self.ends.iter().map(|&end| &self.place[..end]).collect()
+    }
+
+    /// Bytes of the owner.
+    pub(crate) fn owner(&self) -> usize {
+        self.ends[0]
+    }
+
+    /// The place of the top property.
+    pub(crate) fn top(&self) -> &[u8] {
+        &self.place[..self.ends[1]]
+    }
+
+    /// The place of the field whatever its kind.
+    pub(crate) fn named(&self) -> &[u8] {
+        &self.place[..self.ends[self.ends.len() - 1]]
+    }
+}

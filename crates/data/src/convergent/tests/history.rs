@@ -1,0 +1,63 @@
+//! Random histories, and the mutants that they must catch.
+
+use super::world::World;
+use crate::convergent::rules::{Mutant, break_rule};
+
+/// Runs a history of `steps`; what is wrong with it, if anything.
+fn run(seed: u64, steps: usize) -> Result<(), String> {
+    let mut world = World::new(seed);
+    for step in 0..steps {
+        world.step();
+        if step % 16 == 15 {
+            world.check(false)?;
+        }
+    }
+    world.settle();
+    world.check(true)
+}
+
+fn number(name: &str, default: u64) -> u64 {
+    std::env::var(name)
+        .ok()
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(default)
+}
+
+/// Replicas that heard of the same transactions, in whatever order, twice or by a copy of a state, hold what the history says.
+/// `ISOMER_HISTORIES` says how many, `ISOMER_SEED` where to begin.
+#[test]
+fn replicas_converge_to_what_the_history_says() {
+    let (first, count) = (number("ISOMER_SEED", 1), number("ISOMER_HISTORIES", 1_000));
+    println!("histories of seeds {first}..{}", first + count);
+    for seed in first..first + count {
+        if let Err(wrong) = run(seed, 60) {
+            panic!("seed {seed}: {wrong}");
+        }
+    }
+}
+
+#[test]
+fn every_mutant_is_caught() {
+    for mutant in [
+        Mutant::NoCausalGate,
+        Mutant::NoGapGate,
+        Mutant::AppliesTwice,
+        Mutant::JoinIgnoresVector,
+        Mutant::ReusesDots,
+        Mutant::IgnoresContext,
+        Mutant::RemovesUnseen,
+        Mutant::AssignForgetsSiblings,
+        Mutant::LastArrivalWins,
+        Mutant::FoldsUnstable,
+        Mutant::JoinCountsFoldedTwice,
+    ] {
+        break_rule(Some(mutant));
+        let caught = (1..1_500).find(|&seed| {
+            // What a mutant makes of a state may not even be readable.
+            std::panic::catch_unwind(|| run(seed, 160)).is_ok_and(|outcome| outcome.is_err())
+        });
+        break_rule(None);
+        assert!(caught.is_some(), "nobody notices {mutant:?}");
+        println!("{mutant:?}: seed {}", caught.unwrap_or_default());
+    }
+}

@@ -1,0 +1,7 @@
+//! Replicas in memory: random histories against an interpreter of the whole history, laws of the join, mutants.
+
+mod history;
+mod laws;
+mod naive;
+mod transactions;
+mod world;
