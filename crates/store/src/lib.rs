@@ -7,33 +7,40 @@
 #[allow(dead_code)]
 mod backend;
 pub mod backup;
-#[allow(dead_code)]
 mod blob;
-#[allow(dead_code)]
 mod cache;
-#[allow(dead_code)]
 mod codec;
+mod compaction;
 mod engine;
 mod entry;
 mod erasures;
 mod errors;
+mod ingest;
+mod levels;
 #[allow(dead_code)]
 mod log;
+mod manifest;
 mod memtable;
-#[allow(dead_code, clippy::should_implement_trait)]
 mod merge;
 mod open;
 mod options;
 #[allow(dead_code)]
 mod state;
-#[allow(dead_code)]
 mod table;
+mod tree;
+#[cfg(test)]
+mod tree_tests;
 
 pub use blob::BlobRef;
 pub use cache::BlockCache;
+pub use compaction::rule::{Horizon, Readable};
 pub use engine::StoreEngine;
 pub use entry::{Cursor, Erasure, Kind};
 pub use erasures::{Erasures, Span};
+pub use ingest::{Ingestion, NextKey};
+pub use levels::{Decided, Levels, check::LevelStatistics, cursor::RunCursor};
 pub use memtable::{Committer, Memtable, MemtableCursor};
 pub use merge::MergeCursor;
 pub use options::{Clock, Random, Retention, StoreOptions};
+pub use table::{builder::TableOptions, sealed::Pace};
+pub use tree::{OnChange, Recovered, Tree, TreeOptions};

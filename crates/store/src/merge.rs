@@ -73,6 +73,11 @@ impl<C: Cursor> Merge<C> {
         Some(&mut self.sources[number as usize])
     }
 
+    /// The number of the source in front.
+    pub(crate) fn top_number(&self) -> Option<usize> {
+        self.order.first().map(|number| *number as usize)
+    }
+
     /// Puts the source in place `at` of the order, which moved on, where it belongs.
     #[inline]
     fn settle(&mut self, at: usize, direction: Order) {
@@ -185,6 +190,7 @@ impl<C: Cursor> MergeCursor<C> {
 
     /// One pair on. Only where [`MergeCursor::valid`].
     #[inline]
+    #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<(), StorageError> {
         if self.direction == Order::Descending {
             let mut key = std::mem::take(&mut self.key);

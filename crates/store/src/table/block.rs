@@ -557,19 +557,6 @@ impl BlockCursor {
         Ok(())
     }
 
-    /// Goes to the last entry of the keys below `key`.
-    pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<(), Damaged> {
-        self.seek(key, Version::MAX)?;
-        let count = self.block.as_ref().ok_or(Damaged)?.len();
-        match self.index.min(count).checked_sub(1) {
-            Some(index) => self.go_to(index),
-            None => {
-                self.index = count;
-                Ok(())
-            }
-        }
-    }
-
     #[inline]
     pub(crate) fn next(&mut self) -> Result<(), Damaged> {
         self.index += 1;
@@ -702,12 +689,6 @@ mod tests {
                 }
                 cursor.seek(key, *version).unwrap();
                 assert_eq!(here(&cursor).as_ref(), entries.get(at));
-                let before = entries.partition_point(|e| e.0 < *key);
-                cursor.seek_before(key).unwrap();
-                assert_eq!(
-                    here(&cursor).as_ref(),
-                    before.checked_sub(1).map(|at| &entries[at])
-                );
             }
         }
     }
@@ -752,7 +733,6 @@ mod tests {
                 for (key, version, ..) in &entries {
                     let _ = block.find(key, *version);
                     let _ = cursor.seek(key, *version);
-                    let _ = cursor.seek_before(key);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! Writing a table.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{collections::BTreeMap, path::PathBuf};
 
 use isomer_storage::{StorageError, Version};
 use isomer_vfs::{Disk, Seal};
@@ -55,7 +55,6 @@ pub(crate) struct TableTarget<'a> {
 pub(crate) struct Written {
     pub(crate) file_bytes: u64,
     pub(crate) footer_sum: u64,
-    pub(crate) properties: Arc<Properties>,
 }
 
 /// Writes entries, which come in their order, into a table.
@@ -112,6 +111,12 @@ impl TableBuilder {
 
     pub(crate) fn entry_count(&self) -> u64 {
         self.properties.entries
+    }
+
+    /// Says that so many entries more are there for readers older than `until` only.
+    pub(crate) fn note_superseded(&mut self, count: u64, until: Version) {
+        self.properties.superseded += count;
+        self.properties.clean_from = self.properties.clean_from.max(until);
     }
 
     /// Appends an entry with its value here.
@@ -171,7 +176,10 @@ impl TableBuilder {
             properties.oldest = version;
         }
         properties.entries += 1;
-        properties.deletions += u64::from(held == Held::Deletion);
+        if held == Held::Deletion {
+            properties.deletions += 1;
+            properties.clean_from = properties.clean_from.max(version);
+        }
         properties.oldest = properties.oldest.min(version);
         properties.newest = properties.newest.max(version);
         properties.raw_bytes += key.len() as u64;
@@ -286,7 +294,6 @@ impl TableBuilder {
         Ok(Written {
             file_bytes,
             footer_sum,
-            properties: Arc::new(self.properties),
         })
     }
 }

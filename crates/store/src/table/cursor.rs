@@ -142,6 +142,11 @@ impl TableCursor {
         }
     }
 
+    /// Goes nowhere.
+    pub(crate) fn seek_past_end(&mut self) {
+        self.data.clear();
+    }
+
     pub(crate) fn first(&mut self) -> Result<(), StorageError> {
         self.in_a_row = 0;
         self.top

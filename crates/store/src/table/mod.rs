@@ -57,10 +57,13 @@ pub(crate) struct Properties {
     pub(crate) entries: u64,
     /// Entries that are deletions.
     pub(crate) deletions: u64,
-    /// Versions of the oldest and the newest entry, and of the newest erasure.
+    /// Entries that were there for readers of the past only when the table was written.
+    pub(crate) superseded: u64,
+    /// Once no reader is older than this version, a merge to the bottom leaves no garbage of this table.
+    pub(crate) clean_from: Version,
+    /// Versions of the oldest and the newest entry.
     pub(crate) oldest: Version,
     pub(crate) newest: Version,
-    pub(crate) newest_erasure: Version,
     /// Data blocks.
     pub(crate) blocks: u64,
     /// Bytes of keys and values, those kept apart included.
@@ -76,9 +79,10 @@ impl Properties {
         for number in [
             self.entries,
             self.deletions,
+            self.superseded,
+            self.clean_from,
             self.oldest,
             self.newest,
-            self.newest_erasure,
             self.blocks,
             self.raw_bytes,
             self.blobs.len() as u64,
@@ -99,9 +103,10 @@ impl Properties {
             last_key: reader.bytes()?.into(),
             entries: reader.varint()?,
             deletions: reader.varint()?,
+            superseded: reader.varint()?,
+            clean_from: reader.varint()?,
             oldest: reader.varint()?,
             newest: reader.varint()?,
-            newest_erasure: reader.varint()?,
             blocks: reader.varint()?,
             raw_bytes: reader.varint()?,
             blobs: Vec::new(),
@@ -120,7 +125,7 @@ impl Properties {
             put_varint(out, versions.len() as u64);
             for version in versions {
                 put_varint(out, *version);
-                self.newest_erasure = self.newest_erasure.max(*version);
+                self.clean_from = self.clean_from.max(*version);
             }
         }
     }

@@ -92,10 +92,6 @@ impl SealedWriter {
         })
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Bytes of the file so far.
     pub(crate) fn len(&self) -> u64 {
         self.written + self.buffer.len() as u64

@@ -1,0 +1,450 @@
+//! Merging runs, so that a reader looks into few tables and what nobody can read any more goes.
+//!
+//! Lazy leveling ("Dostoevsky", Dayan and Idreos, 2018): runs gather in a level until there are [`FANOUT`] of them, then
+//! become one run of the next level; the last level, which holds most, is one run always. When the last level has become
+//! [`FANOUT`] times as large as what is merged into it, a level is put in before it.
+//!
+//! A merge is a [`Job`] that goes from the lowest keys to the highest in slices. Each slice ends with one change of the
+//! manifest: what was written comes into the target run, and what was read counts no more in the inputs, table by table as
+//! it is passed. So a merge of any size needs room for little more than a slice, and goes on where it was after the
+//! database is opened again.
+//!
+//! Before anything else, tables that one erasure covers are dropped unread, and tables with many deletions are merged to
+//! the bottom.
+
+pub(crate) mod rule;
+pub(crate) mod write;
+
+use std::{collections::HashSet, sync::Arc};
+
+use isomer_storage::{StorageError, Version};
+
+use crate::{
+    Erasures,
+    levels::{Levels, Part, Run, cursor::RunCursor},
+    manifest::Job,
+    merge::Merge,
+    tree::Tree,
+};
+use rule::{Horizon, Readable, Rule};
+use write::{Limits, Output, garbage, write_merged};
+
+/// Runs of a level that are merged at once.
+pub(crate) const FANOUT: usize = 8;
+/// A table with fewer deletions, as a part of a table's bytes, is left where it is: 1024 for tables of 32 MiB.
+const BYTES_PER_DELETION: u64 = 32 << 10;
+/// A file of values that is smaller, as a part of a table's bytes, is not worth a merge of its own.
+const GARBAGE_PART: u64 = 32;
+/// No level has more tables than about so many: each is an open file.
+const TABLES_PER_LEVEL: u64 = 256;
+const MAX_TABLE_BYTES: u64 = 1 << 30;
+
+impl Tree {
+    /// Does one step of what there is to do: a slice of a merge, or dropping tables. Whether there was anything.
+    pub fn compact_once(&self, horizon: &dyn Horizon) -> Result<bool, StorageError> {
+        let _one_at_a_time = self.compacting.lock();
+        self.collect_files();
+        let readable = horizon.readable();
+        if self.drop_erased(&readable)? {
+            return Ok(true);
+        }
+        if let Some(job) = self.pick(&readable)? {
+            self.run_slice(&job, &readable)?;
+            self.collect_files();
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Merges everything into one run, with what nobody can read any more left out.
+    pub fn compact_all(&self, horizon: &dyn Horizon) -> Result<(), StorageError> {
+        while self.compact_once(horizon)? {}
+        {
+            let _one_at_a_time = self.compacting.lock();
+            let levels = self.current();
+            let last = levels.levels.len() - 1;
+            let above = levels.levels[..last].iter().any(|level| !level.is_empty());
+            let garbage = || levels.parts().any(Part::has_garbage);
+            if above || garbage() {
+                self.begin_job(|levels, new_run| {
+                    let last = levels.levels.len() - 1;
+                    let bottom = levels.levels[last].first();
+                    Some(Job {
+                        level: last,
+                        target: bottom.map_or(new_run, |run| run.id),
+                        inputs: levels.runs().map(|run| run.id).collect(),
+                        bottom: true,
+                        from: Box::default(),
+                        until: None,
+                    })
+                })?;
+            }
+        }
+        while self.compact_once(horizon)? {}
+        Ok(())
+    }
+
+    /// Whether [`Tree::compact_once`] would merge runs.
+    pub fn needs_compaction(&self) -> bool {
+        let levels = self.current();
+        !levels.jobs.is_empty() || full_level(&levels).is_some()
+    }
+
+    /// Drops the tables of which one erasure took every entry, as far as no reader is older than that.
+    fn drop_erased(&self, readable: &Readable) -> Result<bool, StorageError> {
+        let levels = self.current();
+        if levels.erasures.is_empty() {
+            return Ok(false);
+        }
+        let gone = |part: &Part| {
+            let properties = &part.table.properties;
+            // What it erases itself it must stay for, unless nobody can see what that would uncover.
+            properties.entries > 0
+                && part.table.erasures.is_empty()
+                && all_erased(&levels.erasures, part, |version| {
+                    version > properties.newest && !readable.sees(properties.oldest, Some(version))
+                })
+        };
+        let any = levels
+            .runs()
+            .any(|run| !self.is_busy(&levels, run.id) && run.parts.iter().any(gone));
+        if !any {
+            return Ok(false);
+        }
+        self.change(|levels, _| {
+            let busy: HashSet<u64> = levels
+                .jobs
+                .iter()
+                .flat_map(|job| job.inputs.clone())
+                .collect();
+            for level in &mut levels.levels {
+                for run in level.iter_mut() {
+                    if busy.contains(&run.id) || !run.parts.iter().any(gone) {
+                        continue;
+                    }
+                    let kept = run.parts.iter().filter(|part| !gone(part)).cloned();
+                    *run = Arc::new(Run::new(run.id, kept.collect()));
+                }
+            }
+            levels.collected_below = levels.collected_below.max(readable.from);
+            Ok(())
+        })?;
+        Ok(true)
+    }
+
+    fn is_busy(&self, levels: &Levels, run: u64) -> bool {
+        levels
+            .jobs
+            .iter()
+            .any(|job| job.target == run || job.inputs.contains(&run))
+    }
+
+    /// The job to go on with: the one of the lowest level, after beginning those that are due.
+    fn pick(&self, readable: &Readable) -> Result<Option<Job>, StorageError> {
+        let levels = self.current();
+        if let Some(level) = full_level(&levels) {
+            self.begin_job(|levels, new_run| merge_level(levels, level, new_run))?;
+        } else if levels.jobs.is_empty() {
+            let floor = readable.floor();
+            let options = &self.files.options;
+            let min_deletions = (options.table_bytes / BYTES_PER_DELETION).max(1);
+            if let Some(job) = heavy_table(&levels, floor, min_deletions)
+                .or_else(|| wasteful_values(&levels, options.table_bytes / GARBAGE_PART))
+            {
+                self.begin_job(|levels, new_run| {
+                    let mut job = job;
+                    if levels.run(job.target).is_none() {
+                        job.target = new_run;
+                    }
+                    Some(job)
+                })?;
+            }
+        }
+        let levels = self.current();
+        Ok(levels.jobs.iter().min_by_key(|job| job.level).cloned())
+    }
+
+    fn begin_job(
+        &self,
+        make: impl FnOnce(&mut Levels, u64) -> Option<Job>,
+    ) -> Result<(), StorageError> {
+        self.change(|levels, new_run| {
+            let run = new_run();
+            if let Some(mut job) = make(levels, run) {
+                if levels.run(job.target).is_none() {
+                    let target = Arc::new(Run::new(job.target, Vec::new()));
+                    levels.levels[job.level].insert(0, target);
+                }
+                if job.level + 1 == levels.levels.len() && !job.inputs.contains(&job.target) {
+                    job.inputs.push(job.target);
+                }
+                levels.jobs.push(job);
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+
+    /// Merges the next keys of a job, and changes the levels.
+    fn run_slice(&self, job: &Job, readable: &Readable) -> Result<(), StorageError> {
+        let until = job.until.as_deref();
+        let (_in_flight, levels) = self.fly(&job.from, until);
+        let inputs: Vec<&Arc<Run>> = levels
+            .runs()
+            .filter(|run| job.inputs.contains(&run.id))
+            .collect();
+        let erasures = inputs
+            .iter()
+            .flat_map(|run| &run.parts)
+            .filter(|part| !part.table.erasures.is_empty())
+            .fold(Erasures::new(), |all, part| all.union(&part.erasures()))
+            .clipped(&job.from, until);
+        // At the bottom an erasure has nothing left to hide once no reader is older.
+        let floor = readable.floor();
+        let kept_erasures = if job.bottom {
+            erasures.retained(|version| version > floor)
+        } else {
+            erasures
+        };
+        let relocate = garbage(&levels.blobs, &levels.blob_use());
+        let level_bytes: u64 = inputs.iter().map(|run| run.file_bytes()).sum();
+        let options = &self.files.options;
+        let limits = Limits {
+            table_bytes: (level_bytes / TABLES_PER_LEVEL).clamp(
+                options.table_bytes,
+                MAX_TABLE_BYTES.max(options.table_bytes),
+            ),
+            slice_bytes: options.slice_bytes,
+        };
+        let cursors: Vec<RunCursor> = inputs
+            .iter()
+            .filter(|run| run.overlaps(&job.from, until))
+            .map(|run| RunCursor::new((*run).clone(), levels.blobs.clone()).in_bulk())
+            .collect();
+        let mut merge = Merge::new(cursors);
+        merge.seek(&job.from)?;
+        let mut rule = Rule::new(readable, &levels.erasures);
+        let output = Output::new(
+            &self.files,
+            options.pace.clone(),
+            limits,
+            &kept_erasures,
+            &levels.blobs,
+            &relocate,
+            &job.from,
+        );
+        let written = write_merged(
+            &mut merge,
+            until,
+            &mut rule,
+            job.bottom,
+            &|| self.stopping(),
+            output,
+        )?;
+        drop(merge);
+        self.files.sync_folder()?;
+        let parts = self.open_parts(&written)?;
+        let stopped_at = written.stopped_at.clone();
+        self.change(|levels, _| {
+            let upto = stopped_at.as_deref().or(until);
+            for (number, level) in levels.levels.iter_mut().enumerate() {
+                for run in level.iter_mut() {
+                    let mut changed = if job.inputs.contains(&run.id) {
+                        run.without(&job.from, upto)
+                    } else if run.id == job.target {
+                        (**run).clone()
+                    } else {
+                        continue;
+                    };
+                    if run.id == job.target {
+                        debug_assert_eq!(number, job.level);
+                        changed = changed.with(&parts);
+                    }
+                    *run = Arc::new(changed);
+                }
+            }
+            levels.jobs.retain_mut(|one| {
+                if one.target != job.target || one.inputs != job.inputs {
+                    return true;
+                }
+                match &stopped_at {
+                    Some(at) => {
+                        one.from = at.clone();
+                        true
+                    }
+                    None => false,
+                }
+            });
+            levels.collected_below = levels.collected_below.max(readable.from);
+            levels.add_blobs(&self.files, &written.blobs)
+        })?;
+        Ok(())
+    }
+}
+
+/// Whether the whole part was taken by erasures that `count`.
+fn all_erased(erasures: &Erasures, part: &Part, counts: impl Fn(Version) -> bool) -> bool {
+    let mut at: &[u8] = &part.from;
+    loop {
+        let (mut covered, mut end) = (false, None);
+        let span = erasures.span(at, Version::MAX);
+        for version in erasures.covering_range(at, span.until) {
+            covered |= counts(*version);
+        }
+        if covered {
+            end = Some(span.until);
+        }
+        match end {
+            None => return false,
+            Some(None) => return true,
+            Some(Some(end)) => {
+                if part.until.as_ref().is_some_and(|until| **until <= *end) {
+                    return true;
+                }
+                at = end;
+            }
+        }
+    }
+}
+
+/// The first level before the last that has enough runs to merge, without those that are being merged.
+fn full_level(levels: &Levels) -> Option<usize> {
+    let last = levels.levels.len() - 1;
+    (0..last).find(|level| {
+        levels.levels[*level].len() >= FANOUT
+            && !levels.levels[*level].iter().any(|run| {
+                levels
+                    .jobs
+                    .iter()
+                    .any(|job| job.inputs.contains(&run.id) || job.target == run.id)
+            })
+            // Into the last level one job merges at a time, with all of it.
+            && (level + 1 < last
+                || !levels.jobs.iter().any(|job| job.level == last))
+    })
+}
+
+fn merge_level(levels: &mut Levels, level: usize, new_run: u64) -> Option<Job> {
+    let inputs: Vec<u64> = levels.levels[level].iter().map(|run| run.id).collect();
+    let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.file_bytes()).sum::<u64>();
+    let mut last = levels.levels.len() - 1;
+    if level + 1 == last
+        && bytes(&levels.levels[last]) > FANOUT as u64 * bytes(&levels.levels[level])
+        && levels.jobs.is_empty()
+    {
+        // A level more: the last one is not to be written anew for so little.
+        levels.levels.insert(last, Vec::new());
+        last += 1;
+    }
+    let target_level = level + 1;
+    let target = match levels.levels[target_level].first() {
+        Some(run) if target_level == last => run.id,
+        _ => new_run,
+    };
+    Some(Job {
+        level: target_level,
+        target,
+        inputs,
+        bottom: target_level == last,
+        from: Box::default(),
+        until: None,
+    })
+}
+
+/// A merge to the bottom of a table that is mostly deletions, or that erases what nobody can read.
+fn heavy_table(levels: &Levels, floor: Version, min_deletions: u64) -> Option<Job> {
+    let last = levels.levels.len().checked_sub(1)?;
+    let mut runs_from_here: Vec<u64> = levels.runs().map(|run| run.id).collect();
+    for (number, level) in levels.levels.iter().enumerate() {
+        for run in level {
+            let heavy = run.parts.iter().find(|part| {
+                let properties = &part.table.properties;
+                let garbage = properties.deletions + properties.superseded;
+                let many = garbage >= min_deletions && garbage * 2 >= properties.entries;
+                let due = properties.clean_from <= floor;
+                let erases = !part.table.erasures.is_empty();
+                if number == last {
+                    due && (many || erases)
+                } else {
+                    due && (many || (erases && properties.entries < min_deletions))
+                }
+            });
+            if let Some(part) = heavy {
+                let bottom = levels.levels[last].first();
+                let (from, until) = widened(part, bottom);
+                return Some(Job {
+                    level: last,
+                    // 0 is no run: one is made.
+                    target: bottom.map_or(0, |run| run.id),
+                    inputs: runs_from_here,
+                    bottom: true,
+                    from,
+                    until,
+                });
+            }
+            runs_from_here.remove(0);
+        }
+    }
+    None
+}
+
+/// The range of a part, and of the tables of the last level that lie in it: none of them is to be left half used.
+fn widened(part: &Part, bottom: Option<&Arc<Run>>) -> (Box<[u8]>, Option<Box<[u8]>>) {
+    let (mut from, mut until) = (&part.from, &part.until);
+    for below in bottom.iter().flat_map(|run| &run.parts) {
+        if below.overlaps(&part.from, part.until.as_deref()) {
+            from = from.min(&below.from);
+            until = match (until, &below.until) {
+                (Some(one), Some(other)) if one < other => &below.until,
+                (_, None) => &below.until,
+                _ => until,
+            };
+        }
+    }
+    ((**from).into(), until.as_deref().map(Into::into))
+}
+
+/// A merge in place of the table that refers most to a file of values that is mostly garbage.
+fn wasteful_values(levels: &Levels, min_bytes: u64) -> Option<Job> {
+    let wasted: HashSet<u64> = garbage(&levels.blobs, &levels.blob_use())
+        .into_iter()
+        .filter(|number| {
+            levels
+                .blobs
+                .files
+                .get(number)
+                .is_some_and(|file| file.file.len() >= min_bytes)
+        })
+        .collect();
+    if wasted.is_empty() {
+        return None;
+    }
+    let last = levels.levels.len() - 1;
+    let mut most: Option<(u64, Job)> = None;
+    for (number, level) in levels.levels.iter().enumerate() {
+        for run in level {
+            for part in &run.parts {
+                let bytes = part
+                    .table
+                    .properties
+                    .blobs
+                    .iter()
+                    .filter(|(file, ..)| wasted.contains(file))
+                    .map(|(_, bytes, _)| *bytes)
+                    .sum();
+                if bytes > 0 && most.as_ref().is_none_or(|(most, _)| bytes > *most) {
+                    let job = Job {
+                        level: number,
+                        target: run.id,
+                        inputs: vec![run.id],
+                        bottom: number == last,
+                        from: (*part.from).into(),
+                        until: part.until.as_deref().map(Into::into),
+                    };
+                    most = Some((bytes, job));
+                }
+            }
+        }
+    }
+    most.map(|(_, job)| job)
+}

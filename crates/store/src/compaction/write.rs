@@ -1,0 +1,381 @@
+//! Writing what a merge keeps into tables.
+
+use std::{collections::HashSet, path::PathBuf};
+
+use isomer_storage::{StorageError, Version};
+
+use super::rule::{Fate, Rule};
+use crate::{
+    BlobRef, Cursor, Erasures, Kind,
+    blob::{BlobWriter, Blobs},
+    manifest::StoredBlob,
+    merge::Merge,
+    table::{
+        TableFile,
+        builder::{TableBuilder, TableTarget},
+        sealed::Pace,
+    },
+    tree::Files,
+};
+
+/// A table that was written, and the keys it stands for.
+pub(crate) struct NewTable {
+    pub(crate) file: TableFile,
+    pub(crate) from: Box<[u8]>,
+    pub(crate) until: Option<Box<[u8]>>,
+}
+
+/// Files that were written and synced, for one change of the levels.
+#[derive(Default)]
+pub(crate) struct NewFiles {
+    pub(crate) tables: Vec<NewTable>,
+    pub(crate) blobs: Vec<StoredBlob>,
+    /// Where the merge stopped: all keys below are done. `None`: all of them are.
+    pub(crate) stopped_at: Option<Box<[u8]>>,
+}
+
+/// How much a merge may write.
+pub(crate) struct Limits {
+    /// Bytes of a table; it ends at the next key.
+    pub(crate) table_bytes: u64,
+    /// Bytes read and written after which the merge stops at the next key.
+    pub(crate) slice_bytes: u64,
+}
+
+/// Writes tables, one after the other, and values apart.
+pub(crate) struct Output<'a> {
+    files: &'a Files,
+    pace: Option<Pace>,
+    limits: Limits,
+    /// What is erased by these tables.
+    erasures: &'a Erasures,
+    table: Option<(TableBuilder, TableFile)>,
+    blob: Option<BlobWriter>,
+    /// Files of values whose values are written anew.
+    relocate: &'a HashSet<u64>,
+    blobs: &'a Blobs,
+    first_key: Vec<u8>,
+    last_key: Vec<u8>,
+    /// From here on nothing was cut off yet.
+    from: Box<[u8]>,
+    written_bytes: u64,
+    /// Entries added for readers of the past that no table was told of, and the version that the last of them is below.
+    superseded: (u64, Version),
+    done: NewFiles,
+    paths: Vec<PathBuf>,
+    finished: bool,
+}
+
+impl<'a> Output<'a> {
+    pub(crate) fn new(
+        files: &'a Files,
+        pace: Option<Pace>,
+        limits: Limits,
+        erasures: &'a Erasures,
+        blobs: &'a Blobs,
+        relocate: &'a HashSet<u64>,
+        from: &[u8],
+    ) -> Self {
+        Self {
+            files,
+            pace,
+            limits,
+            erasures,
+            table: None,
+            blob: None,
+            relocate,
+            blobs,
+            first_key: Vec::new(),
+            last_key: Vec::new(),
+            from: from.into(),
+            written_bytes: 0,
+            superseded: (0, 0),
+            done: NewFiles::default(),
+            paths: Vec::new(),
+            finished: false,
+        }
+    }
+
+    /// Before the first entry of a key: ends the table where it is full.
+    pub(crate) fn begin_key(&mut self, key: &[u8]) -> Result<(), StorageError> {
+        if let Some((table, _)) = &self.table
+            && table.file_bytes() >= self.limits.table_bytes
+        {
+            self.finish_table(Some(key))?;
+        }
+        Ok(())
+    }
+
+    /// Bytes written so far, about.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes
+            + self
+                .table
+                .as_ref()
+                .map_or(0, |(table, _)| table.file_bytes())
+            + self.blob.as_ref().map_or(0, BlobWriter::len)
+    }
+
+    fn builder(&mut self) -> Result<&mut TableBuilder, StorageError> {
+        if self.table.is_none() {
+            let (number, identity, path) = self.files.new_table();
+            self.paths.push(path.clone());
+            let target = TableTarget {
+                disk: &*self.files.options.disk,
+                path,
+                identity,
+                seal: self.files.options.seal.clone(),
+                pace: self.pace.clone(),
+            };
+            let builder = TableBuilder::create(target, &self.files.options.table)?;
+            let file = TableFile {
+                number,
+                identity,
+                file_bytes: 0,
+                footer_sum: 0,
+            };
+            self.table = Some((builder, file));
+        }
+        match &mut self.table {
+            Some((builder, _)) => Ok(builder),
+            None => Err(StorageError::Invalid("no table is open".to_owned())),
+        }
+    }
+
+    /// Appends an entry; its value goes apart where it is large.
+    pub(crate) fn add(
+        &mut self,
+        key: &[u8],
+        version: Version,
+        value: Option<&[u8]>,
+    ) -> Result<(), StorageError> {
+        let threshold = self.files.options.blob_threshold;
+        let reference = match value {
+            Some(value) if value.len() >= threshold => Some(self.put_apart(value)?),
+            _ => None,
+        };
+        self.note(key);
+        match reference {
+            Some(reference) => self.builder()?.add_apart(key, version, &reference),
+            None => self.builder()?.add(key, version, value),
+        }
+    }
+
+    fn add_reference(
+        &mut self,
+        key: &[u8],
+        version: Version,
+        reference: &BlobRef,
+    ) -> Result<(), StorageError> {
+        let reference = if self.relocate.contains(&reference.file) {
+            let value = self.blobs.read(reference)?;
+            self.put_apart(&value)?
+        } else {
+            *reference
+        };
+        self.note(key);
+        self.builder()?.add_apart(key, version, &reference)
+    }
+
+    #[inline]
+    fn note(&mut self, key: &[u8]) {
+        if self.table.is_none() {
+            self.first_key.clear();
+            self.first_key.extend_from_slice(key);
+        }
+        self.last_key.clear();
+        self.last_key.extend_from_slice(key);
+    }
+
+    fn put_apart(&mut self, value: &[u8]) -> Result<BlobRef, StorageError> {
+        if self.blob.is_none() {
+            let options = &self.files.options;
+            let (number, identity, path) = self.files.new_blob();
+            self.paths.push(path.clone());
+            self.blob = Some(BlobWriter::create(
+                &*options.disk,
+                path,
+                number,
+                identity,
+                options.seal.clone(),
+                options.table.compression,
+                self.pace.clone(),
+            )?);
+        }
+        match &mut self.blob {
+            Some(blob) => blob.put(value),
+            None => Err(StorageError::Invalid(
+                "no file of values is open".to_owned(),
+            )),
+        }
+    }
+
+    /// Ends the table before `until`; the erasures below it that it answers for go along.
+    fn finish_table(&mut self, until: Option<&[u8]>) -> Result<(), StorageError> {
+        let erasures = self.erasures.clipped(&self.from, until);
+        if self.table.is_none() {
+            if erasures.is_empty() {
+                return Ok(());
+            }
+            self.builder()?;
+        }
+        let Some((mut builder, mut file)) = self.table.take() else {
+            return Ok(());
+        };
+        let (count, below) = std::mem::take(&mut self.superseded);
+        builder.note_superseded(count, below);
+        let entries = builder.entry_count();
+        let written = builder.finish(&erasures)?;
+        file.file_bytes = written.file_bytes;
+        file.footer_sum = written.footer_sum;
+        self.written_bytes += file.file_bytes;
+        // As tight as the entries and the erasures are.
+        let mut from: Option<Box<[u8]>> = None;
+        let mut end: Option<Option<Box<[u8]>>> = None;
+        if entries > 0 {
+            from = Some(self.first_key.as_slice().into());
+            let mut after = self.last_key.clone();
+            after.push(0);
+            end = Some(Some(after.into()));
+        }
+        for (start, until, _) in erasures.iter() {
+            if from.as_ref().is_none_or(|from| *start < **from) {
+                from = Some(start.into());
+            }
+            let later = match (&end, until) {
+                (None, _) | (Some(Some(_)), None) => true,
+                (Some(None), _) => false,
+                (Some(Some(end)), Some(until)) => **end < *until,
+            };
+            if later {
+                end = Some(until.map(Into::into));
+            }
+        }
+        self.done.tables.push(NewTable {
+            file,
+            from: from.unwrap_or_default(),
+            until: end.flatten(),
+        });
+        if let Some(until) = until {
+            self.from = until.into();
+        }
+        Ok(())
+    }
+
+    /// Ends with all keys below `until` written.
+    pub(crate) fn finish(mut self, until: Option<&[u8]>) -> Result<NewFiles, StorageError> {
+        self.finish_table(until)?;
+        if let Some(blob) = self.blob.take() {
+            let (number, identity) = (blob.number, blob.identity);
+            let bytes = blob.finish()?;
+            self.done.blobs.push(StoredBlob {
+                number,
+                identity,
+                bytes,
+            });
+        }
+        self.finished = true;
+        Ok(std::mem::take(&mut self.done))
+    }
+}
+
+/// What was not finished is in nobody's way: removed here, or when the database is opened the next time.
+impl Drop for Output<'_> {
+    fn drop(&mut self) {
+        if !self.finished {
+            for path in &self.paths {
+                let _ = self.files.options.disk.remove(path);
+            }
+        }
+    }
+}
+
+/// Merges what lies from where `merge` is up to `until` into `output`. At the bottom, deletions with nothing below them
+/// are left out.
+pub(crate) fn write_merged<C: Cursor>(
+    merge: &mut Merge<C>,
+    until: Option<&[u8]>,
+    rule: &mut Rule<'_>,
+    bottom: bool,
+    stop: &dyn Fn() -> bool,
+    mut output: Output<'_>,
+) -> Result<NewFiles, StorageError> {
+    let mut key: Vec<u8> = Vec::new();
+    let mut begun = false;
+    // Deletions that count only if something older of the key stays.
+    let mut deletions: Vec<Version> = Vec::new();
+    let mut last_version = 0;
+    let mut read_bytes = 0;
+    let mut steps = 0_u32;
+    while let Some(source) = merge.top() {
+        let same = begun && source.key() == key;
+        if !same {
+            if until.is_some_and(|until| source.key() >= until) {
+                break;
+            }
+            // All that was read counts, so that a merge that keeps little pauses, too.
+            steps += 1;
+            if begun
+                && (output.written_bytes() + read_bytes / 4 >= output.limits.slice_bytes
+                    || (steps.is_multiple_of(1024) && stop()))
+            {
+                let stopped_at: Box<[u8]> = source.key().into();
+                let mut files = output.finish(Some(&stopped_at))?;
+                files.stopped_at = Some(stopped_at);
+                return Ok(files);
+            }
+            key.clear();
+            key.extend_from_slice(source.key());
+            begun = true;
+            rule.next_key();
+            deletions.clear();
+            output.begin_key(&key)?;
+        } else if source.version() == last_version {
+            // Twice the same entry: it was in two places while a crash came between.
+            merge.next()?;
+            continue;
+        }
+        let version = source.version();
+        last_version = version;
+        read_bytes += key.len() as u64 + 16;
+        let fate = rule.fate(&key, version);
+        if fate != Fate::Gone {
+            if let Fate::Until(until) = fate {
+                output.superseded.0 += 1;
+                output.superseded.1 = output.superseded.1.max(until);
+            }
+            match source.kind() {
+                Kind::Delete if bottom => deletions.push(version),
+                Kind::Delete => output.add(&key, version, None)?,
+                Kind::Put => {
+                    for version in deletions.drain(..) {
+                        output.add(&key, version, None)?;
+                    }
+                    match source.apart()? {
+                        Some(reference) => output.add_reference(&key, version, &reference)?,
+                        None => {
+                            let value = source.value()?;
+                            read_bytes += value.len() as u64;
+                            output.add(&key, version, Some(value))?;
+                        }
+                    }
+                }
+            }
+        }
+        merge.next()?;
+    }
+    output.finish(until)
+}
+
+/// Files of values that are mostly garbage: their number of bytes in use is below half of what they hold.
+pub(crate) fn garbage(blobs: &Blobs, used: &std::collections::HashMap<u64, u64>) -> HashSet<u64> {
+    blobs
+        .files
+        .values()
+        .filter(|file| {
+            let live = used.get(&file.number).copied().unwrap_or(0);
+            live * 2 < file.file.len()
+        })
+        .map(|file| file.number)
+        .collect()
+}

@@ -1,0 +1,279 @@
+//! Walking over a run.
+
+use std::sync::Arc;
+
+use isomer_storage::{StorageError, Version};
+
+use super::Run;
+use crate::{
+    BlobRef, Cursor, Kind,
+    blob::Blobs,
+    table::{
+        block::Held,
+        cursor::{Reading, TableCursor},
+    },
+};
+
+/// A place in a run of tables.
+pub struct RunCursor {
+    run: Arc<Run>,
+    blobs: Arc<Blobs>,
+    reading: Reading,
+    /// Number of the part that `cursor` is in.
+    at: usize,
+    cursor: Option<TableCursor>,
+    valid: bool,
+    cut_above: bool,
+    /// A value kept apart, once it was read.
+    apart: Option<Arc<[u8]>>,
+}
+
+impl RunCursor {
+    pub(crate) fn new(run: Arc<Run>, blobs: Arc<Blobs>) -> Self {
+        Self {
+            run,
+            blobs,
+            reading: Reading::Cached,
+            at: 0,
+            cursor: None,
+            valid: false,
+            cut_above: false,
+            apart: None,
+        }
+    }
+
+    /// The same, reading much at once and past the cache.
+    pub(crate) fn in_bulk(mut self) -> Self {
+        self.reading = Reading::Bulk;
+        self
+    }
+
+    fn enter(&mut self, at: usize) -> bool {
+        self.valid = false;
+        let Some(part) = self.run.parts.get(at) else {
+            return false;
+        };
+        self.at = at;
+        self.cut_above = part.cut_above;
+        match &mut self.cursor {
+            Some(cursor) if Arc::ptr_eq(cursor.table(), &part.table) => {}
+            Some(cursor) => cursor.move_to(part.table.clone()),
+            None => self.cursor = Some(TableCursor::new(part.table.clone(), self.reading)),
+        }
+        true
+    }
+
+    #[inline]
+    fn table(&mut self) -> Result<&mut TableCursor, StorageError> {
+        self.cursor.as_mut().ok_or_else(|| {
+            StorageError::Invalid("a cursor is moved that is nowhere: seek first".to_owned())
+        })
+    }
+
+    /// After a step on: whether the entry still belongs to the part, else on to the next part.
+    #[inline]
+    fn settle_up(&mut self) -> Result<(), StorageError> {
+        self.apart = None;
+        loop {
+            let Some(cursor) = &self.cursor else {
+                return Ok(());
+            };
+            if cursor.valid() {
+                if !self.cut_above {
+                    self.valid = true;
+                    return Ok(());
+                }
+                let until = self.run.parts[self.at].until.as_deref();
+                if until.is_none_or(|until| cursor.key() < until) {
+                    self.valid = true;
+                    return Ok(());
+                }
+            }
+            if !self.enter(self.at + 1) {
+                self.valid = false;
+                return Ok(());
+            }
+            let (cut_below, from) = {
+                let part = &self.run.parts[self.at];
+                (part.cut_below, part.from.clone())
+            };
+            let cursor = self.table()?;
+            if cut_below {
+                cursor.seek(&from, Version::MAX)?;
+            } else {
+                cursor.first()?;
+            }
+        }
+    }
+
+    /// After a step back, as [`RunCursor::settle_up`].
+    fn settle_down(&mut self) -> Result<(), StorageError> {
+        self.apart = None;
+        loop {
+            let Some(cursor) = &self.cursor else {
+                return Ok(());
+            };
+            let part = &self.run.parts[self.at];
+            if cursor.valid() && (!part.cut_below || *cursor.key() >= *part.from) {
+                self.valid = true;
+                return Ok(());
+            }
+            let before = self.at.checked_sub(1);
+            if !before.is_some_and(|before| self.enter(before)) {
+                self.valid = false;
+                return Ok(());
+            }
+            self.last_of_part()?;
+        }
+    }
+
+    fn last_of_part(&mut self) -> Result<(), StorageError> {
+        let until = if self.cut_above {
+            self.run.parts[self.at].until.clone()
+        } else {
+            None
+        };
+        self.table()?.seek_before(until.as_deref())
+    }
+}
+
+impl Cursor for RunCursor {
+    fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
+        self.apart = None;
+        if !self.enter(self.run.part_at(key)) {
+            return Ok(());
+        }
+        let from = self.run.parts[self.at].from.clone();
+        if *from > *key {
+            self.table()?.seek(&from, Version::MAX)?;
+        } else {
+            self.table()?.seek(key, version)?;
+        }
+        self.settle_up()
+    }
+
+    fn seek_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError> {
+        self.apart = None;
+        let part = match key {
+            // The last part that begins before the key.
+            Some(key) => self.run.parts.partition_point(|part| *part.from < *key),
+            None => self.run.parts.len(),
+        };
+        let Some(at) = part.checked_sub(1) else {
+            self.valid = false;
+            return Ok(());
+        };
+        self.enter(at);
+        match key {
+            Some(key)
+                if self.run.parts[at]
+                    .until
+                    .as_ref()
+                    .is_none_or(|until| *key < **until) =>
+            {
+                self.table()?.seek_before(Some(key))?;
+            }
+            _ => self.last_of_part()?,
+        }
+        self.settle_down()
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<(), StorageError> {
+        self.table()?.next()?;
+        self.settle_up()
+    }
+
+    fn prev(&mut self) -> Result<(), StorageError> {
+        self.table()?.prev()?;
+        self.settle_down()
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        self.valid
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        self.cursor.as_ref().map_or(&[], TableCursor::key)
+    }
+
+    #[inline]
+    fn version(&self) -> Version {
+        self.cursor.as_ref().map_or(0, TableCursor::version)
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        match self.cursor.as_ref().map(TableCursor::held) {
+            Some(Held::Deletion) | None => Kind::Delete,
+            Some(Held::Value | Held::Apart) => Kind::Put,
+        }
+    }
+
+    #[inline]
+    fn pair(&mut self) -> Result<(&[u8], &[u8]), StorageError> {
+        let Some(cursor) = &self.cursor else {
+            return Ok((&[], &[]));
+        };
+        if cursor.held() != Held::Apart {
+            return Ok((cursor.key(), cursor.value()));
+        }
+        if self.apart.is_none()
+            && let Some(reference) = cursor.apart()?
+        {
+            self.apart = Some(self.blobs.read(&reference)?);
+        }
+        Ok((cursor.key(), self.apart.as_deref().unwrap_or_default()))
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<(), StorageError> {
+        self.table()?.next_key()?;
+        self.settle_up()
+    }
+
+    fn pass(&mut self, until: Option<&[u8]>, erased: Version) -> Result<bool, StorageError> {
+        let part = &self.run.parts[self.at];
+        if part.table.properties.newest >= erased {
+            return Ok(false);
+        }
+        let whole = match (until, &part.until) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(until), Some(end)) => **end <= *until,
+        };
+        if whole {
+            // On behind the part.
+            let cursor = self.table()?;
+            cursor.seek_past_end();
+            self.settle_up()?;
+        } else if let Some(until) = until {
+            self.table()?.seek(until, Version::MAX)?;
+            self.settle_up()?;
+        }
+        Ok(true)
+    }
+
+    fn pass_back(&mut self, from: &[u8], erased: Version) -> Result<bool, StorageError> {
+        let part = &self.run.parts[self.at];
+        if part.table.properties.newest >= erased {
+            return Ok(false);
+        }
+        if *part.from >= *from {
+            self.table()?.seek_past_end();
+        } else {
+            self.table()?.seek_before(Some(from))?;
+        }
+        self.settle_down()?;
+        Ok(true)
+    }
+
+    fn apart(&self) -> Result<Option<BlobRef>, StorageError> {
+        match &self.cursor {
+            Some(cursor) => cursor.apart(),
+            None => Ok(None),
+        }
+    }
+}

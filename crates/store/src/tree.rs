@@ -1,0 +1,663 @@
+//! The tables of a database: opening them, changing which of them count, writing memtables out.
+//!
+//! ```text
+//! folder     MANIFEST, NUMBER.tab (tables), NUMBER.val (values kept apart); MANIFEST.new while it is being written
+//! ```
+//!
+//! Readers take [`Tree::current`] and keep it for as long as they read. Every change makes new levels, writes the manifest,
+//! then shows them. Files that count no more are removed when their last reader is gone, by whoever does background work.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use isomer_storage::{StorageError, Version};
+use isomer_vfs::{Disk, Seal};
+use parking_lot::{Mutex, RwLock};
+
+use crate::{
+    BlockCache, Cursor, Erasures,
+    blob::{BlobFile, Blobs},
+    codec::{corrupt, refused},
+    compaction::{
+        rule::{Horizon, Rule},
+        write::{Limits, NewFiles, Output, write_merged},
+    },
+    levels::{Levels, Part, Run},
+    manifest::{MANIFEST, NEW_MANIFEST, Stored, StoredBlob, StoredRun},
+    merge::Merge,
+    table::{Table, TableFile, builder::TableOptions, sealed::Pace},
+};
+
+const TABLE_ENDING: &str = "tab";
+const BLOB_ENDING: &str = "val";
+/// Memtables, runs made of them, and the last level.
+const MIN_LEVELS: usize = 3;
+
+/// Where tables are and how they are written.
+#[derive(Clone)]
+pub struct TreeOptions {
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// The folder on it.
+    pub folder: PathBuf,
+    /// What encrypts them.
+    pub seal: Seal,
+    /// The cache of blocks.
+    pub cache: BlockCache,
+    /// How tables are written.
+    pub table: TableOptions,
+    /// Bytes of a table; those of large levels are larger.
+    pub table_bytes: u64,
+    /// Bytes that a merge writes between two changes of the levels.
+    pub slice_bytes: u64,
+    /// Values of at least so many bytes are kept apart.
+    pub blob_threshold: usize,
+    /// Random numbers, for identities of files.
+    pub random: Arc<dyn Fn() -> u64 + Send + Sync>,
+    /// Called with the bytes that background work writes, and where it is slowed down.
+    pub pace: Option<Pace>,
+    /// Whether nothing may be written.
+    pub read_only: bool,
+}
+
+impl TreeOptions {
+    /// The usual sizes.
+    pub fn new(disk: Arc<dyn Disk>, folder: PathBuf, cache: BlockCache) -> Self {
+        Self {
+            disk,
+            folder,
+            seal: Seal::plain(),
+            cache,
+            table: TableOptions::default(),
+            table_bytes: 32 << 20,
+            slice_bytes: 96 << 20,
+            blob_threshold: 1 << 10,
+            random: Arc::new(|| {
+                use std::hash::{BuildHasher, Hasher, RandomState};
+                RandomState::new().build_hasher().finish()
+            }),
+            pace: None,
+            read_only: false,
+        }
+    }
+}
+
+/// Names and numbers of files.
+pub(crate) struct Files {
+    pub(crate) options: TreeOptions,
+    next: AtomicU64,
+}
+
+impl Files {
+    fn new_file(&self, ending: &str) -> (u64, u128, PathBuf) {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        (number, self.new_identity(), self.path(number, ending))
+    }
+
+    fn new_identity(&self) -> u128 {
+        let random = &self.options.random;
+        u128::from(random()) << 64 | u128::from(random())
+    }
+
+    pub(crate) fn new_table(&self) -> (u64, u128, PathBuf) {
+        self.new_file(TABLE_ENDING)
+    }
+
+    pub(crate) fn new_blob(&self) -> (u64, u128, PathBuf) {
+        self.new_file(BLOB_ENDING)
+    }
+
+    fn path(&self, number: u64, ending: &str) -> PathBuf {
+        self.options.folder.join(format!("{number:012}.{ending}"))
+    }
+
+    pub(crate) fn open_table(&self, file: &TableFile) -> Result<Arc<Table>, StorageError> {
+        let path = self.path(file.number, TABLE_ENDING);
+        let options = &self.options;
+        let table = Table::open(
+            &*options.disk,
+            path,
+            file,
+            &options.cache,
+            options.seal.clone(),
+        );
+        Ok(Arc::new(table?))
+    }
+
+    pub(crate) fn open_blob(&self, blob: &StoredBlob) -> Result<Arc<BlobFile>, StorageError> {
+        let path = self.path(blob.number, BLOB_ENDING);
+        let options = &self.options;
+        let file = BlobFile::open(
+            &*options.disk,
+            path,
+            blob.number,
+            blob.identity,
+            blob.bytes,
+            options.seal.clone(),
+        );
+        Ok(Arc::new(file?))
+    }
+
+    /// Makes the names of new files durable.
+    pub(crate) fn sync_folder(&self) -> Result<(), StorageError> {
+        let folder = &self.options.folder;
+        self.options
+            .disk
+            .sync_folder(folder)
+            .map_err(|error| refused(folder, "syncing", &error))
+    }
+}
+
+/// What was found when the tables were opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recovered {
+    /// Everything up to this version is in tables.
+    pub flushed: Version,
+    /// The first segment of the log that is needed.
+    pub log_needed_from: u64,
+    /// The last ingestion that became visible.
+    pub ingested: Option<Version>,
+    /// Versions below it may have been collected.
+    pub collected_below: Version,
+}
+
+/// What changes with the manifest.
+struct Editing {
+    stored: Stored,
+    poisoned: Option<String>,
+}
+
+/// A file that counts no more, until its last reader is gone.
+struct Doomed {
+    path: PathBuf,
+    reader: Reader,
+}
+
+enum Reader {
+    Table(Weak<Table>),
+    Blob(Weak<BlobFile>),
+}
+
+/// Called with each new state of the levels, before anybody relies on it.
+pub type OnChange = Arc<dyn Fn(&Arc<Levels>) + Send + Sync>;
+
+/// The tables of a database.
+pub struct Tree {
+    pub(crate) files: Files,
+    current: RwLock<Arc<Levels>>,
+    editing: Mutex<Editing>,
+    /// Held by whoever merges.
+    pub(crate) compacting: Mutex<()>,
+    /// The keys that a merge is reading: nothing else may be put among them, except on top.
+    flight: Mutex<Option<KeyBounds>>,
+    doomed: Mutex<Vec<Doomed>>,
+    stop: AtomicBool,
+    on_change: OnChange,
+}
+
+type KeyBounds = (Box<[u8]>, Option<Box<[u8]>>);
+
+/// Ends the flight of a slice.
+pub(crate) struct InFlight<'a>(&'a Tree);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        *self.0.flight.lock() = None;
+    }
+}
+
+impl Tree {
+    /// Opens the tables in a folder, which is made where it is missing, and removes what no manifest tells of.
+    pub fn open(
+        options: TreeOptions,
+        on_change: OnChange,
+    ) -> Result<(Self, Recovered), StorageError> {
+        let folder = options.folder.clone();
+        let disk = options.disk.clone();
+        let fail = |error| refused(&folder, "opening", &error);
+        if !options.read_only {
+            disk.make_folder(&folder).map_err(fail)?;
+        }
+        let names = match disk.list(&folder) {
+            Ok(names) => names,
+            Err(error) if options.read_only && error.kind() == std::io::ErrorKind::NotFound => {
+                Vec::new()
+            }
+            Err(error) => return Err(fail(error)),
+        };
+        let found: Vec<(u64, PathBuf)> =
+            names.iter().filter_map(|name| file_number(name)).collect();
+        let stored = match Stored::read(&*disk, &folder, &options.seal)? {
+            Some(stored) => stored,
+            None if found.is_empty() => Stored {
+                next_file: 1,
+                next_run: 1,
+                log_needed_from: 1,
+                ..Stored::default()
+            },
+            None => {
+                return Err(corrupt(
+                    &folder.join(MANIFEST),
+                    0,
+                    "the manifest is missing, and tables are there",
+                ));
+            }
+        };
+        let highest = found.iter().map(|(number, _)| number + 1).max();
+        let files = Files {
+            next: AtomicU64::new(stored.next_file.max(highest.unwrap_or(1))),
+            options,
+        };
+        let levels = load(&files, &stored)?;
+        let recovered = Recovered {
+            flushed: stored.flushed,
+            log_needed_from: stored.log_needed_from,
+            ingested: stored.ingested,
+            collected_below: stored.collected_below,
+        };
+        let is_new = stored.sequence == 0;
+        let tree = Self {
+            files,
+            current: RwLock::new(Arc::new(levels)),
+            editing: Mutex::new(Editing {
+                stored,
+                poisoned: None,
+            }),
+            compacting: Mutex::new(()),
+            flight: Mutex::new(None),
+            doomed: Mutex::default(),
+            stop: AtomicBool::new(false),
+            on_change,
+        };
+        if !tree.files.options.read_only {
+            if is_new {
+                tree.change(|_, _| Ok(()))?;
+                // The folder's own name, too.
+                let folder = &tree.files.options.folder;
+                if let Some(parent) = folder.parent().filter(|path| !path.as_os_str().is_empty()) {
+                    let synced = disk.sync_folder(parent);
+                    synced.map_err(|error| refused(parent, "syncing", &error))?;
+                }
+            }
+            tree.remove_orphans(&found, &names)?;
+        }
+        Ok((tree, recovered))
+    }
+
+    fn remove_orphans(
+        &self,
+        found: &[(u64, PathBuf)],
+        names: &[PathBuf],
+    ) -> Result<(), StorageError> {
+        let levels = self.current();
+        let mut known: HashSet<u64> = levels.parts().map(|part| part.table.number).collect();
+        known.extend(levels.blobs.files.keys());
+        let folder = &self.files.options.folder;
+        let orphans = found
+            .iter()
+            .filter(|(number, _)| !known.contains(number))
+            .map(|(_, name)| name);
+        let unfinished = names.iter().filter(|name| *name == Path::new(NEW_MANIFEST));
+        for name in orphans.chain(unfinished) {
+            let path = folder.join(name);
+            self.files
+                .options
+                .disk
+                .remove(&path)
+                .map_err(|error| refused(&path, "removing", &error))?;
+        }
+        Ok(())
+    }
+
+    /// The levels as they are now.
+    pub fn current(&self) -> Arc<Levels> {
+        self.current.read().clone()
+    }
+
+    /// Changes the levels: `edit` makes the new ones of a copy, with a source of numbers for runs. The change is durable
+    /// and visible when it returns.
+    pub(crate) fn change(
+        &self,
+        edit: impl FnOnce(&mut Levels, &mut dyn FnMut() -> u64) -> Result<(), StorageError>,
+    ) -> Result<Arc<Levels>, StorageError> {
+        let mut editing = self.editing.lock();
+        if let Some(why) = &editing.poisoned {
+            return Err(StorageError::Unavailable(why.clone()));
+        }
+        let old = self.current();
+        let mut levels = (*old).clone();
+        let mut next_run = editing.stored.next_run;
+        edit(&mut levels, &mut || {
+            next_run += 1;
+            next_run - 1
+        })?;
+        levels.tidy();
+        let stored = self.stored(&levels, editing.stored.sequence + 1, next_run);
+        let options = &self.files.options;
+        let identity = self.files.new_identity();
+        if let Err((error, unknown)) =
+            stored.write(&*options.disk, &options.folder, identity, &options.seal)
+        {
+            if unknown {
+                editing.poisoned = Some(format!(
+                    "nobody knows which tables count: reopen the database ({error})"
+                ));
+            }
+            return Err(error);
+        }
+        editing.stored = stored;
+        let levels = Arc::new(levels);
+        let before = std::mem::replace(&mut *self.current.write(), levels.clone());
+        (self.on_change)(&levels);
+        self.doom(&before, &levels);
+        drop(editing);
+        Ok(levels)
+    }
+
+    fn stored(&self, levels: &Levels, sequence: u64, next_run: u64) -> Stored {
+        let mut blobs: Vec<StoredBlob> = levels
+            .blobs
+            .files
+            .values()
+            .map(|blob| StoredBlob {
+                number: blob.number,
+                identity: blob.file.identity(),
+                bytes: blob.file.len(),
+            })
+            .collect();
+        blobs.sort_by_key(|blob| blob.number);
+        let run = |run: &Arc<Run>| StoredRun {
+            id: run.id,
+            parts: run.parts.iter().map(Part::stored).collect(),
+        };
+        Stored {
+            sequence,
+            next_file: self.files.next.load(Ordering::Relaxed),
+            next_run,
+            flushed: levels.flushed,
+            log_needed_from: levels.log_needed_from,
+            ingested: levels.ingested,
+            collected_below: levels.collected_below,
+            blobs,
+            levels: levels
+                .levels
+                .iter()
+                .map(|level| level.iter().map(run).collect())
+                .collect(),
+            jobs: levels.jobs.clone(),
+        }
+    }
+
+    /// Notes the files that were in `before` and are not in `after`.
+    fn doom(&self, before: &Levels, after: &Levels) {
+        let kept: HashSet<u64> = after.parts().map(|part| part.table.number).collect();
+        let mut seen = HashSet::new();
+        let mut doomed = self.doomed.lock();
+        for part in before.parts() {
+            let number = part.table.number;
+            if !kept.contains(&number) && seen.insert(number) {
+                doomed.push(Doomed {
+                    path: part.table.file().path().to_owned(),
+                    reader: Reader::Table(Arc::downgrade(&part.table)),
+                });
+            }
+        }
+        for (number, blob) in &before.blobs.files {
+            if !after.blobs.files.contains_key(number) {
+                doomed.push(Doomed {
+                    path: blob.file.path().to_owned(),
+                    reader: Reader::Blob(Arc::downgrade(blob)),
+                });
+            }
+        }
+    }
+
+    /// Removes the files that count no more and that nobody reads; part of the background work.
+    pub fn collect_files(&self) {
+        let mut unread = Vec::new();
+        self.doomed.lock().retain(|doomed| {
+            let read = match &doomed.reader {
+                Reader::Table(table) => table.strong_count() > 0,
+                Reader::Blob(blob) => blob.strong_count() > 0,
+            };
+            if !read {
+                unread.push(doomed.path.clone());
+            }
+            read
+        });
+        for path in unread {
+            // One that cannot be removed now is an orphan when the database is opened the next time.
+            let _ = self.files.options.disk.remove(&path);
+        }
+    }
+
+    /// Writes memtables, given newest first, into tables; from then on the log is needed from `log_needed_from` on only.
+    pub fn flush<C: Cursor>(
+        &self,
+        memtables: Vec<C>,
+        erasures: &Erasures,
+        flushed: Version,
+        log_needed_from: u64,
+        horizon: &dyn Horizon,
+    ) -> Result<Arc<Levels>, StorageError> {
+        let readable = horizon.readable();
+        let levels = self.current();
+        let everywhere = levels.erasures.union(erasures);
+        let mut merge = Merge::new(memtables);
+        merge.seek(&[])?;
+        let mut rule = Rule::new(&readable, &everywhere);
+        let relocate = HashSet::new();
+        let options = &self.files.options;
+        let limits = Limits {
+            table_bytes: options.table_bytes * 2,
+            slice_bytes: u64::MAX,
+        };
+        let output = Output::new(
+            &self.files,
+            options.pace.clone(),
+            limits,
+            erasures,
+            &levels.blobs,
+            &relocate,
+            &[],
+        );
+        let written = write_merged(&mut merge, None, &mut rule, false, &|| false, output)?;
+        self.files.sync_folder()?;
+        let parts = self.open_parts(&written)?;
+        let collected = readable.from;
+        self.change(|levels, new_run| {
+            if !parts.is_empty() {
+                let run = Arc::new(Run::new(new_run(), parts));
+                levels.levels[0].insert(0, run);
+            }
+            levels.flushed = levels.flushed.max(flushed);
+            levels.log_needed_from = levels.log_needed_from.max(log_needed_from);
+            levels.collected_below = levels.collected_below.max(collected);
+            levels.add_blobs(&self.files, &written.blobs)
+        })
+    }
+
+    pub(crate) fn open_parts(&self, written: &NewFiles) -> Result<Vec<Part>, StorageError> {
+        written
+            .tables
+            .iter()
+            .map(|new| {
+                let table = self.files.open_table(&new.file)?;
+                let until = new.until.as_deref().map(Into::into);
+                Ok(Part::new(table, (*new.from).into(), until))
+            })
+            .collect()
+    }
+
+    /// Says that a merge reads these keys, and answers the levels to read: whatever comes later is put on top.
+    pub(crate) fn fly(&self, from: &[u8], until: Option<&[u8]>) -> (InFlight<'_>, Arc<Levels>) {
+        *self.flight.lock() = Some((from.into(), until.map(Into::into)));
+        // Whoever changes the levels now looked before; wait for what they make.
+        let editing = self.editing.lock();
+        let levels = self.current();
+        drop(editing);
+        (InFlight(self), levels)
+    }
+
+    /// Whether a merge reads keys of the range now.
+    pub(crate) fn is_in_flight(&self, from: &[u8], until: Option<&[u8]>) -> bool {
+        self.flight.lock().as_ref().is_some_and(|(start, end)| {
+            until.is_none_or(|until| **start < *until)
+                && end.as_ref().is_none_or(|end| **end > *from)
+        })
+    }
+
+    /// Lets merges end at the next key, so that background work can stop.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stopping(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    /// The files of the levels as they are now, by name, and the manifest that tells of them. The files stay while the
+    /// levels are held.
+    pub fn live_files(&self) -> (Arc<Levels>, Vec<PathBuf>, Vec<u8>) {
+        let editing = self.editing.lock();
+        let levels = self.current();
+        let options = &self.files.options;
+        let manifest = editing
+            .stored
+            .encode(self.files.new_identity(), &options.seal);
+        drop(editing);
+        let mut names: Vec<PathBuf> = levels
+            .parts()
+            .map(|part| part.table.file().path())
+            .chain(levels.blobs.files.values().map(|blob| blob.file.path()))
+            .filter_map(|path| path.file_name().map(PathBuf::from))
+            .collect();
+        names.sort();
+        names.dedup();
+        (levels, names, manifest)
+    }
+}
+
+impl fmt::Debug for Tree {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter
+            .debug_struct("Tree")
+            .field("folder", &self.files.options.folder)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Levels {
+    /// Takes in new files of values.
+    pub(crate) fn add_blobs(
+        &mut self,
+        files: &Files,
+        blobs: &[StoredBlob],
+    ) -> Result<(), StorageError> {
+        if blobs.is_empty() {
+            return Ok(());
+        }
+        let mut all = (*self.blobs).clone();
+        for blob in blobs {
+            all.files.insert(blob.number, files.open_blob(blob)?);
+        }
+        self.blobs = Arc::new(all);
+        Ok(())
+    }
+
+    /// Forgets empty runs and files of values that no table refers to, and gathers what is erased.
+    fn tidy(&mut self) {
+        let targets: HashSet<u64> = self.jobs.iter().map(|job| job.target).collect();
+        for level in &mut self.levels {
+            level.retain(|run| !run.parts.is_empty() || targets.contains(&run.id));
+        }
+        let used = self.blob_use();
+        if self
+            .blobs
+            .files
+            .keys()
+            .any(|number| !used.contains_key(number))
+        {
+            let mut blobs = (*self.blobs).clone();
+            blobs.files.retain(|number, _| used.contains_key(number));
+            self.blobs = Arc::new(blobs);
+        }
+        self.gather_erasures();
+    }
+}
+
+/// The number in a file's name, where it is one of ours.
+fn file_number(name: &Path) -> Option<(u64, PathBuf)> {
+    let ending = name.extension()?.to_str()?;
+    if ending != TABLE_ENDING && ending != BLOB_ENDING {
+        return None;
+    }
+    let number = name.file_stem()?.to_str()?.parse().ok()?;
+    Some((number, name.to_owned()))
+}
+
+/// Opens the files that a manifest tells of.
+fn load(files: &Files, stored: &Stored) -> Result<Levels, StorageError> {
+    let path = files.options.folder.join(MANIFEST);
+    let mut blobs = Blobs::default();
+    for blob in &stored.blobs {
+        blobs.files.insert(blob.number, files.open_blob(blob)?);
+    }
+    let mut open: std::collections::HashMap<u64, Arc<Table>> = std::collections::HashMap::new();
+    let mut levels = Vec::new();
+    for level in &stored.levels {
+        let mut runs = Vec::new();
+        for run in level {
+            let mut parts: Vec<Part> = Vec::new();
+            for part in &run.parts {
+                let table = match open.get(&part.file.number) {
+                    Some(table) => table.clone(),
+                    None => {
+                        let table = files.open_table(&part.file)?;
+                        open.insert(part.file.number, table.clone());
+                        table
+                    }
+                };
+                let overlaps = parts.last().is_some_and(|last| {
+                    last.until.as_ref().is_none_or(|until| **until > *part.from)
+                });
+                if overlaps {
+                    return Err(corrupt(&path, 0, "parts of a run overlap"));
+                }
+                let until = part.until.as_deref().map(Into::into);
+                parts.push(Part::new(table, (*part.from).into(), until));
+            }
+            runs.push(Arc::new(Run::new(run.id, parts)));
+        }
+        levels.push(runs);
+    }
+    let known: HashSet<u64> = levels.iter().flatten().map(|run| run.id).collect();
+    let sound = stored.jobs.iter().all(|job| {
+        job.level < levels.len()
+            && levels[job.level].iter().any(|run| run.id == job.target)
+            && known.contains(&job.target)
+    });
+    if !sound {
+        return Err(corrupt(&path, 0, "a merge under way has no target"));
+    }
+    levels.resize_with(levels.len().max(MIN_LEVELS), Vec::new);
+    let mut levels = Levels {
+        levels,
+        blobs: Arc::new(blobs),
+        jobs: stored.jobs.clone(),
+        flushed: stored.flushed,
+        log_needed_from: stored.log_needed_from,
+        ingested: stored.ingested,
+        collected_below: stored.collected_below,
+        ..Levels::default()
+    };
+    levels.gather_erasures();
+    Ok(levels)
+}
