@@ -15,6 +15,8 @@ mod engine;
 mod entry;
 mod erasures;
 mod errors;
+#[doc(hidden)]
+pub mod fuzzed;
 mod ingest;
 mod levels;
 #[allow(dead_code)]

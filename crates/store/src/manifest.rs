@@ -260,6 +260,20 @@ impl Stored {
         reader.is_done().then_some(stored)
     }
 
+    /// Any bytes as what stands sealed in a manifest: what is read is read again from what is written of it.
+    pub(crate) fn check_body(bytes: &[u8]) {
+        if let Some(stored) = Self::parse(bytes) {
+            let again = Self::decode(&stored.encode(7, &Seal::plain()), &Seal::plain());
+            assert_eq!(again, Ok(stored));
+        }
+    }
+
+    /// What stands sealed in the manifest.
+    pub(crate) fn body(&self) -> Vec<u8> {
+        let bytes = self.encode(7, &Seal::plain());
+        bytes[HEAD_BYTES..bytes.len() - 8].to_vec()
+    }
+
     /// Writes the manifest in `folder`, durably and whole or not at all. The flag of an error says whether nobody knows
     /// which of the two manifests will be found.
     pub(crate) fn write(

@@ -159,6 +159,12 @@ fn a_backup_is_restored_to_any_version_and_time() {
         let error = subject.restore(point).map(drop).unwrap_err();
         assert!(matches!(error, StorageError::Invalid(_)), "{error}");
     }
+    // What goes on from an earlier point has another history: it is not mixed with the first one's.
+    let other = subject.restore(Point::Version(187)).unwrap().1;
+    let error = other.backup(&subject.disk, Path::new(TARGET), &mut |_, _| {});
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("another database"), "{error}");
+    drop(other);
     subject.commit(5);
     assert_eq!(subject.engine.version(), 255, "it went on meanwhile");
     let again = subject.backup();

@@ -221,6 +221,20 @@ impl<'a> Taker<'a> {
     }
 }
 
+/// Any bytes as a catalog but for its checksum: what is read is written back as it was, and names nothing outside its
+/// folder.
+#[doc(hidden)]
+pub fn check_catalog(bytes: &[u8]) {
+    let mut bytes = bytes.to_vec();
+    let sum = xxh3_64(&bytes);
+    bytes.extend_from_slice(&sum.to_le_bytes());
+    if let Ok(catalog) = Catalog::decode(&bytes) {
+        assert_eq!(catalog.encode(), bytes);
+        let files = catalog.backups.iter().flat_map(|backup| &backup.files);
+        files.for_each(|file| assert!(is_inside(&file.name), "{:?}", file.name));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -94,6 +94,9 @@ impl StoreEngine {
             time_ms: base.time_ms,
         };
         let finish = || {
+            // It goes on by itself from here: its backups are not those of the one that it comes from.
+            let identity = u128::from((options.random)()) << 64 | u128::from((options.random)());
+            open::create(target, options, identity)?;
             if !chosen.partial {
                 return Ok(());
             }

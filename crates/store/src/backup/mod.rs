@@ -32,6 +32,8 @@ use isomer_storage::{StorageError, Version};
 use isomer_vfs::{Disk, DiskFile, Open};
 use xxhash_rust::xxh3::Xxh3;
 
+#[doc(hidden)]
+pub use catalog::check_catalog;
 pub use catalog::{Backup, StoredFile};
 pub use engine::Restored;
 pub use restore::{Chosen, Point, RESTORING, choose, list, refuse_unfinished, restore};

@@ -231,6 +231,7 @@ impl<'a> Taking<'a> {
         if (self.source.is_immutable)(&key.0)
             && let Some(had) = self.had.get(&key)
             && self.is_stored(had)?
+            && self.has_same_ends(&key.0, had)?
         {
             self.shared = (self.shared.0 + 1, self.shared.1 + len);
             return Ok(had.clone());
@@ -251,6 +252,24 @@ impl<'a> Taking<'a> {
         renamed.map_err(|error| io_error("renaming", &passing, &error))?;
         self.copied = (self.copied.0 + 1, self.copied.1 + len);
         Ok(stored)
+    }
+
+    /// Whether a file begins and ends as a stored one does: they hold what tells files apart.
+    fn has_same_ends(&self, name: &str, stored: &StoredFile) -> Result<bool, StorageError> {
+        let ends = |disk: &dyn Disk, path: &Path| -> Result<Vec<u8>, StorageError> {
+            let read = (|| {
+                let file = disk.open(path, Open::Read)?;
+                let part = stored.len.min(4096);
+                let mut bytes = vec![0; 2 * part as usize];
+                let (first, last) = bytes.split_at_mut(part as usize);
+                file.read_exact_at(first, 0)?;
+                file.read_exact_at(last, stored.len - part)?;
+                Ok(bytes)
+            })();
+            read.map_err(|error: io::Error| io_error("reading", path, &error))
+        };
+        let own = ends(self.source.disk, &self.source.folder.join(name))?;
+        Ok(own == ends(self.disk, &stored_path(self.target, stored))?)
     }
 
     /// Whether the folder has that content. It is read only where no finished backup vouches for it.

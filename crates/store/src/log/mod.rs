@@ -9,6 +9,7 @@
 //! the tail is dropped.
 
 mod cut;
+pub mod fuzzed;
 mod reader;
 mod record;
 mod recover;
