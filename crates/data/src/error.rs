@@ -95,6 +95,9 @@ pub enum DataError {
         /// Its name.
         name: String,
     },
+    /// Something is in the way.
+    #[error("{0}")]
+    Exists(String),
     /// Relationships still hang on a node that was to be deleted.
     #[error("node {node} still has relationships: delete them first or detach")]
     StillConnected {
@@ -168,9 +171,10 @@ impl DataError {
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Conflict { .. } => ErrorKind::Retry,
-            Self::KeyExists { .. } | Self::NotUnique { .. } | Self::NameExists { .. } => {
-                ErrorKind::Exists
-            }
+            Self::KeyExists { .. }
+            | Self::NotUnique { .. }
+            | Self::NameExists { .. }
+            | Self::Exists(_) => ErrorKind::Exists,
             Self::StillConnected { .. } | Self::Violates { .. } | Self::Invalid(_) => {
                 ErrorKind::Invalid
             }

@@ -27,6 +27,10 @@
 //! | `23` | `id` bucket, `text` value, key | –, or time `u64` of expiry | keys of a value, in reversible buckets |
 //! | `24` | `u64` time in ms, `id` bucket, key | – | notes of expiry, some of them outdated |
 //! | `25` | `id` bucket, name | last number `u64` | sequences |
+//! | `28` | `id` folder (0 none, 1 the root), name | kind (1 file, 2 folder), `id` number | entries of folders |
+//! | `29` | `id` file or folder | `id` bytes, `id` created, `id` modified (ms) | files and folders |
+//! | `2a` | `id` file, `id` chunk | its bytes, without zeros that nobody wrote at its end | content of files |
+//! | `2b` | – | `id` first number never given | numbers of files and folders |
 //! | `40` | owner (`00` node, `01` relationship), `id` of it, field, item, dot | see `convergent::place` | convergent entries |
 //! | `41` | `u32` number | 16 bytes, `u32` epoch | replicas |
 //! | `42` | `id` replica | `id` transactions up to this one are here | what was seen of each replica |
@@ -60,6 +64,9 @@ pub(crate) const COUNTS: &[u8] = &[0x06];
 /// The key of the eras.
 pub(crate) const LINEAGE: &[u8] = &[0x08];
 
+/// The key of the next number of a file.
+pub(crate) const FILE_NUMBERS: &[u8] = &[0x2b];
+
 pub(crate) const TAG_NAME: u8 = 0x02;
 pub(crate) const TAG_SCHEMA: u8 = 0x03;
 pub(crate) const TAG_EXTENT: u8 = 0x04;
@@ -78,6 +85,9 @@ const TAG_BUCKET_PAIR: u8 = 0x22;
 const TAG_BUCKET_REVERSE: u8 = 0x23;
 pub(crate) const TAG_BUCKET_EXPIRY: u8 = 0x24;
 const TAG_BUCKET_SEQUENCE: u8 = 0x25;
+pub(crate) const TAG_FILE_ENTRY: u8 = 0x28;
+pub(crate) const TAG_FILE: u8 = 0x29;
+pub(crate) const TAG_FILE_CHUNK: u8 = 0x2a;
 
 const TAG_CONVERGENT: u8 = 0x40;
 pub(crate) const TAG_REPLICA: u8 = 0x41;
@@ -431,6 +441,57 @@ pub(crate) fn bucket_sequence(id: u32, name: &str) -> Vec<u8> {
     let mut stored = tagged(TAG_BUCKET_SEQUENCE, id.into());
     stored.extend_from_slice(name.as_bytes());
     stored
+}
+
+/// What an entry of a folder names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum FileKind {
+    File = 1,
+    Folder = 2,
+}
+
+/// All entries of a folder begin with this.
+pub(crate) fn file_entries(folder: u64) -> Vec<u8> {
+    tagged(TAG_FILE_ENTRY, folder)
+}
+
+/// One entry of a folder.
+pub(crate) fn file_entry(folder: u64, name: &str) -> Vec<u8> {
+    let mut key = file_entries(folder);
+    key.extend_from_slice(name.as_bytes());
+    key
+}
+
+/// What an entry of a folder holds.
+pub(crate) fn file_entry_value(kind: FileKind, number: u64) -> Vec<u8> {
+    tagged(kind as u8, number)
+}
+
+/// Kind and number of what an entry of a folder names.
+pub(crate) fn take_file_entry(value: &[u8]) -> Result<(FileKind, u64), DataError> {
+    let kind = match value.first() {
+        Some(1) => FileKind::File,
+        Some(2) => FileKind::Folder,
+        _ => return Err(DataError::corrupt("an entry of a folder is malformed")),
+    };
+    Ok((kind, sole_id(&value[1..], "an entry of a folder")?))
+}
+
+/// The record of a file or folder.
+pub(crate) fn file(number: u64) -> Vec<u8> {
+    tagged(TAG_FILE, number)
+}
+
+/// All chunks of a file begin with this.
+pub(crate) fn file_chunks(number: u64) -> Vec<u8> {
+    tagged(TAG_FILE_CHUNK, number)
+}
+
+/// One chunk of a file.
+pub(crate) fn file_chunk(number: u64, chunk: u64) -> Vec<u8> {
+    let mut key = file_chunks(number);
+    push_id(&mut key, chunk);
+    key
 }
 
 /// All convergent entries of a node or relationship begin with this.

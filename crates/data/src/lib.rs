@@ -16,6 +16,7 @@ mod dirty;
 mod document;
 mod error;
 mod extents;
+mod files;
 mod footprint;
 mod graph;
 mod index;
@@ -49,6 +50,7 @@ pub use counts::StreamHold;
 pub use dirty::Dirty;
 pub use document::new_key;
 pub use error::{DataError, ErrorKind};
+pub use files::{CHUNK_BYTES, FileAbout, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, PathKind};
 pub use kv::{
     BucketCursor, BucketKey, BucketKind, BucketOptions, Content, Expiry, FromBucketKey, KvChange,
     KvChangeKind, KvCursor, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES, MAX_PAIR_PART_BYTES,

@@ -21,6 +21,7 @@ use crate::{
     convergent::replica::{self, OwnReplica},
     counts::{Counts, SharedCounts, SinceSave},
     extents::Extents,
+    files::FileNumbers,
     footprint::{Item, NONE},
     keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
     kv::{Sequences, Signals},
@@ -127,6 +128,7 @@ pub(crate) struct Shared {
     /// Held by whoever stores the counts.
     pub(crate) saving: Mutex<()>,
     pub(crate) sequences: Sequences,
+    pub(crate) files: FileNumbers,
     /// Told of each commit that others can see.
     pub(crate) signal: Signals,
     spill: Arc<SpillFolder>,
@@ -206,6 +208,7 @@ impl Store {
                 since_save: Mutex::default(),
                 saving: Mutex::new(()),
                 sequences: Sequences::default(),
+                files: FileNumbers::default(),
                 signal: Signals::default(),
                 spill,
                 statistics,

@@ -110,6 +110,7 @@ impl Store {
         check.derived(&expected)?;
         check.counts(&expected)?;
         check.findings.extend(self.check_buckets()?);
+        check.findings.extend(self.check_files()?);
         check.findings.truncate(MOST_FINDINGS);
         Ok(check.findings)
     }

@@ -24,6 +24,10 @@ pub(crate) enum Space {
     Sequences(u32),
     /// The names of the buckets.
     Buckets,
+    /// The entries of all folders.
+    Folders,
+    /// Files and folders by number, each with all its content.
+    Files,
 }
 
 /// One thing that can be observed or changed.
@@ -234,6 +238,8 @@ impl Space {
             Self::Reverse(id) => 3 << 32 | u64::from(id),
             Self::Sequences(id) => 4 << 32 | u64::from(id),
             Self::Buckets => 5 << 32,
+            Self::Folders => 6 << 32,
+            Self::Files => 7 << 32,
         }
     }
 
@@ -251,6 +257,8 @@ impl Space {
             Self::Reverse(id) => format!("the values of {}", named_bucket(catalog, id)),
             Self::Sequences(id) => format!("the sequences of {}", named_bucket(catalog, id)),
             Self::Buckets => "the set of buckets".into(),
+            Self::Folders => "the names in a folder".into(),
+            Self::Files => "a file".into(),
         }
     }
 }

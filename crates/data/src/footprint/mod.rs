@@ -435,6 +435,13 @@ impl Footprint {
         self.add_levels(space, key);
     }
 
+    /// As [`Footprint::change_key`] of a key that is observed, of one that may change many times: it is named once.
+    pub(crate) fn change_key_once(&mut self, space: Space, key: &[u8]) {
+        if self.items.get(&Item::cell(space, EXACT, key)) != Some(&(READ | ADD)) {
+            self.change_key(space, key, true);
+        }
+    }
+
     /// Took out keys of a space without naming or reading them.
     pub(crate) fn change_space(&mut self, space: Space) {
         self.add(Item::SpaceWhole(space));

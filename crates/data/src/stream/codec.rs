@@ -97,6 +97,30 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
             source: NodeId(take_id(rest)?),
             target: NodeId(take_id(rest)?),
         },
+        0x17 => Change::FileNamed {
+            folder: take_id(rest)?,
+            name: take_bytes(rest)?,
+            is_folder: take_flag(rest)?,
+            number: take_id(rest)?,
+        },
+        0x18 => Change::FileUnnamed {
+            folder: take_id(rest)?,
+            name: take_bytes(rest)?,
+        },
+        0x19 => Change::FileChanged {
+            file: take_id(rest)?,
+            size: take_id(rest)?,
+            created_ms: take_id(rest)?,
+            modified_ms: take_id(rest)?,
+        },
+        0x1a => Change::FileWritten {
+            file: take_id(rest)?,
+            offset: take_id(rest)?,
+            bytes: take_bytes(rest)?,
+        },
+        0x1b => Change::FileRemoved {
+            file: take_id(rest)?,
+        },
         7 => take_put(rest, Content::Bytes)?,
         0x13 => take_put(rest, Content::Text)?,
         0x14 => take_put(rest, Content::Value)?,
@@ -275,6 +299,48 @@ impl Change<'_> {
                 for number in [id.0, type_id.0.into(), source.0, target.0] {
                     push_id(out, number);
                 }
+            }
+            Self::FileNamed {
+                folder,
+                name,
+                is_folder,
+                number,
+            } => {
+                out.push(0x17);
+                push_id(out, *folder);
+                push_bytes(out, name);
+                out.push(u8::from(*is_folder));
+                push_id(out, *number);
+            }
+            Self::FileUnnamed { folder, name } => {
+                out.push(0x18);
+                push_id(out, *folder);
+                push_bytes(out, name);
+            }
+            Self::FileChanged {
+                file,
+                size,
+                created_ms,
+                modified_ms,
+            } => {
+                out.push(0x19);
+                for number in [file, size, created_ms, modified_ms] {
+                    push_id(out, *number);
+                }
+            }
+            Self::FileWritten {
+                file,
+                offset,
+                bytes,
+            } => {
+                out.push(0x1a);
+                push_id(out, *file);
+                push_id(out, *offset);
+                push_bytes(out, bytes);
+            }
+            Self::FileRemoved { file } => {
+                out.push(0x1b);
+                push_id(out, *file);
             }
             Self::KeyPut {
                 bucket,

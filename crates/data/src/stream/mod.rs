@@ -27,6 +27,11 @@
 //!   14 value put           as 07, of a typed value
 //!   15 text put until      as 0d, of a text
 //!   16 value put until     as 0d, of a typed value
+//!   17 file named          id folder, bytes name, u8 whether a folder, id number (see `files`)
+//!   18 file unnamed        id folder, bytes name
+//!   19 file changed        id file or folder, id bytes, id created, id modified
+//!   1a file written        id file, id offset, bytes
+//!   1b file removed        id file or folder, with all content
 //!   20 convergent operation  u8 owner (0 node, 1 relationship), id of it, id number in the transaction, bytes place (below the
 //!                          owner, see `convergent::place`), bytes action (see `convergent::effect`)
 //!   21 convergent transaction  id replica, id number, id hybrid time, vector (what it had seen, see `convergent::clock`); after
@@ -243,6 +248,30 @@ pub enum Change<'a> {
     },
     /// A bucket was dropped with all that was in it.
     BucketDropped { bucket: u32 },
+    /// An entry of a folder was put, in place of what stood there.
+    FileNamed {
+        folder: u64,
+        name: &'a [u8],
+        is_folder: bool,
+        number: u64,
+    },
+    /// An entry of a folder was taken out.
+    FileUnnamed { folder: u64, name: &'a [u8] },
+    /// Size or times of a file or folder changed, or it came into being. A smaller size cuts it off.
+    FileChanged {
+        file: u64,
+        size: u64,
+        created_ms: u64,
+        modified_ms: u64,
+    },
+    /// Bytes were written into a file.
+    FileWritten {
+        file: u64,
+        offset: u64,
+        bytes: &'a [u8],
+    },
+    /// A file or folder was removed with all content.
+    FileRemoved { file: u64 },
     /// Numbers of a sequence were taken.
     SequenceAdvanced {
         bucket: u32,
@@ -386,6 +415,34 @@ mod tests {
                 reversible: true,
             },
             Change::BucketDropped { bucket: 3 },
+            Change::FileNamed {
+                folder: 1,
+                name: b"a.txt",
+                is_folder: false,
+                number: 16,
+            },
+            Change::FileNamed {
+                folder: 700,
+                name: b"b",
+                is_folder: true,
+                number: 1 << 40,
+            },
+            Change::FileUnnamed {
+                folder: 1,
+                name: b"a.txt",
+            },
+            Change::FileChanged {
+                file: 16,
+                size: 1 << 43,
+                created_ms: 5,
+                modified_ms: u64::MAX,
+            },
+            Change::FileWritten {
+                file: 16,
+                offset: 70_000,
+                bytes: b"content",
+            },
+            Change::FileRemoved { file: 16 },
             Change::SequenceAdvanced {
                 bucket: 3,
                 name: b"orders",

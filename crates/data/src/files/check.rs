@@ -1,0 +1,90 @@
+//! Holding files against their folders and their content against their sizes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use isomer_storage::Read;
+
+use super::{CHUNK_BYTES, FIRST_FILE, ROOT, Stored, UNNAMED};
+use crate::{
+    DataError, Store,
+    keyspace::{self, FileKind, TAG_FILE, TAG_FILE_CHUNK, TAG_FILE_ENTRY},
+    read::each_pair,
+};
+
+/// Most findings that are told.
+const MOST: usize = 100;
+
+impl Store {
+    /// Reads all files of the last version and answers what does not fit together, at most 100 findings.
+    pub fn check_files(&self) -> Result<Vec<String>, DataError> {
+        let snapshot = self.engine().snapshot()?;
+        let read: &dyn Read = &*snapshot;
+        let mut findings = Vec::new();
+        let mut find = |what: String| {
+            if findings.len() < MOST {
+                findings.push(what);
+            }
+        };
+        // Who is named, and in which folder.
+        let mut named: BTreeMap<u64, (FileKind, u64)> = BTreeMap::new();
+        let mut holders = BTreeSet::new();
+        each_pair(read, &[TAG_FILE_ENTRY], |key, value| {
+            let mut rest = &key[1..];
+            let Some(folder) = keyspace::take_id(&mut rest) else {
+                find(format!(
+                    "an entry of a folder is malformed: {}",
+                    key.escape_ascii()
+                ));
+                return Ok(());
+            };
+            let (kind, number) = keyspace::take_file_entry(value)?;
+            let name = String::from_utf8_lossy(rest);
+            if named.insert(number, (kind, folder)).is_some() {
+                find(format!(
+                    "`{name}` of folder {folder} names number {number}, as another entry does"
+                ));
+            }
+            holders.insert(folder);
+            Ok(())
+        })?;
+        for folder in holders {
+            let known = folder == ROOT
+                || folder == UNNAMED
+                || matches!(named.get(&folder), Some((FileKind::Folder, _)));
+            if !known {
+                find(format!(
+                    "there are entries of folder {folder}, which no folder names"
+                ));
+            }
+        }
+        let mut sizes = BTreeMap::new();
+        each_pair(read, &[TAG_FILE], |key, value| {
+            let number = keyspace::sole_id(&key[1..], "the number of a file")?;
+            if number < FIRST_FILE || !named.contains_key(&number) {
+                find(format!("file {number} is in no folder"));
+            }
+            sizes.insert(number, Stored::decode(value)?.bytes);
+            Ok(())
+        })?;
+        for number in named.keys().filter(|number| !sizes.contains_key(number)) {
+            find(format!("file {number} is named and has no record"));
+        }
+        each_pair(read, &[TAG_FILE_CHUNK], |key, bytes| {
+            let mut rest = &key[1..];
+            let number = keyspace::take_id(&mut rest);
+            let chunk = keyspace::sole_id(rest, "the number of a chunk")?;
+            let size = number.and_then(|number| sizes.get(&number)).copied();
+            let fits = size.is_some_and(|size| {
+                bytes.len() as u64 <= CHUNK_BYTES
+                    && chunk * CHUNK_BYTES + bytes.len() as u64 <= size
+            });
+            if !fits {
+                find(format!(
+                    "chunk {chunk} of file {number:?} lies behind its end"
+                ));
+            }
+            Ok(())
+        })?;
+        Ok(findings)
+    }
+}

@@ -1,0 +1,207 @@
+//! Content of files: reads and writes at positions, in chunks.
+
+use isomer_storage::{KeyRange, Page, PageLimit};
+
+use super::{CHUNK_BYTES, FileId, MAX_FILE_BYTES, Stored};
+use crate::{
+    DataError, Order, Transaction,
+    footprint::Space,
+    keyspace::{self, after_prefix},
+    stream::Change,
+};
+
+/// Chunks that are read at once.
+const PAGE: PageLimit = PageLimit {
+    keys: 64,
+    bytes: 4 << 20,
+};
+
+impl Transaction {
+    /// Bytes of a file.
+    pub fn file_bytes(&self, file: FileId) -> Result<u64, DataError> {
+        Ok(self.file_record(file)?.bytes)
+    }
+
+    /// Reads from `offset` on into `into`; answers how many bytes were read, fewer than asked for only at the end.
+    pub fn read_file(
+        &self,
+        file: FileId,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<usize, DataError> {
+        let size = self.file_record(file)?.bytes;
+        let length = into
+            .len()
+            .min(usize::try_from(size.saturating_sub(offset)).unwrap_or(usize::MAX));
+        if length == 0 {
+            return Ok(0);
+        }
+        let into = &mut into[..length];
+        into.fill(0);
+        let end = offset + length as u64;
+        let (first, behind) = (offset / CHUNK_BYTES, end.div_ceil(CHUNK_BYTES));
+        let prefix = keyspace::file_chunks(file.0);
+        let mut from = keyspace::file_chunk(file.0, first);
+        let to = keyspace::file_chunk(file.0, behind);
+        let mut page = Page::new();
+        loop {
+            let range = KeyRange {
+                start: &from,
+                end: Some(&to),
+            };
+            self.read().scan(range, Order::Ascending, PAGE, &mut page)?;
+            for (key, bytes) in page.iter() {
+                let chunk = keyspace::sole_id(&key[prefix.len()..], "the number of a chunk")?;
+                copy_chunk(chunk * CHUNK_BYTES, bytes, offset, into);
+            }
+            match page.next() {
+                Some(rest) => from = rest.start.to_vec(),
+                None => return Ok(length),
+            }
+        }
+    }
+
+    /// Writes `bytes` at `offset`, over what stands there; a gap behind the end becomes zeros.
+    ///
+    /// # Errors
+    /// [`DataError::Limit`] beyond the largest size, [`DataError::NotFound`] for a file that is gone.
+    pub fn write_file(&mut self, file: FileId, offset: u64, bytes: &[u8]) -> Result<(), DataError> {
+        self.check_writable()?;
+        let record = self.file_record(file)?;
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let end = check_end(offset, bytes.len() as u64)?;
+        let mut at = offset;
+        while at < end {
+            let chunk = at / CHUNK_BYTES;
+            let begin = chunk * CHUNK_BYTES;
+            let upto = end.min(begin + CHUNK_BYTES);
+            let part = &bytes[(at - offset) as usize..(upto - offset) as usize];
+            let key = keyspace::file_chunk(file.0, chunk);
+            // What of it stays: nothing, where all that the file has of it is written over.
+            let stays = at > begin || upto < record.bytes.min(begin + CHUNK_BYTES);
+            if stays {
+                let mut whole = self.read().get(&key)?.unwrap_or_default();
+                let (from, to) = ((at - begin) as usize, (upto - begin) as usize);
+                if whole.len() < to {
+                    whole.resize(to, 0);
+                }
+                whole[from..to].copy_from_slice(part);
+                self.put(&key, &whole)?;
+            } else {
+                self.put(&key, part)?;
+            }
+            at = upto;
+        }
+        let now = self.now_ms();
+        self.put_file_record(
+            file,
+            Stored {
+                bytes: record.bytes.max(end),
+                modified_ms: now,
+                ..record
+            },
+        )?;
+        self.log(&Change::FileWritten {
+            file: file.0,
+            offset,
+            bytes,
+        });
+        Ok(())
+    }
+
+    /// Cuts a file off, or makes it longer by zeros.
+    pub fn resize_file(&mut self, file: FileId, size: u64) -> Result<(), DataError> {
+        self.check_writable()?;
+        let record = self.file_record(file)?;
+        check_end(size, 0)?;
+        if size < record.bytes {
+            let within = (size % CHUNK_BYTES) as usize;
+            let last = keyspace::file_chunk(file.0, size / CHUNK_BYTES);
+            if within > 0 {
+                if let Some(mut bytes) = self.read().get(&last)?
+                    && bytes.len() > within
+                {
+                    bytes.truncate(within);
+                    self.put(&last, &bytes)?;
+                }
+            }
+            self.delete_chunks(file, size.div_ceil(CHUNK_BYTES))?;
+        }
+        let now = self.now_ms();
+        self.put_file_record(
+            file,
+            Stored {
+                bytes: size,
+                modified_ms: now,
+                ..record
+            },
+        )
+    }
+
+    /// Takes all chunks from one on out.
+    fn delete_chunks(&mut self, file: FileId, first: u64) -> Result<(), DataError> {
+        let start = keyspace::file_chunk(file.0, first);
+        let end = after_prefix(&keyspace::file_chunks(file.0));
+        self.write(|tx| {
+            tx.delete_range(KeyRange {
+                start: &start,
+                end: end.as_deref(),
+            })
+        })
+    }
+
+    pub(super) fn put_file_record(
+        &mut self,
+        file: FileId,
+        record: Stored,
+    ) -> Result<(), DataError> {
+        self.put(&keyspace::file(file.0), &record.encode())?;
+        self.change_file(file);
+        self.log(&Change::FileChanged {
+            file: file.0,
+            size: record.bytes,
+            created_ms: record.created_ms,
+            modified_ms: record.modified_ms,
+        });
+        Ok(())
+    }
+
+    /// Takes the record of a file or folder and all content out.
+    pub(super) fn delete_content(&mut self, file: FileId) -> Result<(), DataError> {
+        self.delete(&keyspace::file(file.0))?;
+        self.delete_chunks(file, 0)?;
+        self.change_file(file);
+        self.log(&Change::FileRemoved { file: file.0 });
+        Ok(())
+    }
+
+    fn change_file(&mut self, file: FileId) {
+        self.footprint_mut()
+            .change_key_once(Space::Files, &file.0.to_be_bytes());
+    }
+}
+
+/// Copies what a chunk that begins at `begin` holds of the range that begins at `offset`.
+fn copy_chunk(begin: u64, bytes: &[u8], offset: u64, into: &mut [u8]) {
+    let end = offset + into.len() as u64;
+    let (from, to) = (begin.max(offset), (begin + bytes.len() as u64).min(end));
+    if from < to {
+        into[(from - offset) as usize..(to - offset) as usize]
+            .copy_from_slice(&bytes[(from - begin) as usize..(to - begin) as usize]);
+    }
+}
+
+fn check_end(offset: u64, length: u64) -> Result<u64, DataError> {
+    let end = offset.saturating_add(length);
+    if end > MAX_FILE_BYTES {
+        return Err(DataError::Limit {
+            what: "a file".into(),
+            size: format!("{end} bytes"),
+            max: format!("{MAX_FILE_BYTES} bytes"),
+            advice: "write it as several files",
+        });
+    }
+    Ok(end)
+}

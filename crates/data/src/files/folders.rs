@@ -1,0 +1,393 @@
+//! Folders: finding, making, listing, renaming, removing.
+
+use isomer_storage::{KeyRange, Page, PageLimit};
+
+use super::{FIRST_FILE, FileAbout, FileId, PathKind, ROOT, Stored, UNNAMED, names, not_there};
+use crate::{
+    DataError, Order, Transaction,
+    footprint::Space,
+    keyspace::{self, FileKind, after_prefix},
+    stream::Change,
+};
+
+/// Entries that are read at once.
+const PAGE: PageLimit = PageLimit {
+    keys: 512,
+    bytes: 1 << 20,
+};
+
+type Found = (FileKind, u64);
+
+impl Transaction {
+    /// Goes from the root to what stands under a path.
+    pub(super) fn find_path(&self, names: &[&str]) -> Result<Option<Found>, DataError> {
+        let mut found = (FileKind::Folder, ROOT);
+        for name in names {
+            if found.0 != FileKind::Folder {
+                return Ok(None);
+            }
+            match self.find_entry(found.1, name)? {
+                Some(next) => found = next,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(found))
+    }
+
+    fn find_entry(&self, folder: u64, name: &str) -> Result<Option<Found>, DataError> {
+        let key = keyspace::file_entry(folder, name);
+        self.footprint().read_key(Space::Folders, &key[1..]);
+        let entry = self.read().get(&key)?;
+        entry
+            .map(|entry| keyspace::take_file_entry(&entry))
+            .transpose()
+    }
+
+    /// The folder that holds the last name of a path, and that name.
+    fn parent<'p>(&self, path: &'p str) -> Result<(u64, &'p str), DataError> {
+        let names = names(path)?;
+        let Some((last, before)) = names.split_last() else {
+            return Err(DataError::invalid(
+                "`/` is the folder of everything: it cannot be made, renamed or removed",
+            ));
+        };
+        match self.find_path(before)? {
+            Some((FileKind::Folder, number)) => Ok((number, last)),
+            Some((FileKind::File, _)) => Err(DataError::invalid(format!(
+                "`/{}` is a file: only a folder can hold `{last}`",
+                before.join("/")
+            ))),
+            None => Err(DataError::NotFound(format!(
+                "there is no folder `/{}`: make it first",
+                before.join("/")
+            ))),
+        }
+    }
+
+    /// Makes an empty file.
+    ///
+    /// # Errors
+    /// [`DataError::Exists`] where something stands there, [`DataError::NotFound`] where its folder does not exist.
+    pub fn create_file(&mut self, path: &str) -> Result<FileId, DataError> {
+        self.make(path, FileKind::File).map(FileId)
+    }
+
+    /// Makes a folder in one that exists.
+    ///
+    /// # Errors
+    /// As [`Transaction::create_file`].
+    pub fn create_folder(&mut self, path: &str) -> Result<(), DataError> {
+        self.make(path, FileKind::Folder).map(drop)
+    }
+
+    /// Makes a folder, and those that it is in, where they do not exist.
+    pub fn create_folders(&mut self, path: &str) -> Result<(), DataError> {
+        self.check_writable()?;
+        let names = names(path)?;
+        let mut folder = ROOT;
+        for (at, name) in names.iter().enumerate() {
+            folder = match self.find_entry(folder, name)? {
+                Some((FileKind::Folder, number)) => number,
+                Some((FileKind::File, _)) => {
+                    return Err(DataError::Exists(format!(
+                        "`/{}` is a file: choose another name for the folder",
+                        names[..=at].join("/")
+                    )));
+                }
+                None => self.make_in(folder, name, FileKind::Folder)?,
+            };
+        }
+        Ok(())
+    }
+
+    fn make(&mut self, path: &str, kind: FileKind) -> Result<u64, DataError> {
+        self.check_writable()?;
+        let (folder, name) = self.parent(path)?;
+        if self.find_entry(folder, name)?.is_some() {
+            return Err(DataError::Exists(format!(
+                "`{path}` exists already: choose another name, or remove it first"
+            )));
+        }
+        self.make_in(folder, name, kind)
+    }
+
+    fn make_in(&mut self, folder: u64, name: &str, kind: FileKind) -> Result<u64, DataError> {
+        let number = self.store().shared().files.take(self.store())?;
+        let now = self.now_ms();
+        let record = Stored {
+            bytes: 0,
+            created_ms: now,
+            modified_ms: now,
+        };
+        self.put_entry(folder, name, (kind, number))?;
+        self.put_file_record(FileId(number), record)?;
+        Ok(number)
+    }
+
+    pub(super) fn put_entry(
+        &mut self,
+        folder: u64,
+        name: &str,
+        (kind, number): Found,
+    ) -> Result<(), DataError> {
+        let key = keyspace::file_entry(folder, name);
+        self.put(&key, &keyspace::file_entry_value(kind, number))?;
+        self.footprint_mut()
+            .change_key(Space::Folders, &key[1..], true);
+        self.log(&Change::FileNamed {
+            folder,
+            name: name.as_bytes(),
+            is_folder: kind == FileKind::Folder,
+            number,
+        });
+        Ok(())
+    }
+
+    fn delete_entry(&mut self, folder: u64, name: &str) -> Result<(), DataError> {
+        let key = keyspace::file_entry(folder, name);
+        self.delete(&key)?;
+        self.footprint_mut()
+            .change_key(Space::Folders, &key[1..], true);
+        self.log(&Change::FileUnnamed {
+            folder,
+            name: name.as_bytes(),
+        });
+        Ok(())
+    }
+
+    /// What a folder holds, by name, from the first name after `after` on, at most `limit`.
+    ///
+    /// # Errors
+    /// [`DataError::NotFound`] where there is no folder, [`DataError::Invalid`] where there is a file.
+    pub fn list_folder(
+        &self,
+        path: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, FileAbout)>, DataError> {
+        let folder = match self.find_path(&names(path)?)? {
+            Some((FileKind::Folder, number)) => number,
+            Some((FileKind::File, _)) => {
+                return Err(DataError::invalid(format!(
+                    "`{path}` is a file: give the path of a folder"
+                )));
+            }
+            None => return Err(not_there(path)),
+        };
+        let entries = self.entries(folder, after, limit)?;
+        entries
+            .into_iter()
+            .map(|(name, (kind, number))| Ok((name, self.about(kind, number)?)))
+            .collect()
+    }
+
+    fn entries(
+        &self,
+        folder: u64,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, Found)>, DataError> {
+        let prefix = keyspace::file_entries(folder);
+        let start = match after {
+            Some(after) => {
+                let mut start = keyspace::file_entry(folder, after);
+                start.push(0);
+                start
+            }
+            None => prefix.clone(),
+        };
+        let end = after_prefix(&prefix);
+        let mut found = Vec::new();
+        let mut page = Page::new();
+        let mut next = (limit > 0).then(|| start.clone());
+        while let Some(from) = next.take() {
+            let range = KeyRange {
+                start: &from,
+                end: end.as_deref(),
+            };
+            let room = PageLimit {
+                keys: PAGE.keys.min(limit - found.len()),
+                ..PAGE
+            };
+            self.read().scan(range, Order::Ascending, room, &mut page)?;
+            for (key, value) in page.iter() {
+                let name = std::str::from_utf8(&key[prefix.len()..])
+                    .map_err(|_| DataError::corrupt("the name of a file is not UTF-8"))?;
+                found.push((name.to_owned(), keyspace::take_file_entry(value)?));
+            }
+            let rest = page.next().map(|rest| rest.start.to_vec());
+            if found.len() < limit {
+                next = rest;
+            } else {
+                let seen = rest.as_deref().or(end.as_deref());
+                self.footprint().read_range(
+                    Space::Folders,
+                    &start[1..],
+                    seen.map(|seen| &seen[1..]),
+                );
+                return Ok(found);
+            }
+        }
+        if limit > 0 {
+            let end = end.as_deref().map(|end| &end[1..]);
+            self.footprint()
+                .read_range(Space::Folders, &start[1..], end);
+        }
+        Ok(found)
+    }
+
+    /// Moves a file or a folder with all that is in it. A file may take the place of a file.
+    ///
+    /// # Errors
+    /// [`DataError::NotFound`] where there is nothing, or no folder for it; [`DataError::Exists`] where something is in the way;
+    /// [`DataError::Invalid`] for a folder that would move into itself.
+    pub fn rename_path(&mut self, from: &str, to: &str) -> Result<(), DataError> {
+        self.check_writable()?;
+        let (old_names, new_names) = (names(from)?, names(to)?);
+        if old_names == new_names {
+            return self
+                .find_path(&old_names)?
+                .map(drop)
+                .ok_or_else(|| not_there(from));
+        }
+        if new_names.starts_with(&old_names) {
+            return Err(DataError::invalid(format!(
+                "`{from}` cannot move to `{to}`, which is inside it"
+            )));
+        }
+        let (old_folder, old_name) = self.parent(from)?;
+        let Some(found) = self.find_entry(old_folder, old_name)? else {
+            return Err(not_there(from));
+        };
+        let (new_folder, new_name) = self.parent(to)?;
+        self.clear_way(new_folder, new_name, found.0, to)?;
+        self.delete_entry(old_folder, old_name)?;
+        self.put_entry(new_folder, new_name, found)
+    }
+
+    /// Removes what a file that comes to `path` replaces, and refuses what may not be replaced.
+    fn clear_way(
+        &mut self,
+        folder: u64,
+        name: &str,
+        kind: FileKind,
+        path: &str,
+    ) -> Result<(), DataError> {
+        match (kind, self.find_entry(folder, name)?) {
+            (_, None) => Ok(()),
+            (FileKind::File, Some((FileKind::File, replaced))) => {
+                self.delete_content(FileId(replaced))
+            }
+            _ => Err(DataError::Exists(format!(
+                "`{path}` exists already, and only a file can take the place of a file: remove it first"
+            ))),
+        }
+    }
+
+    /// Removes a file, or a folder that is empty.
+    ///
+    /// # Errors
+    /// [`DataError::NotFound`] where nothing is, [`DataError::Invalid`] for a folder that holds something.
+    pub fn remove_path(&mut self, path: &str) -> Result<(), DataError> {
+        self.check_writable()?;
+        let (folder, name) = self.parent(path)?;
+        let Some((kind, number)) = self.find_entry(folder, name)? else {
+            return Err(not_there(path));
+        };
+        if kind == FileKind::Folder && !self.entries(number, None, 1)?.is_empty() {
+            return Err(DataError::invalid(format!(
+                "the folder `{path}` is not empty: remove what is in it first, or all of it at once"
+            )));
+        }
+        self.delete_entry(folder, name)?;
+        self.delete_content(FileId(number))
+    }
+
+    /// Removes a file, or a folder with all that is in it; answers how many files and folders went. Its cost grows with their
+    /// number, not with their bytes.
+    pub fn remove_all(&mut self, path: &str) -> Result<u64, DataError> {
+        self.check_writable()?;
+        let (folder, name) = self.parent(path)?;
+        let Some(found) = self.find_entry(folder, name)? else {
+            return Err(not_there(path));
+        };
+        self.delete_entry(folder, name)?;
+        let mut removed = 0;
+        let mut left = vec![found];
+        while let Some((kind, number)) = left.pop() {
+            if kind == FileKind::Folder {
+                for (name, found) in self.entries(number, None, usize::MAX)? {
+                    self.delete_entry(number, &name)?;
+                    left.push(found);
+                }
+            }
+            self.delete_content(FileId(number))?;
+            removed += 1;
+        }
+        Ok(removed)
+    }
+
+    // ---- files that are being written over several transactions
+
+    /// Makes a file under no path: for content that is written over several transactions. Whatever is left of such files goes
+    /// with [`Transaction::remove_unnamed_files`].
+    pub fn create_unnamed_file(&mut self) -> Result<FileId, DataError> {
+        self.check_writable()?;
+        let number = self.store().shared().files.take(self.store())?;
+        debug_assert!(number >= FIRST_FILE, "lower numbers have a meaning");
+        let now = self.now_ms();
+        let record = Stored {
+            bytes: 0,
+            created_ms: now,
+            modified_ms: now,
+        };
+        self.put_entry(UNNAMED, &number.to_string(), (FileKind::File, number))?;
+        self.put_file_record(FileId(number), record)?;
+        Ok(FileId(number))
+    }
+
+    /// Puts an unnamed file under a path, where it may take the place of a file.
+    ///
+    /// # Errors
+    /// As [`Transaction::rename_path`]; [`DataError::NotFound`] for a file that is not unnamed.
+    pub fn name_file(&mut self, file: FileId, path: &str) -> Result<(), DataError> {
+        self.check_writable()?;
+        let unnamed = file.0.to_string();
+        if self.find_entry(UNNAMED, &unnamed)?.is_none() {
+            return Err(DataError::NotFound(
+                "the file that was written is gone: write it anew".into(),
+            ));
+        }
+        let (folder, name) = self.parent(path)?;
+        self.clear_way(folder, name, FileKind::File, path)?;
+        self.delete_entry(UNNAMED, &unnamed)?;
+        self.put_entry(folder, name, (FileKind::File, file.0))
+    }
+
+    /// Removes an unnamed file.
+    pub fn remove_unnamed_file(&mut self, file: FileId) -> Result<(), DataError> {
+        self.check_writable()?;
+        let unnamed = file.0.to_string();
+        if self.find_entry(UNNAMED, &unnamed)?.is_some() {
+            self.delete_entry(UNNAMED, &unnamed)?;
+            self.delete_content(file)?;
+        }
+        Ok(())
+    }
+
+    /// Removes all unnamed files: nobody must be writing one. Answers how many there were.
+    pub fn remove_unnamed_files(&mut self) -> Result<u64, DataError> {
+        let left = self.entries(UNNAMED, None, usize::MAX)?;
+        for (name, (_, number)) in &left {
+            self.delete_entry(UNNAMED, name)?;
+            self.delete_content(FileId(*number))?;
+        }
+        Ok(left.len() as u64)
+    }
+
+    /// Whether a path names a folder.
+    pub fn is_folder(&self, path: &str) -> Result<bool, DataError> {
+        let about = self.file_about(path)?;
+        Ok(about.is_some_and(|about| about.kind == PathKind::Folder))
+    }
+}

@@ -1,0 +1,35 @@
+//! Numbers of files and folders: never given twice.
+
+use isomer_storage::Durability;
+use parking_lot::Mutex;
+
+use super::FIRST_FILE;
+use crate::{DataError, Store, keyspace};
+
+/// Numbers that are reserved at once.
+const BLOCK: u64 = 64;
+
+/// The numbers that are reserved and not given yet.
+#[derive(Debug, Default)]
+pub(crate) struct FileNumbers(Mutex<(u64, u64)>);
+
+impl FileNumbers {
+    /// A number that nobody had.
+    pub(crate) fn take(&self, store: &Store) -> Result<u64, DataError> {
+        let mut reserved = self.0.lock();
+        if reserved.0 == reserved.1 {
+            let mut tx = store.engine().begin()?;
+            let first = match tx.get(keyspace::FILE_NUMBERS)? {
+                Some(stored) => keyspace::sole_id(&stored, "the next number of a file")?,
+                None => FIRST_FILE,
+            };
+            let mut next = Vec::new();
+            keyspace::push_id(&mut next, first + BLOCK);
+            tx.put(keyspace::FILE_NUMBERS, &next)?;
+            tx.commit(Durability::Buffered)?; // whatever uses a number commits later
+            *reserved = (first, first + BLOCK);
+        }
+        reserved.0 += 1;
+        Ok(reserved.0 - 1)
+    }
+}
