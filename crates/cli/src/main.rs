@@ -8,6 +8,7 @@ mod check;
 mod demo;
 mod dump;
 mod export;
+mod files;
 mod import;
 mod open;
 mod output;
@@ -61,6 +62,8 @@ enum Command {
     Shell(shell::ShellOptions),
     /// Writes records, or the whole database, as files that can be imported again
     Export(export::ExportOptions),
+    /// Lists, copies, moves and removes the files in a database
+    Files(files::FilesOptions),
     /// Looks for damage
     Check(check::CheckOptions),
     /// Says what a database holds
@@ -98,6 +101,7 @@ fn main() -> ExitCode {
         Command::Query(options) => query::command(options),
         Command::Shell(options) => shell::command(options),
         Command::Export(options) => export::command(options),
+        Command::Files(options) => files::command(options),
         Command::Check(options) => check::command(options),
         Command::Stats(options) => stats::command(options),
         Command::Backup(options) => backup::backup(options),

@@ -52,9 +52,9 @@ pub use document::new_key;
 pub use error::{DataError, ErrorKind};
 pub use files::{CHUNK_BYTES, FileAbout, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, PathKind};
 pub use kv::{
-    BucketCursor, BucketKey, BucketKind, BucketOptions, Content, Expiry, FromBucketKey, KvChange,
-    KvChangeKind, KvCursor, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES, MAX_PAIR_PART_BYTES,
-    Sweeper, Watch, Watched, Watcher, decode_key, encode_key,
+    BucketCursor, BucketKey, BucketKind, BucketOptions, BytePair, Content, Expiry, FromBucketKey,
+    KvChange, KvChangeKind, KvCursor, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,
+    MAX_PAIR_PART_BYTES, Sweeper, Watch, Watched, Watcher, decode_key, encode_key,
 };
 pub use lineage::{EraId, Lineage};
 pub use observer::{CommitObserver, LoadSink, Loading};

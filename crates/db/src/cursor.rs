@@ -1,6 +1,6 @@
 //! Cursors over buckets.
 
-use isomer_data::BucketCursor;
+use isomer_data::{BucketCursor, BytePair};
 use isomer_value::Value;
 
 use crate::{Result, Transaction};
@@ -65,12 +65,12 @@ impl Cursor {
     }
 
     /// As [`Cursor::next`], as bytes: a bucket of several values a key gives one pair for each.
-    pub fn next_bytes(&mut self, tx: &mut Transaction) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    pub fn next_bytes(&mut self, tx: &mut Transaction) -> Result<Option<BytePair>> {
         tx.below(|data| self.0.next(data))
     }
 
     /// As [`Cursor::previous`], as bytes.
-    pub fn previous_bytes(&mut self, tx: &mut Transaction) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    pub fn previous_bytes(&mut self, tx: &mut Transaction) -> Result<Option<BytePair>> {
         tx.below(|data| self.0.previous(data))
     }
 }

@@ -152,6 +152,10 @@ impl Database {
             // Nobody else has this directory open. What cannot be removed is empty and harms nobody.
             let _ = store.spill_folder().clean();
         }
+        if own_folder.is_some() {
+            // What a crash left of files that were being written. A full disk is no reason not to open.
+            let _ = store.remove_unnamed_files();
+        }
         let mut view_options = options.views.clone();
         if view_options.folder.is_none() {
             view_options.folder = path.as_ref().map(|path| path.join("views"));

@@ -36,6 +36,7 @@ mod de;
 mod engine;
 mod error;
 mod field;
+mod files;
 mod held;
 mod layers;
 mod options;
@@ -57,6 +58,9 @@ pub use database::Database;
 pub use de::from_value;
 pub use error::{Error, ErrorKind, Phase, QueryError, Result};
 pub use field::{Context, Fetched, Field, Update};
+pub use files::{
+    Copied, Directory, File, FileReader, FileWriter, Files, FolderError, ReadSeek, WriteFile,
+};
 pub use options::{Builder, EngineKind, QueryOptions};
 pub use parameters::IntoParameters;
 pub use rows::{QueryResult, Row};
@@ -68,8 +72,9 @@ pub use typed::TypedBucket;
 pub use watch::Watch;
 
 pub use isomer_data::{
-    BucketKey, BucketOptions, ConvergentKind, ConvergentOwner, Durability, Expiry, FromBucketKey,
-    KvChange, KvChangeKind, Memory, MemoryKind, MemoryUse, Order, Version, Watched, Watcher,
+    BucketKey, BucketOptions, ConvergentKind, ConvergentOwner, Durability, Expiry, FileAbout,
+    FromBucketKey, KvChange, KvChangeKind, Memory, MemoryKind, MemoryUse, Order, PathKind, Version,
+    Watched, Watcher,
 };
 pub use isomer_exec::{CancelHandle, Counters, Limits};
 pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};

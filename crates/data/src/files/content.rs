@@ -119,13 +119,12 @@ impl Transaction {
         if size < record.bytes {
             let within = (size % CHUNK_BYTES) as usize;
             let last = keyspace::file_chunk(file.0, size / CHUNK_BYTES);
-            if within > 0 {
-                if let Some(mut bytes) = self.read().get(&last)?
-                    && bytes.len() > within
-                {
-                    bytes.truncate(within);
-                    self.put(&last, &bytes)?;
-                }
+            if within > 0
+                && let Some(mut bytes) = self.read().get(&last)?
+                && bytes.len() > within
+            {
+                bytes.truncate(within);
+                self.put(&last, &bytes)?;
             }
             self.delete_chunks(file, size.div_ceil(CHUNK_BYTES))?;
         }

@@ -4,7 +4,7 @@ use isomer_storage::{KeyRange, Page, PageLimit};
 
 use super::{FIRST_FILE, FileAbout, FileId, PathKind, ROOT, Stored, UNNAMED, names, not_there};
 use crate::{
-    DataError, Order, Transaction,
+    Access, DataError, Durability, Order, Store, Transaction,
     footprint::Space,
     keyspace::{self, FileKind, after_prefix},
     stream::Change,
@@ -385,9 +385,27 @@ impl Transaction {
         Ok(left.len() as u64)
     }
 
+    /// Whether there is an unnamed file.
+    fn has_unnamed_files(&self) -> Result<bool, DataError> {
+        Ok(!self.entries(UNNAMED, None, 1)?.is_empty())
+    }
+
     /// Whether a path names a folder.
     pub fn is_folder(&self, path: &str) -> Result<bool, DataError> {
         let about = self.file_about(path)?;
         Ok(about.is_some_and(|about| about.kind == PathKind::Folder))
+    }
+}
+
+impl Store {
+    /// Removes files that were being written when the database was last closed or lost; nobody may be writing one.
+    pub fn remove_unnamed_files(&self) -> Result<u64, DataError> {
+        if !self.begin(Access::Read)?.has_unnamed_files()? {
+            return Ok(0);
+        }
+        let mut tx = self.begin(Access::Write)?;
+        let removed = tx.remove_unnamed_files()?;
+        tx.commit_with(Durability::Buffered)?;
+        Ok(removed)
     }
 }

@@ -34,6 +34,9 @@ pub struct BucketCursor {
     ahead: Ahead,
 }
 
+/// A key and its value, as bytes.
+pub type BytePair = (Vec<u8>, Vec<u8>);
+
 /// A bound of the range, as keys.
 type Bound = Option<Vec<u8>>;
 
@@ -112,14 +115,14 @@ impl BucketCursor {
     }
 
     /// The next pair, as bytes; nothing at the end, where it stays.
-    pub fn next(&mut self, tx: &Transaction) -> Result<Option<(Vec<u8>, Vec<u8>)>, DataError> {
+    pub fn next(&mut self, tx: &Transaction) -> Result<Option<BytePair>, DataError> {
         Ok(self
             .step(tx, Order::Ascending)?
             .map(|read| (read.key, read.value)))
     }
 
     /// The pair before, as bytes; nothing at the start, where it stays.
-    pub fn previous(&mut self, tx: &Transaction) -> Result<Option<(Vec<u8>, Vec<u8>)>, DataError> {
+    pub fn previous(&mut self, tx: &Transaction) -> Result<Option<BytePair>, DataError> {
         Ok(self
             .step(tx, Order::Descending)?
             .map(|read| (read.key, read.value)))

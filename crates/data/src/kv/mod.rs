@@ -35,7 +35,7 @@ use std::sync::Arc;
 use isomer_storage::{KeyRange, PageLimit};
 use isomer_value::limits::MAX_KEY_BYTES;
 
-pub use cursor::BucketCursor;
+pub use cursor::{BucketCursor, BytePair};
 pub use entries::Content;
 pub use key::{BucketKey, FromBucketKey, decode_key, encode_key};
 pub use scan::KvCursor;

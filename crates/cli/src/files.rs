@@ -1,0 +1,234 @@
+//! `isomer files`: the files of a database.
+
+use std::{
+    io::{self, IsTerminal, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+use clap::{Args, Subcommand};
+use isomer_db::{Copied, Database, FileAbout, PathKind, Value, jiff, to_value};
+
+use crate::{
+    open,
+    style::{bytes, count, line},
+};
+
+/// Options of `isomer files`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:
+  isomer files people.db put photos /photos
+  isomer files people.db ls /photos
+  isomer files people.db get /photos/ada.jpg .")]
+pub struct FilesOptions {
+    /// The database
+    pub db: PathBuf,
+    #[command(subcommand)]
+    pub action: Action,
+}
+
+/// What is done with files.
+#[derive(Clone, Debug, Subcommand)]
+pub enum Action {
+    /// Lists a folder, or says what a file is
+    Ls {
+        /// The path
+        #[arg(default_value = "/")]
+        path: String,
+        /// As JSON, one object a line
+        #[arg(long)]
+        json: bool,
+    },
+    /// Copies a file or folder into the database; a file takes the place of one that is there
+    Put {
+        /// The file or folder; - for standard input
+        from: PathBuf,
+        /// Its path in the database; in that folder, if it ends with /
+        to: String,
+    },
+    /// Copies a file or folder out of the database
+    Get {
+        /// Its path in the database
+        from: String,
+        /// Where it goes; into that folder, if it is one; - for standard output
+        to: PathBuf,
+    },
+    /// Writes a file to standard output
+    Cat {
+        /// Its path in the database
+        path: String,
+    },
+    /// Makes a folder, and those that it is in
+    Mkdir {
+        /// Its path in the database
+        path: String,
+    },
+    /// Moves a file or folder
+    Mv {
+        /// Its path in the database
+        from: String,
+        /// The new path
+        to: String,
+    },
+    /// Removes a file, or an empty folder
+    Rm {
+        /// Its path in the database
+        path: String,
+        /// A folder with all that is in it, too
+        #[arg(short, long)]
+        recursive: bool,
+    },
+}
+
+/// Runs the command.
+pub fn command(options: &FilesOptions) -> Result<()> {
+    let makes = matches!(options.action, Action::Put { .. } | Action::Mkdir { .. });
+    let db = if makes {
+        open::open(&options.db)?
+    } else {
+        open::open_existing(&options.db)?
+    };
+    match &options.action {
+        Action::Ls { path, json } => list(&db, path, *json)?,
+        Action::Put { from, to } => put(&db, from, to)?,
+        Action::Get { from, to } if to == Path::new("-") => cat(&db, from)?,
+        Action::Get { from, to } => get(&db, from, to)?,
+        Action::Cat { path } => cat(&db, path)?,
+        Action::Mkdir { path } => db.transact(|tx| tx.files().create_folders(path))?,
+        Action::Mv { from, to } => db.transact(|tx| {
+            let into = to.ends_with('/')
+                || tx
+                    .files()
+                    .about(to)?
+                    .is_some_and(|to| to.kind == PathKind::Folder);
+            let to = if into {
+                inside(to, last_name(from))
+            } else {
+                to.clone()
+            };
+            tx.files().rename(from, &to)
+        })?,
+        Action::Rm {
+            path,
+            recursive: false,
+        } => db.transact(|tx| tx.files().remove(path))?,
+        Action::Rm {
+            path,
+            recursive: true,
+        } => {
+            let removed = db.transact(|tx| tx.files().remove_all(path))?;
+            eprintln!("{} files and folders removed", count(removed));
+        }
+    }
+    Ok(db.close()?)
+}
+
+fn list(db: &Database, path: &str, json: bool) -> Result<()> {
+    let mut tx = db.begin_read()?;
+    let Some(about) = tx.files().about(path)? else {
+        bail!("there is no file or folder `{path}`");
+    };
+    if about.kind == PathKind::File {
+        return tell(last_name(path), about, json);
+    }
+    let mut after: Option<String> = None;
+    loop {
+        let page = tx.files().list_page(path, after.as_deref(), 1000)?;
+        for (name, about) in &page {
+            tell(name, *about, json)?;
+        }
+        match page.into_iter().next_back() {
+            Some((name, _)) => after = Some(name),
+            None => return Ok(()),
+        }
+    }
+}
+
+fn tell(name: &str, about: FileAbout, json: bool) -> Result<()> {
+    let folder = about.kind == PathKind::Folder;
+    let time = |ms: u64| -> Result<String> {
+        let stamp = jiff::Timestamp::from_millisecond(i64::try_from(ms)?)?;
+        Ok(stamp.to_string())
+    };
+    if json {
+        let told: Value = to_value(&serde_json::json!({
+            "name": name,
+            "kind": if folder { "folder" } else { "file" },
+            "bytes": about.bytes,
+            "created": time(about.created_ms)?,
+            "modified": time(about.modified_ms)?,
+        }))?;
+        return Ok(line(&isomer_db::json::to_string(&told)?)?);
+    }
+    let size = if folder {
+        "folder".to_owned()
+    } else {
+        bytes(about.bytes)
+    };
+    let slash = if folder { "/" } else { "" };
+    Ok(line(&format!(
+        "{size:>12}  {}  {name}{slash}",
+        time(about.modified_ms)?
+    ))?)
+}
+
+fn put(db: &Database, from: &Path, to: &str) -> Result<()> {
+    if from == Path::new("-") {
+        if to.ends_with('/') {
+            bail!("`{to}` is a folder: give standard input the path of a file");
+        }
+        let mut file = db.create_file(to)?;
+        io::copy(&mut io::stdin().lock(), &mut file).context("standard input cannot be copied")?;
+        return Ok(file.finish()?);
+    }
+    let to = if to.ends_with('/') {
+        let name = from.file_name().and_then(|name| name.to_str());
+        let name =
+            name.with_context(|| format!("{} has no name that a path could hold", from.display()))?;
+        inside(to, name)
+    } else {
+        to.to_owned()
+    };
+    told(db.import_folder(from, &to)?);
+    Ok(())
+}
+
+fn get(db: &Database, from: &str, to: &Path) -> Result<()> {
+    let into = to.is_dir() && !last_name(from).is_empty();
+    let to = if into {
+        to.join(last_name(from))
+    } else {
+        to.to_owned()
+    };
+    told(db.export_folder(from, to)?);
+    Ok(())
+}
+
+fn told(copied: Copied) {
+    if io::stderr().is_terminal() {
+        eprintln!(
+            "{} files in {} folders, {}",
+            count(copied.files),
+            count(copied.folders),
+            bytes(copied.bytes)
+        );
+    }
+}
+
+fn cat(db: &Database, path: &str) -> Result<()> {
+    let mut file = db.open_file(path)?;
+    let mut out = io::stdout().lock();
+    io::copy(&mut file, &mut out)?;
+    Ok(out.flush()?)
+}
+
+fn last_name(path: &str) -> &str {
+    path.trim_end_matches('/')
+        .rsplit('/')
+        .next()
+        .unwrap_or_default()
+}
+
+fn inside(folder: &str, name: &str) -> String {
+    format!("{}/{name}", folder.trim_end_matches('/'))
+}

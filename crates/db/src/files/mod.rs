@@ -1,0 +1,184 @@
+//! Files in a database.
+
+mod directory;
+mod folder;
+mod stream;
+
+use isomer_data::{FileAbout, FileId, PathKind};
+
+pub use directory::{Directory, ReadSeek, WriteFile};
+pub use folder::{Copied, FolderError};
+pub use stream::{File, FileReader, FileWriter};
+
+use crate::{Error, Result, Transaction};
+
+/// Entries that are listed at once.
+const PAGE: usize = 1024;
+
+/// The files of a database, in a transaction: see [`Transaction::files`]. Paths begin with `/`.
+///
+/// ```
+/// use isomer_db::Database;
+/// use std::io::{Read, Seek, SeekFrom, Write};
+///
+/// let db = Database::open_in_memory()?;
+/// db.transact(|tx| {
+///     let mut files = tx.files();
+///     files.create_folders("/letters/2026")?;
+///     files.write("/letters/2026/ada.txt", b"Dear Ada,")?;
+///     let mut letter = tx.files().append("/letters/2026/ada.txt")?;
+///     letter.write_all(b" how are you?")?;
+///     letter.seek(SeekFrom::Start(5))?;
+///     letter.write_all(b"BOB")?;
+///     let mut files = tx.files();
+///     files.rename("/letters", "/archive")?;
+///     assert_eq!(files.read("/archive/2026/ada.txt")?, b"Dear BOB, how are you?");
+///     // In the same transaction as all else.
+///     tx.bucket("letters").put("ada", "/archive/2026/ada.txt")?;
+///     Ok::<_, Box<dyn std::error::Error + Send + Sync>>(())
+/// })?;
+/// let mut text = String::new();
+/// db.open_file("/archive/2026/ada.txt")?.read_to_string(&mut text).unwrap();
+/// assert_eq!(text, "Dear BOB, how are you?");
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
+pub struct Files<'t> {
+    transaction: &'t mut Transaction,
+}
+
+impl Transaction {
+    /// The files of the database.
+    pub fn files(&mut self) -> Files<'_> {
+        Files { transaction: self }
+    }
+}
+
+impl<'t> Files<'t> {
+    /// What stands under a path; nothing where nothing does.
+    pub fn about(&mut self, path: &str) -> Result<Option<FileAbout>> {
+        self.transaction.below(|data| data.file_about(path))
+    }
+
+    /// Whether something stands under a path.
+    pub fn exists(&mut self, path: &str) -> Result<bool> {
+        Ok(self.about(path)?.is_some())
+    }
+
+    /// What a folder holds, by name: all of it.
+    pub fn list(&mut self, folder: &str) -> Result<Vec<(String, FileAbout)>> {
+        let mut all: Vec<(String, FileAbout)> = Vec::new();
+        loop {
+            let after = all.last().map(|(name, _)| name.clone());
+            let page = self
+                .transaction
+                .below(|data| data.list_folder(folder, after.as_deref(), PAGE))?;
+            let complete = page.len() < PAGE;
+            all.extend(page);
+            if complete {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// What a folder holds, by name, from the first name after `after` on, at most `limit`.
+    pub fn list_page(
+        &mut self,
+        folder: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(String, FileAbout)>> {
+        self.transaction
+            .below(|data| data.list_folder(folder, after, limit))
+    }
+
+    /// Makes a folder in one that exists. `Exists` where something stands there.
+    pub fn create_folder(&mut self, path: &str) -> Result<()> {
+        self.transaction.below(|data| data.create_folder(path))
+    }
+
+    /// Makes a folder, and those that it is in, where they do not exist.
+    pub fn create_folders(&mut self, path: &str) -> Result<()> {
+        self.transaction.below(|data| data.create_folders(path))
+    }
+
+    /// Makes an empty file and opens it. `Exists` where something stands there.
+    pub fn create(self, path: &str) -> Result<File<'t>> {
+        let id = self.transaction.below(|data| data.create_file(path))?;
+        Ok(File::new(self.transaction, id, 0))
+    }
+
+    /// Opens a file at its beginning, to read and, where the transaction may, to write anywhere.
+    pub fn open(self, path: &str) -> Result<File<'t>> {
+        let id = self.transaction.below(|data| data.file(path))?;
+        Ok(File::new(self.transaction, id, 0))
+    }
+
+    /// Opens a file at its end; makes it where nothing is.
+    pub fn append(mut self, path: &str) -> Result<File<'t>> {
+        let id = self.open_or_create(path)?;
+        let end = self.transaction.below(|data| data.file_bytes(id))?;
+        Ok(File::new(self.transaction, id, end))
+    }
+
+    /// All bytes of a file.
+    pub fn read(&mut self, path: &str) -> Result<Vec<u8>> {
+        self.transaction.below(|data| {
+            let id = data.file(path)?;
+            let size = data.file_bytes(id)?;
+            let size = usize::try_from(size).map_err(|_| {
+                isomer_data::DataError::Invalid(format!(
+                    "`{path}` has {size} bytes, more than this machine can address: read it in parts"
+                ))
+            })?;
+            let mut bytes = vec![0; size];
+            data.read_file(id, 0, &mut bytes)?;
+            Ok(bytes)
+        })
+    }
+
+    /// Makes `bytes` the content of a file, which is made where nothing is.
+    pub fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
+        let id = self.open_or_create(path)?;
+        self.transaction.below(|data| {
+            data.resize_file(id, 0)?;
+            data.write_file(id, 0, bytes)
+        })
+    }
+
+    /// Moves a file or a folder with all that is in it, which costs one entry. A file may take the place of a file.
+    pub fn rename(&mut self, from: &str, to: &str) -> Result<()> {
+        self.transaction.below(|data| data.rename_path(from, to))
+    }
+
+    /// Removes a file, or a folder that is empty.
+    pub fn remove(&mut self, path: &str) -> Result<()> {
+        self.transaction.below(|data| data.remove_path(path))
+    }
+
+    /// Removes a file, or a folder with all that is in it; answers how many files and folders went.
+    pub fn remove_all(&mut self, path: &str) -> Result<u64> {
+        self.transaction.below(|data| data.remove_all(path))
+    }
+
+    fn open_or_create(&mut self, path: &str) -> Result<FileId> {
+        self.transaction.below(
+            |data| match data.file_about(path)?.map(|about| about.kind) {
+                None => data.create_file(path),
+                Some(PathKind::File | PathKind::Folder) => data.file(path),
+            },
+        )
+    }
+}
+
+/// An error of the database as one of a stream.
+fn as_io(error: Error) -> std::io::Error {
+    use crate::ErrorKind;
+    let kind = match error.kind() {
+        ErrorKind::NotFound => std::io::ErrorKind::NotFound,
+        ErrorKind::Exists => std::io::ErrorKind::AlreadyExists,
+        ErrorKind::Denied => std::io::ErrorKind::PermissionDenied,
+        ErrorKind::Invalid => std::io::ErrorKind::InvalidInput,
+        _ => std::io::ErrorKind::Other,
+    };
+    std::io::Error::new(kind, error)
+}

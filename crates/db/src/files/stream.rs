@@ -1,0 +1,331 @@
+//! Files as streams of the standard library.
+
+use std::io::{self, Read, Seek, SeekFrom, Write};
+
+use isomer_data::{Durability, FileAbout, FileId};
+
+use super::as_io;
+use crate::{Database, Error, Result, Transaction};
+
+/// An open file in a transaction: `Read`, `Write` and `Seek`. Each call reads or writes the transaction: wrap it in the standard
+/// library's `BufReader` or `BufWriter` where parts are small.
+pub struct File<'t> {
+    transaction: &'t mut Transaction,
+    id: FileId,
+    at: u64,
+}
+
+impl<'t> File<'t> {
+    pub(super) fn new(transaction: &'t mut Transaction, id: FileId, at: u64) -> Self {
+        Self {
+            transaction,
+            id,
+            at,
+        }
+    }
+
+    /// Its bytes.
+    pub fn size(&mut self) -> Result<u64> {
+        self.transaction.below(|data| data.file_bytes(self.id))
+    }
+
+    /// Cuts it off, or makes it longer by zeros. Where the next read or write begins stays as it is.
+    pub fn set_size(&mut self, bytes: u64) -> Result<()> {
+        self.transaction
+            .below(|data| data.resize_file(self.id, bytes))
+    }
+}
+
+impl Read for File<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let read = self
+            .transaction
+            .below(|data| data.read_file(self.id, self.at, into))
+            .map_err(as_io)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+impl Write for File<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.transaction
+            .below(|data| data.write_file(self.id, self.at, bytes))
+            .map_err(as_io)?;
+        self.at += bytes.len() as u64;
+        Ok(bytes.len())
+    }
+
+    /// Nothing is held back: what was written is in the transaction.
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Seek for File<'_> {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        let size = match to {
+            SeekFrom::End(_) => self.size().map_err(as_io)?,
+            _ => 0,
+        };
+        self.at = sought(to, self.at, size)?;
+        Ok(self.at)
+    }
+}
+
+fn sought(to: SeekFrom, at: u64, size: u64) -> io::Result<u64> {
+    let place = match to {
+        SeekFrom::Start(place) => Some(place),
+        SeekFrom::Current(by) => at.checked_add_signed(by),
+        SeekFrom::End(by) => size.checked_add_signed(by),
+    };
+    place.ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "the place to go to lies before the beginning of the file",
+        )
+    })
+}
+
+/// A file to read, as it was when it was opened, however long that takes: see [`Database::open_file`]. Reads ahead, so that small
+/// reads are cheap.
+pub struct FileReader {
+    transaction: Transaction,
+    id: FileId,
+    about: FileAbout,
+    at: u64,
+    /// What was read ahead, from this place on.
+    ahead: Vec<u8>,
+    begins: u64,
+}
+
+/// Bytes that a reader reads ahead.
+const AHEAD_BYTES: usize = 256 << 10;
+
+impl FileReader {
+    /// What is known of the file.
+    pub fn about(&self) -> FileAbout {
+        self.about
+    }
+
+    fn buffered(&self) -> &[u8] {
+        let within = self.at.checked_sub(self.begins);
+        within
+            .and_then(|within| self.ahead.get(usize::try_from(within).ok()?..))
+            .unwrap_or_default()
+    }
+}
+
+impl Read for FileReader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if self.buffered().is_empty() {
+            if into.len() >= AHEAD_BYTES {
+                let read = self
+                    .transaction
+                    .below(|data| data.read_file(self.id, self.at, into))
+                    .map_err(as_io)?;
+                self.at += read as u64;
+                return Ok(read);
+            }
+            self.ahead.resize(AHEAD_BYTES, 0);
+            let (id, at, ahead) = (self.id, self.at, &mut self.ahead);
+            let read = self
+                .transaction
+                .below(|data| data.read_file(id, at, ahead))
+                .inspect_err(|_| ahead_lost(ahead))
+                .map_err(as_io)?;
+            self.ahead.truncate(read);
+            self.begins = self.at;
+        }
+        let from = self.buffered();
+        let count = from.len().min(into.len());
+        into[..count].copy_from_slice(&from[..count]);
+        self.at += count as u64;
+        Ok(count)
+    }
+}
+
+fn ahead_lost(ahead: &mut Vec<u8>) {
+    ahead.clear();
+}
+
+impl Seek for FileReader {
+    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
+        self.at = sought(to, self.at, self.about.bytes)?;
+        Ok(self.at)
+    }
+}
+
+/// A file that is being written, of any size, in bounded memory: see [`Database::create_file`]. What was written becomes the file
+/// under its path with [`FileWriter::finish`], at once; dropped before, it leaves no trace.
+#[must_use = "what is written becomes a file with `finish`"]
+pub struct FileWriter {
+    db: Database,
+    path: String,
+    id: FileId,
+    /// What is not stored yet, from this place on.
+    held: Vec<u8>,
+    stored: u64,
+    finished: bool,
+}
+
+/// Bytes that a writer holds before it stores them in a commit of their own.
+const HELD_BYTES: usize = 4 << 20;
+
+impl FileWriter {
+    /// Bytes written so far.
+    pub fn size(&self) -> u64 {
+        self.stored + self.held.len() as u64
+    }
+
+    /// Stores what is held. Nobody can collide with this: no path leads there.
+    fn store(&mut self) -> Result<()> {
+        if self.held.is_empty() {
+            return Ok(());
+        }
+        let (db, id, at, held) = (&self.db, self.id, self.stored, &self.held);
+        commit(db, Durability::Buffered, |data| {
+            data.write_file(id, at, held)
+        })?;
+        self.stored += self.held.len() as u64;
+        self.held.clear();
+        Ok(())
+    }
+
+    /// Puts what was written under the path, in the place of a file that stands there, as durable as the database's commits are.
+    pub fn finish(mut self) -> Result<()> {
+        self.store()?;
+        let (id, path) = (self.id, self.path.as_str());
+        let durability = self.db.inner.options.durability;
+        commit(&self.db, durability, |data| data.name_file(id, path))?;
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Write for FileWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.held.extend_from_slice(bytes);
+        if self.held.len() >= HELD_BYTES {
+            self.store().map_err(as_io)?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.store().map_err(as_io)
+    }
+}
+
+impl Drop for FileWriter {
+    fn drop(&mut self) {
+        if !self.finished {
+            let id = self.id;
+            // What stays is removed when the database is opened again.
+            let _ = commit(&self.db, Durability::Buffered, |data| {
+                data.remove_unnamed_file(id)
+            });
+        }
+    }
+}
+
+/// Runs `body` in a transaction of its own, again where it lost a race.
+fn commit<T>(
+    db: &Database,
+    durability: Durability,
+    mut body: impl FnMut(&mut isomer_data::Transaction) -> Result<T, isomer_data::DataError>,
+) -> Result<T> {
+    db.retrying(|| {
+        let mut tx = db.begin()?;
+        let made = tx.below(&mut body)?;
+        tx.commit_with(durability)?;
+        Ok(made)
+    })
+}
+
+impl Database {
+    /// Opens a file to read, in a transaction of its own: whatever others write, it stays as it is.
+    ///
+    /// ```
+    /// use isomer_db::Database;
+    /// use std::io::{Read, Write};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let mut film = db.create_file("/film")?;
+    /// for frame in 0..1000u32 {
+    ///     film.write_all(&[frame as u8; 20_000])?; // in all 20 MB, at most 4 of them in memory
+    /// }
+    /// assert!(db.open_file("/film").is_err());
+    /// film.finish()?;
+    ///
+    /// let mut film = db.open_file("/film")?;
+    /// db.transact(|tx| tx.files().remove("/film"))?;
+    /// let mut frame = vec![0; 20_000];
+    /// for number in 0..1000u32 {
+    ///     film.read_exact(&mut frame)?;
+    ///     assert_eq!(frame[0], number as u8);
+    /// }
+    /// assert_eq!(film.read(&mut frame)?, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn open_file(&self, path: &str) -> Result<FileReader> {
+        let mut transaction = self.begin_read()?;
+        let (id, about) = transaction.below(|data| {
+            let id = data.file(path)?;
+            let about = data.file_about(path)?;
+            Ok((id, about))
+        })?;
+        let about = about.ok_or_else(|| {
+            Error::new(
+                crate::ErrorKind::NotFound,
+                format!("there is no file `{path}`"),
+            )
+        })?;
+        Ok(FileReader {
+            transaction,
+            id,
+            about,
+            at: 0,
+            ahead: Vec::new(),
+            begins: 0,
+        })
+    }
+
+    /// Begins a file of any size, which takes the place of a file that stands under the path when it is finished. Holds at most
+    /// 4 MiB in memory; the rest is stored under no path, in commits of its own.
+    pub fn create_file(&self, path: &str) -> Result<FileWriter> {
+        self.check_place(path)?;
+        let id = commit(self, Durability::Buffered, |data| {
+            data.create_unnamed_file()
+        })?;
+        Ok(FileWriter {
+            db: self.clone(),
+            path: path.to_owned(),
+            id,
+            held: Vec::new(),
+            stored: 0,
+            finished: false,
+        })
+    }
+
+    /// Says at once what would only be said at the end.
+    fn check_place(&self, path: &str) -> Result<()> {
+        self.begin_read()?.below(|data| {
+            let folder = match path.trim_end_matches('/').rfind('/') {
+                Some(0) | None => "/",
+                Some(at) => &path[..at],
+            };
+            if !data.is_folder(folder)? {
+                return Err(isomer_data::DataError::NotFound(format!(
+                    "there is no folder `{folder}`: make it first"
+                )));
+            }
+            match data.is_folder(path)? {
+                true => Err(isomer_data::DataError::Exists(format!(
+                    "`{path}` is a folder: choose another name"
+                ))),
+                false => Ok(()),
+            }
+        })
+    }
+}
