@@ -456,7 +456,8 @@ fn wrong_usage_is_exit_code_2_and_errors_are_1() {
             .contains("$x")
     );
     for command in [
-        "import", "query", "shell", "export", "check", "stats", "bench", "demo", "generate",
+        "import", "query", "shell", "export", "files", "check", "stats", "bench", "demo",
+        "generate",
     ] {
         let help = folder.good(&[command, "--help"]);
         assert!(help.contains("Example"), "{command}: {help}");
@@ -722,6 +723,97 @@ fn a_benchmark_prints_its_figures_and_nothing_else() {
             .count(),
         0
     );
+}
+
+#[test]
+fn files_go_in_and_out() {
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.path("photos/2026")).expect("a folder");
+    let photo = vec![7; 200_000];
+    std::fs::write(folder.path("photos/2026/ada.jpg"), &photo).expect("a file");
+    std::fs::write(folder.path("photos/note.txt"), "kept").expect("a file");
+    folder.good(&["files", "db", "put", "photos", "/albums/photos"]);
+    folder.good(&["files", "db", "put", "photos/note.txt", "/albums/"]);
+    assert_eq!(
+        folder.good(&["files", "db", "cat", "/albums/note.txt"]),
+        "kept"
+    );
+    folder.good(&["files", "db", "mv", "/albums/photos/2026", "/albums/old"]);
+    folder.good(&["files", "db", "mkdir", "/a/b"]);
+    folder.good(&["files", "db", "mv", "/albums/note.txt", "/a/b"]);
+    let listed = folder.good(&["files", "db", "ls", "/albums"]);
+    let names: Vec<&str> = listed
+        .lines()
+        .filter_map(|line| line.split("  ").last())
+        .collect();
+    assert_eq!(names, ["old/", "photos/"], "{listed}");
+    let told = folder.good(&["files", "db", "ls", "/albums/old", "--json"]);
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert!(
+        told["name"] == "ada.jpg" && told["kind"] == "file" && told["bytes"] == 200_000,
+        "{told}"
+    );
+    folder.good(&["files", "db", "get", "/albums", "."]);
+    assert_eq!(
+        std::fs::read(folder.path("albums/old/ada.jpg")).expect("a file"),
+        photo
+    );
+    assert!(
+        folder
+            .bad(&["files", "db", "rm", "/albums"])
+            .contains("not empty")
+    );
+    folder.good(&["files", "db", "rm", "-r", "/albums"]);
+    assert!(
+        folder
+            .bad(&["files", "db", "cat", "/albums/old/ada.jpg"])
+            .contains("/albums/old/ada.jpg")
+    );
+    assert!(
+        folder
+            .bad(&["files", "db", "put", "photos/note.txt", "/none/x"])
+            .contains("make it first")
+    );
+    let output = folder.run(
+        &["files", "db", "put", "-", "/typed"],
+        b"from standard input",
+    );
+    assert!(output.status.success());
+    assert_eq!(
+        folder.good(&["files", "db", "get", "/typed", "-"]),
+        "from standard input"
+    );
+    folder.good(&["check", "db"]);
+}
+
+#[test]
+fn a_database_is_opened_with_its_own_engine() {
+    let folder = Folder::new();
+    for engine in ["store", "redb"] {
+        folder.good(&["--engine", engine, "files", engine, "mkdir", "/made"]);
+        folder.good(&["query", engine, "CREATE (:A {n: 1})"]);
+        let found = folder.good(&[
+            "query",
+            engine,
+            "MATCH (a:A) RETURN a.n AS n",
+            "--format",
+            "csv",
+        ]);
+        assert!(found.contains('1'), "{found}");
+        let stats = folder.good(&["stats", engine]);
+        assert!(
+            stats
+                .lines()
+                .any(|line| line.contains("engine") && line.contains(engine)),
+            "{stats}"
+        );
+        let other = if engine == "store" { "redb" } else { "store" };
+        let told = folder.bad(&["--engine", other, "query", engine, "RETURN 1"]);
+        assert!(
+            told.contains(&format!("a database of the engine {engine}, not {other}")),
+            "{told}"
+        );
+    }
 }
 
 #[test]
