@@ -5,9 +5,7 @@
 use std::{ops::ControlFlow, path::PathBuf, sync::Arc};
 
 use isomer_storage::{KeyRange, Order};
-use isomer_store::{
-    BlockCache, Erasures, Memtable, MergeCursor, Readable, Tree, TreeOptions,
-};
+use isomer_store::{BlockCache, Erasures, Memtable, MergeCursor, Readable, Tree, TreeOptions};
 use isomer_vfs::RealDisk;
 
 const PER_MEMTABLE: u64 = 300_000;
@@ -19,7 +17,11 @@ struct Instant(f64);
 impl Instant {
     fn now() -> Self {
         let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        let ns: f64 = text.split(' ').next().and_then(|ns| ns.parse().ok()).unwrap_or(0.0);
+        let ns: f64 = text
+            .split(' ')
+            .next()
+            .and_then(|ns| ns.parse().ok())
+            .unwrap_or(0.0);
         Self(ns / 1e9)
     }
 
@@ -50,16 +52,20 @@ fn uuid(number: u64, out: &mut [u8; 36]) {
 
 fn rate(what: &str, count: u64, since: Instant) {
     let seconds = since.seconds();
-    println!("{what:<28} {:>9.0} k/s   {seconds:.2} s", count as f64 / seconds / 1e3);
+    println!(
+        "{what:<28} {:>9.0} k/s   {seconds:.2} s",
+        count as f64 / seconds / 1e3
+    );
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
-    let pairs: u64 = arguments.next().map_or(Ok(10_000_000), |text| text.parse())?;
-    let folder = arguments.next().map_or_else(
-        || std::env::temp_dir().join("isomer-tables"),
-        PathBuf::from,
-    );
+    let pairs: u64 = arguments
+        .next()
+        .map_or(Ok(10_000_000), |text| text.parse())?;
+    let folder = arguments
+        .next()
+        .map_or_else(|| std::env::temp_dir().join("isomer-tables"), PathBuf::from);
     if folder.exists() {
         std::fs::remove_dir_all(&folder)?;
     }
@@ -96,7 +102,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         merging += started.seconds();
     }
-    println!("flush {:>9.0} k/s, merges on the way {merging:.2} s", pairs as f64 / flushing / 1e3);
+    println!(
+        "flush {:>9.0} k/s, merges on the way {merging:.2} s",
+        pairs as f64 / flushing / 1e3
+    );
     let levels = tree.current();
     println!("{:?}", levels.statistics());
     read(&levels, pairs, version, "many runs")?;
@@ -106,7 +115,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     rate("merge of all", pairs, started);
     let levels = tree.current();
     println!("{:?}", levels.statistics());
-    println!("{:.2} bytes a pair", levels.file_bytes() as f64 / pairs as f64);
+    println!(
+        "{:.2} bytes a pair",
+        levels.file_bytes() as f64 / pairs as f64
+    );
     read(&levels, pairs, version, "one run")?;
     let few = 200_000.min(pairs);
     for _ in 0..2 {
@@ -117,7 +129,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         }
         rate("gets, in the cache", GETS, started);
     }
-    println!("cache: {:?} MiB {} pinned KiB {}", cache.hits_and_misses(), cache.used_bytes() >> 20, cache.pinned_bytes() >> 10);
+    println!(
+        "cache: {:?} MiB {} pinned KiB {}",
+        cache.hits_and_misses(),
+        cache.used_bytes() >> 20,
+        cache.pinned_bytes() >> 10
+    );
     drop(levels);
     drop(tree);
     std::fs::remove_dir_all(&folder)?;

@@ -133,6 +133,21 @@ impl BlockCache {
         }
     }
 
+    /// As [`BlockCache::pin`], where half of the cache stays for blocks.
+    pub(crate) fn try_pin(&self, bytes: usize) -> Option<Pinned> {
+        {
+            let limits = self.shared.limits.lock();
+            let most = match &limits.reserved {
+                Some(reserved) => self.shared.most.min(reserved.memory().total_bytes()),
+                None => self.shared.most,
+            };
+            if limits.pinned + bytes > most / 2 {
+                return None;
+            }
+        }
+        Some(self.pin(bytes))
+    }
+
     /// Bytes of blocks held now, with what the map takes for them.
     pub fn used_bytes(&self) -> usize {
         self.shared.blocks.weight() as usize

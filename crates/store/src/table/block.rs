@@ -224,6 +224,8 @@ pub(crate) struct Block {
 /// An entry that a search came to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found<'a> {
+    /// Its number in the block.
+    pub(crate) index: usize,
     /// Whether it is of the key that was looked for.
     pub(crate) equal: bool,
     pub(crate) version: Version,
@@ -418,6 +420,7 @@ impl Block {
                 let equal = order == Ordering::Equal;
                 if !equal || entry_version <= version {
                     return Ok(Some(Found {
+                        index,
                         equal,
                         version: entry_version,
                         held,
@@ -471,6 +474,11 @@ impl BlockCursor {
         self.block
             .as_ref()
             .is_some_and(|block| self.index < block.len())
+    }
+
+    /// Number of the entry here.
+    pub(crate) fn index(&self) -> usize {
+        self.index
     }
 
     #[inline]

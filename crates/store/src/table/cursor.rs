@@ -50,7 +50,7 @@ impl TableCursor {
     /// A cursor nowhere.
     pub(crate) fn new(table: Arc<Table>, reading: Reading) -> Self {
         let mut top = BlockCursor::new();
-        top.set(table.top.clone());
+        top.set(table.top.block().clone());
         Self {
             table,
             reading,
@@ -70,7 +70,7 @@ impl TableCursor {
 
     /// Goes on in another table, with the buffers of this one.
     pub(crate) fn move_to(&mut self, table: Arc<Table>) {
-        self.top.set(table.top.clone());
+        self.top.set(table.top.block().clone());
         self.table = table;
         self.partition.clear();
         self.data.clear();
@@ -307,10 +307,10 @@ impl TableCursor {
             return Ok(false);
         }
         let handle = self.table.handle(self.top.value(), self.table.top_offset)?;
-        let block = match self.reading {
-            Reading::Cached => self.table.partition(handle)?,
-            Reading::Bulk => self.table.read_partition(handle)?,
-        };
+        let number = self.top.index();
+        let block = self
+            .table
+            .partition_numbered(number, handle, self.reading)?;
         self.partition_at = handle.offset;
         self.partition.set(block);
         Ok(true)

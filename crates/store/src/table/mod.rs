@@ -21,12 +21,16 @@ pub(crate) mod block;
 pub(crate) mod builder;
 pub(crate) mod cursor;
 pub(crate) mod filter;
+pub(crate) mod index;
 pub(crate) mod sealed;
 #[cfg(test)]
 mod tests;
 pub(crate) mod verify;
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
 
 use isomer_storage::{StorageError, Version};
 use isomer_vfs::{Disk, Seal};
@@ -39,7 +43,9 @@ use crate::{
     codec::{Reader, put_bytes, put_option, put_varint, varint},
 };
 use block::{Block, Damaged, Held};
+use cursor::Reading;
 use filter::may_hold;
+use index::{Index, Partition};
 use sealed::{Handle, SealedFile};
 
 const FORMAT_VERSION: u32 = 1;
@@ -226,8 +232,10 @@ pub(crate) struct Table {
     cache: BlockCache,
     /// Number of the file in the cache.
     cached_as: u64,
-    top: Block,
+    top: Index,
     top_offset: u64,
+    /// The partitions that stay in memory, as they were used first and while there is room for them.
+    partitions: Box<[OnceLock<Partition>]>,
     pub(crate) erasures: Arc<Erasures>,
     pub(crate) properties: Properties,
     _pinned: Pinned,
@@ -266,14 +274,20 @@ impl Table {
             .ok_or_else(|| unreadable(footer.properties))?;
         let top = file.read(footer.index)?;
         let len = top.len();
-        let top = Block::parse(top, len).map_err(|_| unreadable(footer.index))?;
+        let top = Block::parse(top, len)
+            .and_then(Index::new)
+            .map_err(|_| unreadable(footer.index))?;
         let erasures = match footer.erasures {
             None => Erasures::new(),
             Some(handle) => {
                 parse_erasures(&file.read(handle)?).ok_or_else(|| unreadable(handle))?
             }
         };
-        let pinned = cache.pin(top.memory_bytes() + erasures.bytes() + size_of::<Self>());
+        let partitions: Box<[OnceLock<Partition>]> =
+            (0..top.len()).map(|_| OnceLock::new()).collect();
+        let pinned = cache.pin(
+            top.memory_bytes() + erasures.bytes() + size_of::<Self>() + size_of_val(&*partitions),
+        );
         Ok(Self {
             number: expected.number,
             footer_sum: sum,
@@ -282,6 +296,7 @@ impl Table {
             cached_as: cache.file_number(),
             top,
             top_offset: footer.index.offset,
+            partitions,
             erasures: Arc::new(erasures),
             properties,
             _pinned: pinned,
@@ -307,20 +322,9 @@ impl Table {
         at: Version,
         hash: u64,
     ) -> Result<Option<(Version, Got)>, StorageError> {
-        let top = self.top.find(key, at);
-        let Some(found) = top.map_err(|_| self.unreadable(self.top_offset))? else {
+        let Some(handle) = self.find_block(key, at, hash)? else {
             return Ok(None);
         };
-        let handle = self.handle(found.value, self.top_offset)?;
-        let partition = self.partition(handle)?;
-        if !may_hold(self.filter(&partition, handle)?, hash) {
-            return Ok(None);
-        }
-        let found = partition.find(key, at);
-        let Some(found) = found.map_err(|_| self.unreadable(handle.offset))? else {
-            return Ok(None);
-        };
-        let handle = self.handle(found.value, handle.offset)?;
         let block = self.block(handle)?;
         let found = block.find(key, at);
         let Some(found) = found.map_err(|_| self.unreadable(handle.offset))? else {
@@ -339,14 +343,68 @@ impl Table {
         Ok(Some((found.version, got)))
     }
 
+    /// The data block that may hold the newest entry of `key` that is no younger than `at`.
+    #[inline]
+    fn find_block(
+        &self,
+        key: &[u8],
+        at: Version,
+        hash: u64,
+    ) -> Result<Option<Handle>, StorageError> {
+        let found = self.top.find(key, at);
+        let Some(number) = found.map_err(|_| self.unreadable(self.top_offset))? else {
+            return Ok(None);
+        };
+        let offset = self.top.handle(number).offset;
+        if let Some(partition) = self.pinned(number)? {
+            if !may_hold(partition.filter(), hash) {
+                return Ok(None);
+            }
+            let found = partition.index.find(key, at);
+            let found = found.map_err(|_| self.unreadable(offset))?;
+            return Ok(found.map(|number| partition.index.handle(number)));
+        }
+        let handle = self.top.handle(number);
+        let partition = self.partition(handle)?;
+        if !may_hold(self.filter(&partition, handle)?, hash) {
+            return Ok(None);
+        }
+        let found = partition.find(key, at);
+        match found.map_err(|_| self.unreadable(offset))? {
+            Some(found) => self.handle(found.value, offset).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The partition, if it stays in memory.
+    #[inline]
+    fn pinned(&self, number: usize) -> Result<Option<&Partition>, StorageError> {
+        match self.partitions[number].get() {
+            Some(partition) => Ok(Some(partition)),
+            None => self.pin(number),
+        }
+    }
+
+    #[cold]
+    fn pin(&self, number: usize) -> Result<Option<&Partition>, StorageError> {
+        let handle = self.top.handle(number);
+        // What it takes is known only when it was read; about as much as on the disk, and what a search is helped with.
+        let Some(pinned) = self.cache.try_pin(handle.len as usize + index::HELP_BYTES) else {
+            return Ok(None);
+        };
+        let block = self.read_partition(handle)?;
+        let partition = Partition::new(block, pinned).map_err(self.damaged(handle.offset))?;
+        Ok(Some(self.partitions[number].get_or_init(|| partition)))
+    }
+
     /// Whether there may be a key that begins with `prefix`, whose length filters know of.
     pub(crate) fn may_hold_prefix(&self, prefix: &[u8], hash: u64) -> Result<bool, StorageError> {
-        let top = self.top.find(prefix, Version::MAX);
-        let Some(found) = top.map_err(|_| self.unreadable(self.top_offset))? else {
+        let found = self.top.find(prefix, Version::MAX);
+        let Some(number) = found.map_err(|_| self.unreadable(self.top_offset))? else {
             return Ok(false);
         };
-        let handle = self.handle(found.value, self.top_offset)?;
-        let partition = self.partition(handle)?;
+        let handle = self.top.handle(number);
+        let partition = self.partition_numbered(number, handle, Reading::Cached)?;
         if may_hold(self.filter(&partition, handle)?, hash) {
             return Ok(true);
         }
@@ -360,6 +418,23 @@ impl Table {
         let block = self.block(handle)?;
         let found = block.find(prefix, Version::MAX);
         Ok(found.map_err(|_| self.unreadable(handle.offset))?.is_none())
+    }
+
+    /// The block of a partition's index, with its filter behind it.
+    fn partition_numbered(
+        &self,
+        number: usize,
+        handle: Handle,
+        reading: Reading,
+    ) -> Result<Block, StorageError> {
+        match self.partitions.get(number).and_then(OnceLock::get) {
+            Some(partition) => Ok(partition.index.block().clone()),
+            None if reading == Reading::Bulk => self.read_partition(handle),
+            None => match self.pinned(number)? {
+                Some(partition) => Ok(partition.index.block().clone()),
+                None => self.partition(handle),
+            },
+        }
     }
 
     pub(crate) fn unreadable(&self, offset: u64) -> StorageError {

@@ -24,7 +24,7 @@ impl Table {
         let mut blobs: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         let (mut top, mut index, mut data) =
             (BlockCursor::new(), BlockCursor::new(), BlockCursor::new());
-        top.set(self.top.clone());
+        top.set(self.top.block().clone());
         top.first().map_err(self.damaged(self.top_offset))?;
         while top.valid() {
             let handle = self.handle(top.value(), self.top_offset)?;
