@@ -6,7 +6,7 @@ use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use crate::{
     Capabilities, Durability, KeyRange, Order, Statistics, StorageError, StreamEntry, Version,
-    WriteSet,
+    WriteSet, version_not_kept,
 };
 
 /// Called with each pair of a scan; answers whether to go on.
@@ -51,6 +51,23 @@ pub trait Backend: Send + Sync + 'static {
     fn capabilities(&self) -> Capabilities;
     /// The last published version. Cheap: called for every transaction.
     fn view(&self) -> Result<Arc<Self::View>, StorageError>;
+    /// An earlier version, as in [`crate::Engine::snapshot_at`].
+    fn view_at(&self, version: Version) -> Result<Arc<Self::View>, StorageError> {
+        let last = self.view()?;
+        if last.version() == version {
+            return Ok(last);
+        }
+        Err(version_not_kept(version, last.version()))
+    }
+    /// The oldest version that can be read for sure, at this moment.
+    fn oldest_version(&self) -> Version {
+        self.view().map_or(0, |view| view.version())
+    }
+    /// The last version that was committed at or before a time, as in [`crate::Engine::version_at`].
+    fn version_at(&self, time_ms: u64) -> Result<Option<Version>, StorageError> {
+        let _ = time_ms;
+        Ok(None)
+    }
     /// Applies a group whole or not at all, makes it as durable as asked, then publishes its last version.
     /// [`StorageError::CommitUnknown`] where it cannot tell.
     fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError>;

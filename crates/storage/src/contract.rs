@@ -15,6 +15,25 @@ pub trait Engine: Send + Sync {
     fn version(&self) -> Version;
     /// A read view of the last committed version, valid for as long as it is held, on any thread.
     fn snapshot(&self) -> Result<Arc<dyn Snapshot>, StorageError>;
+    /// A read view of an earlier version, from [`Engine::oldest_version`] on; [`StorageError::Invalid`] for others. An
+    /// engine that keeps one version only answers for that one.
+    fn snapshot_at(&self, version: Version) -> Result<Arc<dyn Snapshot>, StorageError> {
+        let last = self.snapshot()?;
+        if last.version() == version {
+            return Ok(last);
+        }
+        Err(version_not_kept(version, last.version()))
+    }
+    /// The oldest version that can be read for sure, at this moment.
+    fn oldest_version(&self) -> Version {
+        self.version()
+    }
+    /// The last version that was committed at or before a time, in milliseconds since 1970; `None` where nobody knows
+    /// any more, or the engine does not note times.
+    fn version_at(&self, time_ms: u64) -> Result<Option<Version>, StorageError> {
+        let _ = time_ms;
+        Ok(None)
+    }
     /// A transaction that reads the last committed version and may write.
     fn begin(&self) -> Result<Box<dyn Transaction>, StorageError>;
     /// Change-stream entries with a version above `after`, ascending, at most `max_entries` and about `max_bytes`
@@ -56,6 +75,14 @@ pub trait Engine: Send + Sync {
     fn statistics(&self) -> Result<Statistics, StorageError>;
     /// Reads everything that is stored and reports what is damaged; `progress` is called with (done, total) bytes.
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError>;
+}
+
+/// The error for a version that cannot be read (any more).
+pub fn version_not_kept(version: Version, oldest: Version) -> StorageError {
+    StorageError::Invalid(format!(
+        "version {version} is not kept, the oldest one that can be read is {oldest}: \
+         ask for a later one, or have versions kept for longer"
+    ))
 }
 
 /// Told of every commit, on the thread that applies it: what it does delays all commits, and it must not call the

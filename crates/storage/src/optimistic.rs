@@ -124,6 +124,23 @@ impl<B: Backend> Optimistic<B> {
         }))
     }
 
+    /// See [`crate::Engine::snapshot_at`].
+    pub fn snapshot_at(&self, version: Version) -> Result<Arc<dyn Snapshot>, StorageError> {
+        Ok(Arc::new(ViewSnapshot {
+            view: self.core.backend.view_at(version)?,
+        }))
+    }
+
+    /// See [`crate::Engine::oldest_version`].
+    pub fn oldest_version(&self) -> Version {
+        self.core.backend.oldest_version()
+    }
+
+    /// See [`crate::Engine::version_at`].
+    pub fn version_at(&self, time_ms: u64) -> Result<Option<Version>, StorageError> {
+        self.core.backend.version_at(time_ms)
+    }
+
     /// See [`crate::Engine::begin`].
     pub fn begin(&self) -> Result<Box<dyn Transaction>, StorageError> {
         // The view is taken under the lock: whoever computes the oldest snapshot sees either this one or a version
@@ -282,6 +299,21 @@ macro_rules! delegate_engine {
                 &self,
             ) -> Result<std::sync::Arc<dyn $crate::Snapshot>, $crate::StorageError> {
                 self.$field.snapshot()
+            }
+            fn snapshot_at(
+                &self,
+                version: $crate::Version,
+            ) -> Result<std::sync::Arc<dyn $crate::Snapshot>, $crate::StorageError> {
+                self.$field.snapshot_at(version)
+            }
+            fn oldest_version(&self) -> $crate::Version {
+                self.$field.oldest_version()
+            }
+            fn version_at(
+                &self,
+                time_ms: u64,
+            ) -> Result<Option<$crate::Version>, $crate::StorageError> {
+                self.$field.version_at(time_ms)
             }
             fn begin(&self) -> Result<Box<dyn $crate::Transaction>, $crate::StorageError> {
                 self.$field.begin()

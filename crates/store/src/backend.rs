@@ -3,45 +3,34 @@
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, OnceLock, Weak, atomic::Ordering},
 };
 
 use isomer_storage::{
     Backend, Capabilities, Commit, Durability, KeyRange, MAX_KEY_BYTES, MAX_VALUE_BYTES, Order,
-    Pairs, Statistics, StorageError, StreamEntry, Version, View, WriteSet, key_exists,
+    Pairs, Statistics, StorageError, StreamEntry, Version, View, version_not_kept,
 };
-use isomer_vfs::Lock;
+use isomer_vfs::Open;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    Erasure, StoreOptions,
+    BlockCache, Erasure, LevelStatistics, OnChange, StoreOptions, Tree, TreeOptions,
+    background::{Background, is_flushing},
+    core::{Core, Progress},
     errors::{damaged, io_error},
-    log::{Change, Failure, Flushed, Log, LogOptions},
+    log::{Change, Flushed, Log, LogOptions},
     memtable::{Committer, Memtable},
     open,
     state::{Shared, State, StoreView},
 };
 
-/// Everything that is open.
+/// Everything that is open, and the last version.
 pub struct StoreBackend {
     core: Arc<Core>,
     published: RwLock<Arc<StoreView>>,
     /// Held by whoever changes something.
     writer: Mutex<()>,
-}
-
-struct Core {
-    directory: PathBuf,
-    options: StoreOptions,
-    log: Log,
-    shared: Arc<Shared>,
-    poisoned: AtomicBool,
-    /// Why nothing may be trusted until reopening.
-    poison: Mutex<Option<String>>,
-    _lock: Option<Lock>,
+    background: Option<Background>,
 }
 
 const ALL: KeyRange<'static> = KeyRange {
@@ -49,12 +38,24 @@ const ALL: KeyRange<'static> = KeyRange {
     end: None,
 };
 
+/// With more entries than this, pairs are not counted one by one.
+const MANY_ENTRIES: u64 = 200_000;
+
 impl StoreBackend {
     pub fn open(directory: &Path, mut options: StoreOptions) -> Result<Self, StorageError> {
         open::prepare(directory, &options)?;
         options.seal = open::seal(directory, &options)?;
         let lock = open::lock(directory, &options)?;
         open::identity(directory, &options)?;
+        let progress = Arc::new(Progress::default());
+        // Who is told of new tables is made out of them.
+        let shared: Arc<OnceLock<Weak<Shared>>> = Arc::default();
+        let cache = BlockCache::new(options.cache_bytes, options.memory.as_ref());
+        let (tree, tables) = Tree::open(
+            tree_options(directory, &options, cache.clone(), &progress),
+            on_change(&shared),
+        )?;
+
         let memtable = Arc::new(Memtable::new());
         let log_options = LogOptions {
             disk: options.disk.clone(),
@@ -64,11 +65,11 @@ impl StoreBackend {
             read_only: options.read_only,
         };
         let flushed = Flushed {
-            version: 0,
-            needed_from: 1,
-            ingested: None,
+            version: tables.flushed,
+            needed_from: tables.log_needed_from,
+            ingested: tables.ingested,
         };
-        let (log, recovered) = Log::open(
+        let (log, last) = Log::open(
             &directory.join(open::LOG),
             log_options,
             &flushed,
@@ -90,23 +91,54 @@ impl StoreBackend {
         let state = State {
             active: memtable,
             sealed: Vec::new(),
+            levels: tree.current(),
         };
-        let shared = Arc::new(Shared::new(state, 0));
-        let published = RwLock::new(shared.view(recovered.version));
-        let core = Core {
-            directory: directory.to_owned(),
+        let opened = Arc::new(Shared::new(state, tables.collected_below));
+        // Nobody else has set it.
+        let _ = shared.set(Arc::downgrade(&opened));
+        let published = RwLock::new(opened.publish(last));
+        let threads = options.background && !options.read_only;
+        let core = Arc::new(Core::new(
+            directory.to_owned(),
             options,
             log,
-            shared,
-            poisoned: AtomicBool::new(false),
-            poison: Mutex::default(),
-            _lock: lock,
-        };
+            tree,
+            cache,
+            opened,
+            progress,
+            lock,
+        ));
+        let background = threads.then(|| Background::start(&core)).transpose()?;
         Ok(Self {
-            core: Arc::new(core),
+            core,
             published,
             writer: Mutex::new(()),
+            background,
         })
+    }
+
+    /// Puts everything that was committed into tables.
+    pub fn flush(&self) -> Result<(), StorageError> {
+        {
+            let _writer = self.writer.lock();
+            self.core.check_writable()?;
+            if !self.core.shared.state().active.is_empty() {
+                self.core.seal(self.version());
+            }
+        }
+        self.core.flush_noting()?;
+        let _tidying = self.core.tidying.lock();
+        self.core.tidy()
+    }
+
+    /// Merges tables as far as there is anything to merge; `whole` makes one run of everything.
+    pub fn compact(&self, whole: bool) -> Result<(), StorageError> {
+        self.core.check_writable()?;
+        if whole {
+            return self.core.tree.compact_all(&*self.core);
+        }
+        while self.core.tree.compact_once(&*self.core)? {}
+        Ok(())
     }
 
     /// Its folder.
@@ -137,6 +169,10 @@ impl StoreBackend {
         if !core.options.read_only {
             self.sync()?;
         }
+        // Until the log is copied, what the manifest needs of it must stay.
+        let _tidying = core.tidying.lock();
+        let (_levels, names, manifest) = core.tree.live_files();
+        copy_tables(core, target, &names, &manifest)?;
         let view = self.view()?;
         let folder = target.join(open::LOG);
         disk.make_folder(&folder)
@@ -154,74 +190,95 @@ impl StoreBackend {
     }
 
     fn publish(&self, version: Version) {
-        let view = self.core.shared.view(version);
+        let view = self.core.shared.publish(version);
         let old = std::mem::replace(&mut *self.published.write(), view);
         drop(old);
     }
-
-    /// A view of an earlier version.
-    pub fn view_at(&self, version: Version) -> Result<Arc<StoreView>, StorageError> {
-        let published = self.view()?.version();
-        if version > published {
-            return Err(StorageError::Invalid(format!(
-                "version {version} is not there yet, the last one is {published}: ask for an earlier one"
-            )));
-        }
-        self.core.shared.view_at(version).ok_or_else(|| {
-            let floor = self.core.shared.floor();
-            StorageError::Invalid(format!(
-                "version {version} is not kept any more, the oldest one is {floor}: \
-                 ask for a later one, and keep versions for longer next time"
-            ))
-        })
-    }
 }
 
-impl Core {
-    fn check_poison(&self) -> Result<(), StorageError> {
-        if !self.poisoned.load(Ordering::Acquire) {
-            return Ok(());
+/// How the tables are kept.
+fn tree_options(
+    directory: &Path,
+    options: &StoreOptions,
+    cache: BlockCache,
+    progress: &Arc<Progress>,
+) -> TreeOptions {
+    let progress = progress.clone();
+    let mut tree = TreeOptions::new(options.disk.clone(), directory.join(open::TABLES), cache);
+    tree.seal = options.seal.clone();
+    tree.table.compression = options.compression;
+    tree.blob_threshold = options.blob_threshold_bytes;
+    tree.random = options.random.clone();
+    tree.read_only = options.read_only;
+    tree.pace = Some(Arc::new(move |bytes| {
+        if is_flushing() {
+            progress.written.fetch_add(bytes, Ordering::Relaxed);
         }
-        let why = self.poison.lock().clone().unwrap_or_default();
-        Err(StorageError::Unavailable(why))
-    }
+    }));
+    tree
+}
 
-    fn poison(&self, why: &str) {
-        let text = format!(
-            "the database `{}` must be reopened: {why}",
-            self.directory.display()
+/// Shows new tables to readers, and takes the memtables that are in them away, in one step.
+fn on_change(shared: &Arc<OnceLock<Weak<Shared>>>) -> OnChange {
+    let shared = shared.clone();
+    Arc::new(move |levels| {
+        if let Some(shared) = shared.get().and_then(Weak::upgrade) {
+            shared.change(|state| State {
+                active: state.active.clone(),
+                sealed: state
+                    .sealed
+                    .iter()
+                    .filter(|sealed| sealed.last > levels.flushed())
+                    .cloned()
+                    .collect(),
+                levels: levels.clone(),
+            });
+        }
+    })
+}
+
+/// Gives tables a second name in a copy of the database, or copies them where that cannot be, and writes their manifest.
+fn copy_tables(
+    core: &Core,
+    target: &Path,
+    names: &[PathBuf],
+    manifest: &[u8],
+) -> Result<(), StorageError> {
+    let disk = &core.options.disk;
+    let folder = target.join(open::TABLES);
+    disk.make_folder(&folder)
+        .map_err(|error| io_error("making", &folder, &error))?;
+    for name in names {
+        let (from, to) = (
+            core.directory.join(open::TABLES).join(name),
+            folder.join(name),
         );
-        self.poison.lock().get_or_insert(text);
-        self.poisoned.store(true, Ordering::Release);
-    }
-
-    fn check_writable(&self) -> Result<(), StorageError> {
-        self.check_poison()?;
-        if self.options.read_only {
-            let place = self.directory.display();
-            return Err(StorageError::Unavailable(format!(
-                "the database `{place}` was opened read-only: open it for writing"
-            )));
+        if disk.link(&from, &to).is_ok() {
+            continue;
         }
-        Ok(())
-    }
-
-    /// What a failure of the log means to a commit.
-    fn failed(&self, failure: Failure) -> StorageError {
-        match failure {
-            Failure::Refused(error) => error,
-            Failure::Unknown(what) => {
-                self.poison(&what);
-                StorageError::CommitUnknown(format!(
-                    "{what}: the commit may be on disk or not: reopen the database and look"
-                ))
+        let copied = (|| {
+            let (from, to) = (disk.open(&from, Open::Read)?, disk.open(&to, Open::Create)?);
+            let (mut bytes, mut at) = (vec![0; 1 << 20], 0);
+            loop {
+                match from.read_at(&mut bytes, at)? {
+                    0 => return to.sync(),
+                    count => {
+                        to.write_all_at(&bytes[..count], at)?;
+                        at += count as u64;
+                    }
+                }
             }
-        }
+        })();
+        copied.map_err(|error| io_error("copying", &to, &error))?;
     }
-
-    fn now_ms(&self) -> u64 {
-        (self.options.clock)()
-    }
+    let path = folder.join(crate::manifest::MANIFEST);
+    let written = (|| {
+        let file = disk.open(&path, Open::Create)?;
+        file.write_all_at(manifest, 0)?;
+        file.sync()?;
+        disk.sync_folder(&folder)
+    })();
+    written.map_err(|error| io_error("writing", &path, &error))
 }
 
 /// Poisons the engine when it is dropped by a panic: a commit broke off in the middle.
@@ -263,13 +320,36 @@ impl Backend for StoreBackend {
         Ok(self.published.read().clone())
     }
 
+    fn view_at(&self, version: Version) -> Result<Arc<StoreView>, StorageError> {
+        let published = self.view()?.version();
+        if version > published {
+            return Err(StorageError::Invalid(format!(
+                "version {version} is not there yet, the last one is {published}: ask for an earlier one"
+            )));
+        }
+        let shared = &self.core.shared;
+        shared
+            .view_at(version)
+            .ok_or_else(|| version_not_kept(version, shared.floor()))
+    }
+
+    fn oldest_version(&self) -> Version {
+        self.core.shared.floor()
+    }
+
+    fn version_at(&self, time_ms: u64) -> Result<Option<Version>, StorageError> {
+        let published = self.view()?.version();
+        self.core.log.version_at(time_ms, published)
+    }
+
     fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError> {
-        let Some(last) = commits.last() else {
+        let (Some(first), Some(last)) = (commits.first(), commits.last()) else {
             return Ok(());
         };
         let _writer = self.writer.lock();
         let core = &*self.core;
         core.check_writable()?;
+        core.make_room(first.version - 1)?;
         let _unfinished = Unfinished(core);
         core.log
             .append(commits, core.now_ms())
@@ -287,6 +367,8 @@ impl Backend for StoreBackend {
         }
         drop(committer);
         self.publish(last.version);
+        let bytes = |commit: &Commit<'_>| commit.writes.content_bytes() + commit.stream.len();
+        core.pace(&state, commits.iter().map(bytes).sum());
         Ok(())
     }
 
@@ -332,55 +414,125 @@ impl Backend for StoreBackend {
         pairs: &mut Pairs<'_>,
         stream: Option<&[u8]>,
     ) -> Result<(), StorageError> {
+        let _writer = self.writer.lock();
+        let core = &*self.core;
+        core.check_writable()?;
         let view = self.view()?;
-        let mut writes = WriteSet::new();
-        for pair in pairs {
-            let (key, value) = pair?;
-            if view.get(&key)?.is_some() {
-                return Err(key_exists(&key));
-            }
-            writes.put(&key, &value);
-        }
-        let commit = Commit {
-            version,
-            writes: &writes,
-            stream: stream.unwrap_or_default(),
+        let mut cursor = view.cursor(ALL);
+        let mut existing = |key: &[u8]| {
+            cursor.seek(key)?;
+            Ok(match cursor.valid() {
+                true => Some(cursor.pair()?.0.to_vec()),
+                false => None,
+            })
         };
-        self.apply(&[commit], Durability::Synced)
+        let mut bounds: Option<(Vec<u8>, Vec<u8>)> = None;
+        let mut noted = pairs.inspect(|pair| {
+            if let Ok((key, _)) = pair {
+                let (_, last) = bounds.get_or_insert_with(|| (key.clone(), Vec::new()));
+                last.clear();
+                last.extend_from_slice(key);
+            }
+        });
+        let ingestion = core
+            .tree
+            .prepare_ingestion(version, &mut noted, &mut existing)?;
+        drop(noted);
+        drop(cursor);
+        // Tables are searched behind memtables: nothing older may be in these.
+        let touched = bounds
+            .is_some_and(|(first, last)| core.shared.state().memtables_touch(&first, Some(&last)));
+        if touched {
+            core.seal(version - 1);
+            core.flush_noting()?;
+        }
+        let _unfinished = Unfinished(core);
+        core.log
+            .append_ingestion(version, stream.unwrap_or_default(), core.now_ms())
+            .map_err(|failure| core.failed(failure))?;
+        core.log.sync().map_err(|failure| core.failed(failure))?;
+        if let Err(error) = core.tree.commit_ingestion(ingestion) {
+            // The log tells of it already: only reopening finds out whether it took place.
+            core.poison(&error.to_string());
+            return Err(StorageError::CommitUnknown(format!(
+                "{error}: the bulk load may be on disk or not: reopen the database and look"
+            )));
+        }
+        self.publish(version);
+        Ok(())
     }
 
     fn statistics(&self) -> Result<Statistics, StorageError> {
         let view = self.view()?;
         let log = self.core.log.statistics(view.version())?;
-        let mut key_count = 0;
-        view.visit(ALL, Order::Ascending, &mut |_, _| {
-            key_count += 1;
-            ControlFlow::Continue(())
-        })?;
         let state = self.core.shared.state();
+        let levels = state.levels.statistics();
+        let sum = |of: fn(&LevelStatistics) -> u64| levels.iter().map(of).sum::<u64>();
+        let (value_bytes, _) = state.levels.value_bytes();
+        let table_bytes = sum(|level| level.bytes);
+        let entries = sum(|level| level.entries)
+            + state
+                .memtables()
+                .map(|memtable| memtable.entry_count())
+                .sum::<u64>();
+        let mut key_count = 0;
+        if entries <= MANY_ENTRIES {
+            view.visit(ALL, Order::Ascending, &mut |_, _| {
+                key_count += 1;
+                ControlFlow::Continue(())
+            })?;
+        } else {
+            // Reading all of them would take seconds: each deletion has taken a key out, and none was put twice.
+            key_count = entries.saturating_sub(2 * sum(|level| level.deletions));
+        }
         let detail = |name: &str, value: u64| (name.to_owned(), value.to_string());
+        let (hits, misses) = self.core.cache.hits_and_misses();
+        let mut details = vec![
+            detail("log_bytes", log.stored_bytes),
+            detail("log_segments", log.segments),
+            detail("log_dropped_bytes", log.dropped_bytes),
+            detail("table_bytes", table_bytes),
+            detail("value_bytes", value_bytes),
+            detail("entries", entries),
+            detail("memtable_bytes", state.memtable_bytes() as u64),
+            detail("sealed_memtables", state.sealed.len() as u64),
+            detail("cache_bytes", self.core.cache.used_bytes() as u64),
+            detail("pinned_bytes", self.core.cache.pinned_bytes() as u64),
+            detail("cache_hits", hits),
+            detail("cache_misses", misses),
+            detail("oldest_version", self.oldest_version()),
+        ];
+        for (number, level) in levels.iter().enumerate() {
+            let text = format!(
+                "{} runs, {} tables, {} bytes, {} entries",
+                level.runs, level.tables, level.bytes, level.entries
+            );
+            details.push((format!("level_{number}"), text));
+        }
         Ok(Statistics {
             key_count,
-            stored_bytes: log.stored_bytes,
+            stored_bytes: log.stored_bytes + table_bytes + value_bytes,
             syncs: log.syncs,
             stream_entries: log.stream_entries,
-            details: vec![
-                detail("log_segments", log.segments),
-                detail("memtable_bytes", state.active.bytes() as u64),
-                detail("memtable_entries", state.active.entry_count()),
-            ],
+            details,
             ..Statistics::default()
         })
     }
 
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
-        let log = &self.core.log;
+        let core = &*self.core;
+        // What is read must stay where it is.
+        let _tidying = core.tidying.lock();
+        let levels = core.shared.state().levels.clone();
         let version = self.view()?.version();
-        let (mut done, total) = (0, log.record_bytes());
-        let damage = log.verify(version, &mut |bytes| {
+        let (in_log, in_tables) = (core.log.record_bytes(), 2 * levels.file_bytes());
+        let total = in_log + in_tables;
+        let mut done = 0;
+        let mut damage = core.log.verify(version, &mut |bytes| {
             done += bytes;
-            progress(done.min(total), total);
+            progress(done.min(in_log), total);
         })?;
+        damage.extend(levels.verify(&mut |done, _| progress(in_log + done.min(in_tables), total))?);
         progress(total, total);
         Ok(damage)
     }
@@ -388,7 +540,9 @@ impl Backend for StoreBackend {
 
 impl Drop for StoreBackend {
     fn drop(&mut self) {
-        if !self.core.options.read_only && !self.core.poisoned.load(Ordering::Acquire) {
+        // The threads end before the log does.
+        drop(self.background.take());
+        if !self.core.options.read_only && !self.core.is_poisoned() {
             // What cannot be closed is recovered at the next opening.
             let _ = self.core.log.close();
         }

@@ -45,6 +45,22 @@ impl StoreEngine {
         self.engine.backend().checkpoint_of(target)
     }
 
+    /// Puts everything that was committed into tables, and lets go of what of the log nobody needs any more.
+    pub fn flush(&self) -> Result<(), StorageError> {
+        self.engine.backend().flush()
+    }
+
+    /// Merges tables as far as their number or what was deleted gives reason to.
+    pub fn compact(&self) -> Result<(), StorageError> {
+        self.engine.backend().compact(false)
+    }
+
+    /// Merges all tables into one run, and takes out of them what nobody can read any more.
+    pub fn compact_all(&self) -> Result<(), StorageError> {
+        self.engine.backend().flush()?;
+        self.engine.backend().compact(true)
+    }
+
     /// Whether the directory `path` holds a database of this engine.
     pub fn is_at(path: impl AsRef<Path>, options: &StoreOptions) -> Result<bool, StorageError> {
         open::exists(path.as_ref(), options)

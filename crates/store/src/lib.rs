@@ -4,13 +4,14 @@
 //! memtable becomes sorted tables, and tables are merged in the background. What all of them hold are *entries*, in one
 //! order: keys ascend, and within a key versions descend.
 
-#[allow(dead_code)]
 mod backend;
+mod background;
 pub mod backup;
 mod blob;
 mod cache;
 mod codec;
 mod compaction;
+mod core;
 mod engine;
 mod entry;
 mod erasures;
@@ -19,14 +20,13 @@ mod errors;
 pub mod fuzzed;
 mod ingest;
 mod levels;
-#[allow(dead_code)]
 mod log;
 mod manifest;
 mod memtable;
 mod merge;
 mod open;
 mod options;
-#[allow(dead_code)]
+mod source;
 mod state;
 mod table;
 mod tree;

@@ -33,7 +33,7 @@ pub struct StoreOptions {
     pub cache_bytes: usize,
     /// Bytes of memory at which a memtable is sealed and written to tables. There are two at most times, three at worst.
     pub memtable_bytes: usize,
-    /// Bytes of a segment of the log.
+    /// Bytes of a segment of the log. More than a memtable takes, so that a segment ends with its memtable.
     pub segment_bytes: u64,
     /// Largest write set of a transaction.
     pub max_transaction_bytes: usize,
@@ -74,7 +74,7 @@ impl Default for StoreOptions {
             memory: None,
             cache_bytes: 128 << 20,
             memtable_bytes: 32 << 20,
-            segment_bytes: 32 << 20,
+            segment_bytes: 40 << 20,
             max_transaction_bytes: MAX_TRANSACTION_BYTES,
             retention: Retention::default(),
             blob_threshold_bytes: 1 << 10,

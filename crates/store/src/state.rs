@@ -1,11 +1,11 @@
 //! What readers read: memtables and tables, swapped in one step, and which versions are still read.
 
-use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use isomer_storage::{KeyRange, Order, StorageError, Version, View, Visitor};
 use parking_lot::{Mutex, RwLock};
 
-use crate::{Cursor, Kind, memtable::Memtable};
+use crate::{Erasures, Levels, MergeCursor, Readable, memtable::Memtable, source::Source};
 
 /// Where everything is at one moment. Never changed: replaced.
 #[derive(Clone)]
@@ -13,70 +13,76 @@ pub struct State {
     /// Takes what is committed.
     pub active: Arc<Memtable>,
     /// Full ones that are not in tables yet, newest first.
-    pub sealed: Vec<Arc<Memtable>>,
+    pub sealed: Vec<Sealed>,
+    /// The tables.
+    pub levels: Arc<Levels>,
+}
+
+/// A memtable that is full.
+#[derive(Clone)]
+pub struct Sealed {
+    pub memtable: Arc<Memtable>,
+    /// The last version before the next memtable.
+    pub last: Version,
+    /// The first segment of the log that holds what is behind it.
+    pub next_segment: u64,
 }
 
 impl State {
     /// The memtables, newest first.
-    fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
-        std::iter::once(&self.active).chain(&self.sealed)
+    pub fn memtables(&self) -> impl Iterator<Item = &Arc<Memtable>> {
+        std::iter::once(&self.active).chain(self.sealed.iter().map(|sealed| &sealed.memtable))
+    }
+
+    /// Bytes that memtables take.
+    pub fn memtable_bytes(&self) -> usize {
+        self.memtables().map(|memtable| memtable.bytes()).sum()
     }
 
     fn get(&self, key: &[u8], at: Version) -> Result<Option<Vec<u8>>, StorageError> {
-        // Each place holds only versions below those of the places before it: the first that knows the key decides.
+        // A memtable holds only versions above those of the memtables behind it: the first one that knows the key decides.
+        let (mut erased, mut found) = (0, None);
         for memtable in self.memtables() {
-            let erased = memtable.newest_erasure(key, at);
-            match memtable.get(key, at) {
-                Some((version, value)) if version >= erased => return Ok(value.map(<[u8]>::to_vec)),
-                Some(_) => return Ok(None),
-                None if erased > 0 => return Ok(None),
-                None => {}
+            erased = erased.max(memtable.newest_erasure(key, at));
+            found = memtable.get(key, at);
+            if found.is_some() || erased > 0 {
+                break;
             }
         }
-        Ok(None)
+        let known = found.map_or(0, |(version, _)| version).max(erased);
+        // Tables are older, but for those of an ingestion.
+        if (known == 0 || self.levels.ingested > Some(known))
+            && let Some((version, value)) = self.levels.get(key, at)?
+            && version > known
+        {
+            return Ok(value);
+        }
+        Ok(match found {
+            Some((version, value)) if version >= erased => value.map(<[u8]>::to_vec),
+            _ => None,
+        })
     }
 
-    fn visit(
-        &self,
-        range: KeyRange<'_>,
-        order: Order,
-        at: Version,
-        visit: &mut Visitor<'_>,
-    ) -> Result<(), StorageError> {
-        // While there are no tables there is one memtable.
-        let mut cursor = self.active.cursor();
-        let erasures = self.active.erasures();
-        match order {
-            Order::Ascending => {
-                cursor.seek(range.start, Version::MAX)?;
-                let mut last: Vec<u8> = Vec::new();
-                while cursor.valid() && range.end.is_none_or(|end| cursor.key() < end) {
-                    let (key, version) = (cursor.key().to_vec(), cursor.version());
-                    if version <= at && last != key {
-                        let live = cursor.kind() == Kind::Put
-                            && version >= erasures.newest_covering(&key, at);
-                        if live && visit(&key, cursor.value()?).is_break() {
-                            return Ok(());
-                        }
-                        last = key;
-                    }
-                    cursor.next()?;
-                }
-            }
-            Order::Descending => {
-                cursor.seek_before(range.end)?;
-                while cursor.valid() && cursor.key() >= range.start {
-                    let key = cursor.key().to_vec();
-                    if let Some(value) = self.get(&key, at)?
-                        && visit(&key, &value) == ControlFlow::Break(())
-                    {
-                        return Ok(());
-                    }
-                    cursor.seek_before(Some(&key))?;
-                }
+    /// A cursor over what a reader at `at` sees in a range.
+    pub fn cursor(&self, range: KeyRange<'_>, at: Version) -> MergeCursor<Source> {
+        let mut sources: Vec<Source> = Vec::new();
+        let mut erasures: Vec<Arc<Erasures>> = Vec::new();
+        for memtable in self.memtables().filter(|memtable| !memtable.is_empty()) {
+            sources.push(Source::Memtable(memtable.cursor()));
+            if memtable.has_erasures() {
+                erasures.push(memtable.erasures());
             }
         }
-        Ok(())
+        erasures.push(self.levels.erasures().clone());
+        let runs = self.levels.cursors(range.start, range.end);
+        sources.extend(runs.into_iter().map(Source::Run));
+        MergeCursor::new(sources, erasures, at)
+    }
+
+    /// Whether a memtable has anything of the keys from `start` on to `end` (inclusive).
+    pub fn memtables_touch(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+        self.memtables()
+            .any(|memtable| memtable.touches(start, end))
     }
 }
 
@@ -92,10 +98,12 @@ struct Readers {
     live: BTreeMap<Version, usize>,
     /// Versions below it may have been collected, unless somebody reads them.
     floor: Version,
+    /// The last published version.
+    published: Version,
 }
 
 impl Shared {
-    /// A first state.
+    /// A first state, with versions from `floor` on.
     pub fn new(state: State, floor: Version) -> Self {
         Self {
             state: RwLock::new(Arc::new(state)),
@@ -120,9 +128,12 @@ impl Shared {
         drop(old);
     }
 
-    /// A view of the last published version, which is `version` or later.
-    pub fn view(self: &Arc<Self>, version: Version) -> Arc<StoreView> {
-        *self.readers.lock().live.entry(version).or_default() += 1;
+    /// A view of a version that is published with it.
+    pub fn publish(self: &Arc<Self>, version: Version) -> Arc<StoreView> {
+        let mut readers = self.readers.lock();
+        readers.published = version;
+        *readers.live.entry(version).or_default() += 1;
+        drop(readers);
         Arc::new(StoreView {
             version,
             shared: self.clone(),
@@ -136,6 +147,7 @@ impl Shared {
             return None;
         }
         *readers.live.entry(version).or_default() += 1;
+        drop(readers);
         Some(Arc::new(StoreView {
             version,
             shared: self.clone(),
@@ -146,12 +158,34 @@ impl Shared {
     pub fn floor(&self) -> Version {
         self.readers.lock().floor
     }
+
+    /// Which versions may be read from now on: those of views, and all from `window` on.
+    pub fn readable(&self, window: Version) -> Readable {
+        let mut readers = self.readers.lock();
+        let from = window.max(readers.floor).min(readers.published);
+        readers.floor = readers.floor.max(from);
+        Readable {
+            snapshots: readers
+                .live
+                .range(..from)
+                .map(|(version, _)| *version)
+                .collect(),
+            from,
+        }
+    }
 }
 
-/// One version. What it reads stays readable while it lives.
+/// One version. What it reads stays readable while it lives; it holds no memory but its own.
 pub struct StoreView {
     version: Version,
     shared: Arc<Shared>,
+}
+
+impl StoreView {
+    /// A cursor over a range.
+    pub fn cursor(&self, range: KeyRange<'_>) -> MergeCursor<Source> {
+        self.shared.state().cursor(range, self.version)
+    }
 }
 
 impl Drop for StoreView {
@@ -181,6 +215,6 @@ impl View for StoreView {
         order: Order,
         visit: &mut Visitor<'_>,
     ) -> Result<(), StorageError> {
-        self.shared.state().visit(range, order, self.version, visit)
+        self.cursor(range).visit(range, order, visit)
     }
 }

@@ -307,11 +307,11 @@ impl Tree {
         let unfinished = names.iter().filter(|name| *name == Path::new(NEW_MANIFEST));
         for name in orphans.chain(unfinished) {
             let path = folder.join(name);
-            self.files
-                .options
-                .disk
-                .remove(&path)
-                .map_err(|error| refused(&path, "removing", &error))?;
+            match self.files.options.disk.remove(&path) {
+                // The first manifest has taken its place.
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+                outcome => outcome.map_err(|error| refused(&path, "removing", &error))?,
+            }
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub fn segment(disk: Arc<dyn Disk>, folder: &Path, seal: &Seal) {
         walked.map_err(|_| StorageError::Corrupt("it does not decode".to_owned()))
     });
     if let Ok((log, recovered)) = opened {
-        let stream = log.stream(0, recovered.version, 1000, 1 << 20);
-        assert!(stream.is_err() || log.verify(recovered.version, &mut |_| {}).is_ok());
+        let stream = log.stream(0, recovered, 1000, 1 << 20);
+        assert!(stream.is_err() || log.verify(recovered, &mut |_| {}).is_ok());
     }
 }

@@ -69,6 +69,7 @@ pub struct Log {
     trimmed: AtomicU64,
     durable: AtomicU64,
     syncs: AtomicU64,
+    dropped_bytes: u64,
 }
 
 struct Writer {
@@ -84,6 +85,19 @@ struct Writer {
 /// The segment that comes next, where it was made ahead.
 #[derive(Default)]
 struct Spare(Option<Arc<Segment>>);
+
+/// What of the log must stay.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Keep {
+    /// The first segment that holds what is not in tables.
+    pub needed_from: u64,
+    /// Times of commits can be asked for from here on.
+    pub versions_since_ms: Option<u64>,
+    /// Older entries of the change stream may go, trimmed or not.
+    pub stream_since_ms: Option<u64>,
+    /// Entries of the change stream may go, trimmed or not, where the log has more bytes.
+    pub stream_bytes: Option<u64>,
+}
 
 /// A failure while writing.
 #[derive(Debug)]
@@ -105,6 +119,8 @@ pub struct LogStatistics {
     pub stream_entries: u64,
     /// Syncs since opening.
     pub syncs: u64,
+    /// Bytes of a torn tail that opening dropped.
+    pub dropped_bytes: u64,
 }
 
 impl Log {
@@ -116,16 +132,15 @@ impl Log {
     /// Notes that everything up to `version` is durable, in tables.
     pub fn note_durable(&self, version: Version) {
         self.durable.fetch_max(version, Ordering::AcqRel);
+        self.writer.lock().unsynced.retain(|segment| {
+            let state = segment.state.lock();
+            !state.closed || state.last > version
+        });
     }
 
     /// The change stream is forgotten up to here.
     pub fn trimmed(&self) -> Version {
         self.trimmed.load(Ordering::Acquire)
-    }
-
-    /// The time of the last record.
-    pub fn last_ms(&self) -> u64 {
-        self.writer.lock().last_ms
     }
 
     /// Writes a group of commits. `time_ms` never falls.
@@ -258,11 +273,7 @@ impl Log {
 
     fn sync_writer(&self, writer: &mut Writer) -> Result<(), Failure> {
         for segment in &writer.unsynced {
-            self.syncs.fetch_add(1, Ordering::Relaxed);
-            segment.file.sync().map_err(|error| {
-                let path = segment::path(&self.folder, segment.number);
-                Failure::Unknown(format!("a sync of `{}` failed ({error})", path.display()))
-            })?;
+            self.sync_segment(segment)?;
         }
         writer.unsynced.clear();
         self.durable.fetch_max(writer.last, Ordering::AcqRel);
@@ -364,22 +375,72 @@ impl Log {
         }
     }
 
+    /// Makes durable what of the segments that are full belongs to commits up to `upto` and may not be lost once these are
+    /// in tables: entries of the change stream. Writers go on meanwhile.
+    pub fn sync_closed(&self, upto: Version) -> Result<(), Failure> {
+        let full: Vec<Arc<Segment>> = {
+            let writer = self.writer.lock();
+            let is_full = |segment: &Arc<Segment>| segment.state.lock().closed;
+            writer
+                .unsynced
+                .iter()
+                .take_while(|segment| is_full(segment))
+                .cloned()
+                .collect()
+        };
+        for segment in &full {
+            let (streams, first) = {
+                let state = segment.state.lock();
+                (state.stream_entries > 0, state.first)
+            };
+            if streams && first <= upto {
+                self.sync_segment(segment)?;
+                let mut writer = self.writer.lock();
+                writer
+                    .unsynced
+                    .retain(|unsynced| unsynced.number != segment.number);
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_segment(&self, segment: &Segment) -> Result<(), Failure> {
+        self.syncs.fetch_add(1, Ordering::Relaxed);
+        let end = segment.state.lock().end;
+        segment.file.sync().map_err(|error| {
+            let path = segment::path(&self.folder, segment.number);
+            Failure::Unknown(format!("a sync of `{}` failed ({error})", path.display()))
+        })?;
+        let mut state = segment.state.lock();
+        state.synced_end = state.synced_end.max(end);
+        Ok(())
+    }
+
     /// Makes the segment that comes next ahead, out of one that is needed no more where there is one; removes the others
-    /// of these, and closes what is full. `needed_from` is the first segment that memtables need, `keep_stream_after` the
-    /// version up to which nobody needs the change stream. Not on the writer's thread.
-    pub fn tidy(&self, needed_from: u64, keep_stream_after: Version) -> Result<(), StorageError> {
+    /// of these, and closes what is full. Not on the writer's thread.
+    pub fn tidy(&self, keep: Keep) -> Result<(), StorageError> {
         if self.options.read_only {
             return Ok(());
         }
         self.close_full()?;
+        self.forget_old_entries(keep);
+        let trimmed = self.trimmed();
         let mut old = Vec::new();
         {
             let mut segments = self.segments.write();
             let current = self.current.load(Ordering::Acquire);
             while let Some((&number, segment)) = segments.first_key_value() {
                 let state = segment.state.lock();
-                let streams = state.stream_entries > 0 && state.last > keep_stream_after;
-                if number >= needed_from || number >= current || !state.closed || streams {
+                let streams = state.stream_entries > 0 && state.last > trimmed;
+                let times = keep
+                    .versions_since_ms
+                    .is_some_and(|since| state.last_ms >= since);
+                if number >= keep.needed_from
+                    || number >= current
+                    || !state.closed
+                    || streams
+                    || times
+                {
                     break;
                 }
                 drop(state);
@@ -411,6 +472,27 @@ impl Log {
         Ok(())
     }
 
+    /// Forgets entries of the change stream that are too old, or too many, by whole segments.
+    fn forget_old_entries(&self, keep: Keep) {
+        let segments = self.segments.read();
+        let mut bytes: u64 = segments
+            .values()
+            .map(|segment| segment.state.lock().end)
+            .sum();
+        for segment in segments.values() {
+            let state = segment.state.lock();
+            let too_old = keep
+                .stream_since_ms
+                .is_some_and(|since| state.last_ms < since);
+            let too_many = keep.stream_bytes.is_some_and(|most| bytes > most);
+            if !state.closed || !(too_old || too_many) {
+                break;
+            }
+            bytes -= state.end;
+            self.trimmed.fetch_max(state.last, Ordering::AcqRel);
+        }
+    }
+
     /// Writes the closing parts of segments that are full and durable.
     fn close_full(&self) -> Result<(), StorageError> {
         let full: Vec<Arc<Segment>> = self
@@ -419,21 +501,12 @@ impl Log {
             .values()
             .filter(|segment| {
                 let state = segment.state.lock();
-                state.closed && !state.closing_written
+                // What was not synced may still be lost, and then must not be missed.
+                state.closed && !state.closing_written && state.synced_end == state.end
             })
             .cloned()
             .collect();
         for segment in full {
-            // What was not synced may still be lost, and then must not be missed.
-            if self
-                .writer
-                .lock()
-                .unsynced
-                .iter()
-                .any(|unsynced| unsynced.number == segment.number)
-            {
-                continue;
-            }
             self.write_closing(&segment)?;
         }
         Ok(())
@@ -481,9 +554,16 @@ impl Log {
             if segment.state.lock().closing_written {
                 continue;
             }
-            self.write_closing(segment)?;
             let path = segment::path(&self.folder, segment.number);
             let error = |error| io_error("writing", &path, &error);
+            let unsynced = {
+                let state = segment.state.lock();
+                state.synced_end < state.end
+            };
+            if unsynced {
+                segment.file.sync().map_err(error)?;
+            }
+            self.write_closing(segment)?;
             segment.file.sync().map_err(error)?;
             let end = segment.state.lock().end;
             segment.file.set_len(end).map_err(error)?;
@@ -615,6 +695,7 @@ impl Log {
     pub fn statistics(&self, upto: Version) -> Result<LogStatistics, StorageError> {
         let mut statistics = LogStatistics {
             syncs: self.syncs.load(Ordering::Relaxed),
+            dropped_bytes: self.dropped_bytes,
             ..LogStatistics::default()
         };
         let trimmed = self.trimmed();

@@ -30,15 +30,6 @@ pub struct Flushed {
     pub ingested: Option<Version>,
 }
 
-/// What was found.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Recovered {
-    /// The last version.
-    pub version: Version,
-    /// Bytes of a torn tail that were dropped.
-    pub dropped_bytes: u64,
-}
-
 /// One commit that only the log has.
 pub struct Replayed<'a> {
     /// Its version.
@@ -48,13 +39,14 @@ pub struct Replayed<'a> {
 }
 
 impl Log {
-    /// Opens the log in `folder`, which exists; calls `apply` with each commit that is not in tables.
+    /// Opens the log in `folder`, which exists; calls `apply` with each commit that is not in tables. Answers
+    /// the last version, too.
     pub fn open(
         folder: &Path,
         options: LogOptions,
         flushed: &Flushed,
         apply: &mut dyn FnMut(Replayed<'_>) -> Result<(), StorageError>,
-    ) -> Result<(Self, Recovered), StorageError> {
+    ) -> Result<(Self, Version), StorageError> {
         let database = folder.parent().unwrap_or(folder).to_owned();
         let mut recovery = Recovery {
             folder: folder.to_owned(),
@@ -101,14 +93,9 @@ impl Log {
             trimmed: AtomicU64::new(trimmed),
             durable: AtomicU64::new(last),
             syncs: AtomicU64::new(0),
+            dropped_bytes,
         };
-        Ok((
-            log,
-            Recovered {
-                version: last,
-                dropped_bytes,
-            },
-        ))
+        Ok((log, last))
     }
 }
 
@@ -243,6 +230,7 @@ impl Recovery {
                 ..Extent::default()
             };
             let mut reader = Reader::new(segment.clone(), &folder, &seal, FIRST_RECORD);
+            let mut hole = false;
             loop {
                 let at = reader.offset();
                 if known.closing_written && at >= known.end {
@@ -256,14 +244,16 @@ impl Recovery {
                         if !reader.search()? {
                             break;
                         }
-                        // A record behind what is none: its claims are looked at, it is not used.
-                        self.gap = true;
+                        // A record behind what is none. Where all that is missing is in tables it does not matter.
+                        hole = true;
                     }
                 }
                 let record = reader.record()?;
                 let missing = self.last + 1;
-                let follows = record.version <= missing;
-                if self.gap || !follows {
+                if hole && record.version < missing {
+                    continue;
+                }
+                if self.gap || hole || record.version > missing {
                     self.gap = true;
                     if record.durable >= missing || known.closing_written {
                         let what = format!(

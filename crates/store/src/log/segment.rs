@@ -50,6 +50,8 @@ pub struct Segment {
 pub struct Extent {
     /// End of the records.
     pub end: u64,
+    /// Up to where they were synced.
+    pub synced_end: u64,
     /// First and last commit; 0 where there is none.
     pub first: Version,
     pub last: Version,

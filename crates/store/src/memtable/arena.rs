@@ -12,7 +12,9 @@ use std::{cmp::Ordering, mem::MaybeUninit, ptr::NonNull};
 
 use isomer_storage::Version;
 
-/// Bytes that the arena asks for at once. Entries of more than a quarter of it get a piece of their own.
+/// Bytes that the arena asks for at first, and then twice as many each time, up to the most. Entries of more than a quarter
+/// of the most get a piece of their own.
+const FIRST_CHUNK_BYTES: usize = 16 << 10;
 const CHUNK_BYTES: usize = 1 << 20;
 const HEADER_BYTES: usize = 16;
 const DELETED: u32 = u32::MAX;
@@ -134,7 +136,11 @@ impl Arena {
         }
         let (at, free) = match self.free {
             Some((at, free)) if free >= size => (at, free),
-            _ => (self.allocate(CHUNK_BYTES), CHUNK_BYTES),
+            _ => {
+                let bytes = self.bytes.clamp(FIRST_CHUNK_BYTES, CHUNK_BYTES);
+                let bytes = bytes.next_power_of_two().max(size);
+                (self.allocate(bytes), bytes)
+            }
         };
         // Sound: `size <= free`, so this stays within the chunk (or one behind its end).
         self.free = Some((unsafe { at.add(size) }, free - size));

@@ -101,11 +101,32 @@ impl Memtable {
 
     /// The newest erasure of `key` at or before the version `at`; 0 where there is none.
     pub fn newest_erasure(&self, key: &[u8], at: Version) -> Version {
-        if self.has_erasures.load(Ordering::Acquire) {
+        if self.has_erasures() {
             self.erasures.read().newest_covering(key, at)
         } else {
             0
         }
+    }
+
+    /// Whether any range was deleted.
+    pub fn has_erasures(&self) -> bool {
+        self.has_erasures.load(Ordering::Acquire)
+    }
+
+    /// Whether there is an entry or an erasure of any key from `start` on to `end` (inclusive; `None`: the end).
+    pub fn touches(&self, start: &[u8], end: Option<&[u8]>) -> bool {
+        let target = Target {
+            key: start,
+            version: Version::MAX,
+        };
+        let entry = self.tree.find(target);
+        if entry.is_some_and(|entry| end.is_none_or(|end| entry.key() <= end)) {
+            return true;
+        }
+        self.has_erasures()
+            && self.erasures().iter().any(|(from, until, _)| {
+                end.is_none_or(|end| from <= end) && until.is_none_or(|until| until > start)
+            })
     }
 
     /// Bytes of memory.

@@ -1,0 +1,84 @@
+//! Cursors of either kind as one type.
+
+use isomer_storage::{StorageError, Version};
+
+use crate::{BlobRef, Cursor, Kind, MemtableCursor, RunCursor};
+
+/// A cursor over a memtable or over a run of tables.
+pub enum Source {
+    /// Over a memtable.
+    Memtable(MemtableCursor),
+    /// Over a run.
+    Run(RunCursor),
+}
+
+macro_rules! either {
+    ($source:expr, $cursor:ident => $call:expr) => {
+        match $source {
+            Source::Memtable($cursor) => $call,
+            Source::Run($cursor) => $call,
+        }
+    };
+}
+
+impl Cursor for Source {
+    fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
+        either!(self, cursor => cursor.seek(key, version))
+    }
+
+    fn seek_before(&mut self, key: Option<&[u8]>) -> Result<(), StorageError> {
+        either!(self, cursor => cursor.seek_before(key))
+    }
+
+    #[inline]
+    fn next(&mut self) -> Result<(), StorageError> {
+        either!(self, cursor => cursor.next())
+    }
+
+    #[inline]
+    fn prev(&mut self) -> Result<(), StorageError> {
+        either!(self, cursor => cursor.prev())
+    }
+
+    #[inline]
+    fn valid(&self) -> bool {
+        either!(self, cursor => cursor.valid())
+    }
+
+    #[inline]
+    fn key(&self) -> &[u8] {
+        either!(self, cursor => cursor.key())
+    }
+
+    #[inline]
+    fn version(&self) -> Version {
+        either!(self, cursor => cursor.version())
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        either!(self, cursor => cursor.kind())
+    }
+
+    #[inline]
+    fn pair(&mut self) -> Result<(&[u8], &[u8]), StorageError> {
+        either!(self, cursor => cursor.pair())
+    }
+
+    #[inline]
+    fn next_key(&mut self) -> Result<(), StorageError> {
+        either!(self, cursor => cursor.next_key())
+    }
+
+    fn pass(&mut self, until: Option<&[u8]>, erased: Version) -> Result<bool, StorageError> {
+        either!(self, cursor => cursor.pass(until, erased))
+    }
+
+    fn pass_back(&mut self, from: &[u8], erased: Version) -> Result<bool, StorageError> {
+        either!(self, cursor => cursor.pass_back(from, erased))
+    }
+
+    fn apart(&self) -> Result<Option<BlobRef>, StorageError> {
+        either!(self, cursor => cursor.apart())
+    }
+}
