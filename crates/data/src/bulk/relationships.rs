@@ -1,6 +1,9 @@
 //! Loading relationships of one type between the nodes of two labels.
 
-use std::{io, sync::Arc};
+use std::{
+    io::{self, Read, Write},
+    sync::Arc,
+};
 
 use isomer_storage::{StorageError, Version};
 use isomer_value::{LabelId, NodeId, RelId, TypeId, Value, record::RecordBuilder};
@@ -8,10 +11,9 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    BulkEnds, BulkOptions, BulkOutcome, BulkRelationship, BulkWatch, Load, LoadPairs, Relied, Room,
-    links::{Link, Links, SortedLinks},
-    pipeline::read_rows,
-    sorter::{Spool, Spooled},
+    BulkEnds, BulkOptions, BulkOutcome, BulkPhase, BulkRelationship, BulkWatch, Load, LoadPairs,
+    REPORT_EVERY, Relied, Room, Verdict,
+    sorter::{Sortable, Sorted, Sorter, Spool, Spooled},
 };
 use crate::{
     Access, DataError, GraphRead, Store, Transaction,
@@ -25,38 +27,49 @@ use crate::{
     stream::{self, Change, Counted, Deltas},
 };
 
+/// One entry of an adjacency: node and side, other end, number of the relationship in this load.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Link {
+    node_side: u64,
+    other: u64,
+    number: u64,
+}
+
+impl Sortable for Link {
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+
+    fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut bytes = [0; 24];
+        for (at, number) in [self.node_side, self.other, self.number]
+            .into_iter()
+            .enumerate()
+        {
+            bytes[at * 8..at * 8 + 8].copy_from_slice(&number.to_le_bytes());
+        }
+        out.write_all(&bytes)
+    }
+
+    fn read(input: &mut impl Read) -> io::Result<Self> {
+        let mut bytes = [0; 24];
+        input.read_exact(&mut bytes)?;
+        let number =
+            |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at * 8 + byte]));
+        Ok(Self {
+            node_side: number(0),
+            other: number(1),
+            number: number(2),
+        })
+    }
+}
+
 /// Finds nodes by key.
 struct Keys {
     label: LabelId,
     name: String,
     /// Hash of the encoded key → node, where all keys fit.
     table: Option<FxHashMap<u128, u64>>,
-    /// The least and the largest id among them, where they are in the table; else all ids.
-    ids: (u64, u64),
-}
-
-/// The end that was looked up last: files often come sorted by one of them.
-#[derive(Default)]
-struct Recent(Option<(Value, NodeId)>);
-
-impl Recent {
-    fn find(
-        &mut self,
-        keys: &Keys,
-        tx: &Transaction,
-        key: &Value,
-        end: &str,
-    ) -> Result<NodeId, DataError> {
-        if let Some((known, node)) = &self.0
-            && *known == *key
-            && std::mem::discriminant(known) == std::mem::discriminant(key)
-        {
-            return Ok(*node);
-        }
-        let node = keys.find(tx, key, end)?;
-        self.0 = Some((key.clone(), node));
-        Ok(node)
-    }
 }
 
 impl Keys {
@@ -66,7 +79,6 @@ impl Keys {
             DataError::NotFound(format!("there is no label `{name}`: load its nodes first"))
         })?;
         let mut table = None;
-        let mut ids = (u64::MAX, 0);
         let count = usize::try_from(tx.exact_node_count(Some(label))?).unwrap_or(usize::MAX);
         if table_bytes(count) <= budget {
             let mut nodes = FxHashMap::with_capacity_and_hasher(count, Default::default());
@@ -76,21 +88,19 @@ impl Keys {
                 after_prefix(&base).as_deref(),
                 usize::MAX,
                 |key, value| {
-                    let node = sole_id(value, "the node under a key")?;
-                    ids = (ids.0.min(node), ids.1.max(node));
-                    nodes.insert(xxh3_128(&key[base.len()..]), node);
+                    nodes.insert(
+                        xxh3_128(&key[base.len()..]),
+                        sole_id(value, "the node under a key")?,
+                    );
                     Ok(())
                 },
             )?;
             table = Some(nodes);
-        } else {
-            ids = (0, tx.store().shared().nodes.end());
         }
         Ok(Self {
             label,
             name: name.to_owned(),
             table,
-            ids,
         })
     }
 
@@ -135,7 +145,7 @@ impl Store {
     ) -> Result<BulkOutcome, DataError> {
         let type_id = TypeId(self.intern(NameKind::Type, ends.rel_type)?);
         let _hold = self.hold_stream(self.engine().version());
-        let mut tx = self.begin(Access::Read)?;
+        let tx = self.begin(Access::Read)?;
         let since = tx.version();
         let room = Room::take(self, options)?;
         let from = Keys::load(&tx, ends.from, room.bytes / 3)?;
@@ -146,11 +156,9 @@ impl Store {
         };
         let to = own_to.as_ref().unwrap_or(&from);
         let tables = from.bytes() + own_to.as_ref().map_or(0, Keys::bytes);
-        let least = from.ids.0.min(to.ids.0);
-        let nodes = least..from.ids.1.max(to.ids.1).saturating_add(1).max(least);
         let mut read = Gathered {
             records: Spool::new(room.bytes / 16, &room.spill),
-            links: Links::new(nodes, (room.bytes - tables) / 8 * 7, &room.spill),
+            links: Sorter::new((room.bytes - tables) / 8 * 7, &room.spill),
             last_source: NodeId(0),
             last_target: NodeId(0),
         };
@@ -158,31 +166,35 @@ impl Store {
             version: since,
             ..BulkOutcome::default()
         };
-        let (mut sources, mut targets) = (Recent::default(), Recent::default());
-        let take = |row: &BulkRelationship| {
-            // Another thread's, and nobody else's meanwhile.
-            let reader: &mut Transaction = &mut tx;
-            let checked = sources
-                .find(&from, reader, &row.source, "source")
-                .and_then(|source| {
-                    let target = targets.find(to, reader, &row.target, "target")?;
-                    Ok((source, target, self.encode(type_id, source, target, row)?))
-                });
+        for (done, row) in rows.enumerate() {
+            let row = row?;
+            let checked = from.find(&tx, &row.source, "source").and_then(|source| {
+                let target = to.find(&tx, &row.target, "target")?;
+                Ok((source, target, self.encode(type_id, source, target, &row)?))
+            });
             match checked {
                 Ok((source, target, record)) => {
                     read.push(source, target, &record)
                         .map_err(|error| room.spill.error(&error))?;
-                    Ok(Ok(()))
                 }
                 Err(error)
                     if matches!(error, DataError::Storage(_) | DataError::Corrupt { .. }) =>
                 {
-                    Err(error)
+                    return Err(error);
                 }
-                Err(error) => Ok(Err(error)),
+                Err(error) => {
+                    outcome.rejected += 1;
+                    if watch.rejected(row.row, &error) == Verdict::Stop {
+                        return Err(error);
+                    }
+                }
             }
-        };
-        outcome.rejected = read_rows(rows, watch, take, |row| row.row)?;
+            if (done as u64 + 1).is_multiple_of(REPORT_EVERY)
+                && watch.progress(BulkPhase::Reading, done as u64 + 1, None) == Verdict::Stop
+            {
+                return Err(DataError::Cancelled);
+            }
+        }
         drop((tx, from, own_to));
         outcome.loaded = read.records.len();
         if outcome.loaded > 0 {
@@ -198,11 +210,8 @@ impl Store {
         target: NodeId,
         row: &BulkRelationship,
     ) -> Result<Vec<u8>, DataError> {
-        let mut builder = RecordBuilder::relationship(type_id, source, target);
-        if row.properties.is_empty() {
-            return Ok(builder.finish()?);
-        }
         let mut names = PropNames::new(self);
+        let mut builder = RecordBuilder::relationship(type_id, source, target);
         match builder.put_all(&without_nulls(&row.properties), &mut names) {
             Ok(()) => Ok(builder.finish()?),
             Err(error) => Err(names.explain(error)),
@@ -263,7 +272,7 @@ impl Store {
 /// What the first phase leaves for the second.
 struct Gathered {
     records: Spool,
-    links: Links,
+    links: Sorter<Link>,
     last_source: NodeId,
     last_target: NodeId,
 }
@@ -274,8 +283,7 @@ impl Gathered {
         self.last_source = self.last_source.max(source);
         self.last_target = self.last_target.max(target);
         let link = |node: NodeId, side: Side, other: NodeId| Link {
-            node: node.0,
-            incoming: side == Side::In,
+            node_side: node.0 << 1 | side as u64,
             other: other.0,
             number,
         };
@@ -293,7 +301,7 @@ struct Pairs {
     number: u64,
     spill: Arc<SpillFolder>,
     records: Spooled,
-    links: SortedLinks,
+    links: Sorted<Link>,
 }
 
 impl LoadPairs for Pairs {
@@ -321,9 +329,13 @@ impl Iterator for Pairs {
         }
         let link = self.links.next()?;
         let pair = link.map(|link| {
-            let side = if link.incoming { Side::In } else { Side::Out };
+            let side = if link.node_side & 1 == 0 {
+                Side::Out
+            } else {
+                Side::In
+            };
             let (node, other, rel) = (
-                NodeId(link.node),
+                NodeId(link.node_side >> 1),
                 NodeId(link.other),
                 RelId(self.first + link.number),
             );

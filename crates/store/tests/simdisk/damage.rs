@@ -59,7 +59,7 @@ fn damaged_files_are_never_believed() {
     println!(
         "{trials} damaged databases: {refused} refused at opening, {read} met by reading, {verified} by verifying, {harmless} harmless; 0 wrong answers"
     );
-    assert!(harmless * 4 < trials, "too little was hit");
+    assert!(harmless * 2 < trials, "too little was hit");
 }
 
 /// All files with something in them.

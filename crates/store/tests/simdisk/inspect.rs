@@ -38,7 +38,7 @@ pub fn inspect(
         assert_eq!(done, version + 1 + u64::from(round), "{what}");
         let tended = match round {
             0 => tended.flush(),
-            1 => tended.compact().map(drop),
+            1 => tended.compact(),
             _ => Ok(()),
         };
         tended.unwrap_or_else(|error| panic!("{what}: does not go on: {error}"));

@@ -26,12 +26,17 @@ impl Tended {
 
     /// Writes what is in memory into tables.
     pub fn flush(&self) -> Result<(), StorageError> {
-        self.0.sync()
+        self.0.flush()
     }
 
-    /// Merges some tables; whether there was something to do.
-    pub fn compact(&self) -> Result<bool, StorageError> {
-        Ok(false)
+    /// Merges tables as far as there is reason to.
+    pub fn compact(&self) -> Result<(), StorageError> {
+        self.0.compact()
+    }
+
+    /// Merges all tables into one run.
+    pub fn compact_all(&self) -> Result<(), StorageError> {
+        self.0.compact_all()
     }
 }
 

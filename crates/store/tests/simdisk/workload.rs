@@ -217,7 +217,11 @@ impl<'a> Work<'a> {
                 }
             }
             66..74 => {
-                if let Err(error) = self.tended().compact() {
+                let result = match self.random.below(3) {
+                    0 => self.tended().compact_all(),
+                    _ => self.tended().compact(),
+                };
+                if let Err(error) = result {
                     self.refuse("compacting", error);
                 }
             }
