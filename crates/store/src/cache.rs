@@ -4,9 +4,12 @@
 //! the room that pinned parts of tables (their upper indexes and erasures) leave. The cache takes from the budget as it
 //! fills, and gives back when another kind of holder would be refused.
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    hash::{BuildHasherDefault, Hasher},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use isomer_storage::{Memory, MemoryKind, OverBudget, Reclaim, Reservation};
@@ -25,6 +28,28 @@ const MIN_BYTES: usize = 64 << 10;
 /// Number of a file, and the offset in it.
 pub(crate) type BlockId = (u64, u64);
 
+/// Hashes a [`BlockId`]: nobody outside chooses file numbers and offsets, so that speed is all that counts.
+#[derive(Clone, Copy, Default)]
+struct BlockHasher(u64);
+
+impl Hasher for BlockHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, value: u64) {
+        let product = u128::from(self.0 ^ value ^ 0xf39c_c060_5ced_c835) * 0x9e37_79b9_7f4a_7c15;
+        self.0 = (product >> 64) as u64 ^ product as u64;
+    }
+}
+
 #[derive(Clone)]
 struct Weights;
 
@@ -41,7 +66,7 @@ pub struct BlockCache {
 }
 
 struct Shared {
-    blocks: Cache<BlockId, Block, Weights>,
+    blocks: Cache<BlockId, Block, Weights, BuildHasherDefault<BlockHasher>>,
     limits: Mutex<Limits>,
     /// Bytes that blocks may take now; a copy of what `limits` says.
     capacity: AtomicU64,

@@ -290,6 +290,10 @@ impl Drop for Output<'_> {
     }
 }
 
+/// The version that an entry gets at the bottom once every reader sees it: nothing older is left of its key, and that all
+/// entries of a block have one version saves what it would take to tell them apart.
+const SETTLED: Version = 1;
+
 /// Merges what lies from where `merge` is up to `until` into `output`. At the bottom, deletions with nothing below them
 /// are left out.
 pub(crate) fn write_merged<C: Cursor>(
@@ -300,6 +304,7 @@ pub(crate) fn write_merged<C: Cursor>(
     stop: &dyn Fn() -> bool,
     mut output: Output<'_>,
 ) -> Result<NewFiles, StorageError> {
+    let settled_upto = if bottom { rule.readable.floor() } else { 0 };
     let mut key: Vec<u8> = Vec::new();
     let mut begun = false;
     // Deletions that count only if something older of the key stays.
@@ -351,6 +356,11 @@ pub(crate) fn write_merged<C: Cursor>(
                     for version in deletions.drain(..) {
                         output.add(&key, version, None)?;
                     }
+                    let version = if fate == Fate::Current && version <= settled_upto {
+                        SETTLED
+                    } else {
+                        version
+                    };
                     match source.apart()? {
                         Some(reference) => output.add_reference(&key, version, &reference)?,
                         None => {
