@@ -78,11 +78,11 @@ impl Tree {
     pub fn commit_ingestion(&self, ingestion: Ingestion) -> Result<Arc<Levels>, StorageError> {
         let Ingestion {
             parts,
-            files,
+            mut files,
             version,
             ..
         } = ingestion;
-        self.change(|levels, new_run| {
+        self.change_with(&mut files, |levels, files, new_run| {
             if let (Some(first), Some(last)) = (parts.first(), parts.last()) {
                 self.place(levels, &parts, &first.from, last.until.as_deref(), new_run);
             }

@@ -361,6 +361,19 @@ impl Tree {
         Ok(levels)
     }
 
+    /// As [`Tree::change`], with new files that are adopted if it succeeds, or if nobody knows whether it did.
+    pub(crate) fn change_with(
+        &self,
+        files: &mut NewFiles,
+        edit: impl FnOnce(&mut Levels, &NewFiles, &mut dyn FnMut() -> u64) -> Result<(), StorageError>,
+    ) -> Result<Arc<Levels>, StorageError> {
+        let changed = self.change(|levels, new_run| edit(levels, files, new_run));
+        if changed.is_ok() || self.editing.lock().poisoned.is_some() {
+            files.adopt();
+        }
+        changed
+    }
+
     fn stored(&self, levels: &Levels, sequence: u64, next_run: u64) -> Stored {
         let mut blobs: Vec<StoredBlob> = levels
             .blobs
@@ -468,11 +481,11 @@ impl Tree {
             &relocate,
             &[],
         );
-        let written = write_merged(&mut merge, None, &mut rule, false, &|| false, output)?;
+        let mut written = write_merged(&mut merge, None, &mut rule, false, &|| false, output)?;
         self.files.sync_folder()?;
         let parts = self.open_parts(&written)?;
         let collected = readable.from;
-        self.change(|levels, new_run| {
+        self.change_with(&mut written, |levels, written, new_run| {
             if !parts.is_empty() {
                 let run = Arc::new(Run::new(new_run(), parts));
                 levels.levels[0].insert(0, run);

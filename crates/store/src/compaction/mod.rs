@@ -233,7 +233,7 @@ impl Tree {
             &relocate,
             &job.from,
         );
-        let written = write_merged(
+        let mut written = write_merged(
             &mut merge,
             until,
             &mut rule,
@@ -245,7 +245,7 @@ impl Tree {
         self.files.sync_folder()?;
         let parts = self.open_parts(&written)?;
         let stopped_at = written.stopped_at.clone();
-        self.change(|levels, _| {
+        self.change_with(&mut written, |levels, written, _| {
             let upto = stopped_at.as_deref().or(until);
             for (number, level) in levels.levels.iter_mut().enumerate() {
                 for run in level.iter_mut() {

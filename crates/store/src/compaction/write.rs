@@ -1,8 +1,13 @@
 //! Writing what a merge keeps into tables.
 
-use std::{collections::HashSet, path::PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use isomer_storage::{StorageError, Version};
+use isomer_vfs::Disk;
 
 use super::rule::{Fate, Rule};
 use crate::{
@@ -25,13 +30,33 @@ pub(crate) struct NewTable {
     pub(crate) until: Option<Box<[u8]>>,
 }
 
-/// Files that were written and synced, for one change of the levels.
+/// Files that were written and synced, for one change of the levels. Dropped without one, they are removed.
 #[derive(Default)]
 pub(crate) struct NewFiles {
+    /// Where they are, until they are adopted.
+    unused: Option<(Arc<dyn Disk>, Vec<PathBuf>)>,
     pub(crate) tables: Vec<NewTable>,
     pub(crate) blobs: Vec<StoredBlob>,
     /// Where the merge stopped: all keys below are done. `None`: all of them are.
     pub(crate) stopped_at: Option<Box<[u8]>>,
+}
+
+impl NewFiles {
+    /// The manifest tells of them, or nobody knows whether it does.
+    pub(crate) fn adopt(&mut self) {
+        self.unused = None;
+    }
+}
+
+impl Drop for NewFiles {
+    fn drop(&mut self) {
+        // One that cannot be removed is an orphan when the database is opened the next time.
+        if let Some((disk, paths)) = &self.unused {
+            for path in paths {
+                let _ = disk.remove(path);
+            }
+        }
+    }
 }
 
 /// How much a merge may write.
@@ -61,9 +86,8 @@ pub(crate) struct Output<'a> {
     written_bytes: u64,
     /// Entries added for readers of the past that no table was told of, and the version that the last of them is below.
     superseded: (u64, Version),
+    /// Removed when they are dropped: with this output where it was not finished.
     done: NewFiles,
-    paths: Vec<PathBuf>,
-    finished: bool,
 }
 
 impl<'a> Output<'a> {
@@ -90,9 +114,12 @@ impl<'a> Output<'a> {
             from: from.into(),
             written_bytes: 0,
             superseded: (0, 0),
-            done: NewFiles::default(),
-            paths: Vec::new(),
-            finished: false,
+            done: NewFiles {
+                unused: Some((files.options.disk.clone(), Vec::new())),
+                tables: Vec::new(),
+                blobs: Vec::new(),
+                stopped_at: None,
+            },
         }
     }
 
@@ -116,10 +143,16 @@ impl<'a> Output<'a> {
             + self.blob.as_ref().map_or(0, BlobWriter::len)
     }
 
+    fn note_path(&mut self, path: &Path) {
+        if let Some((_, paths)) = &mut self.done.unused {
+            paths.push(path.to_owned());
+        }
+    }
+
     fn builder(&mut self) -> Result<&mut TableBuilder, StorageError> {
         if self.table.is_none() {
             let (number, identity, path) = self.files.new_table();
-            self.paths.push(path.clone());
+            self.note_path(&path);
             let target = TableTarget {
                 disk: &*self.files.options.disk,
                 path,
@@ -191,7 +224,7 @@ impl<'a> Output<'a> {
         if self.blob.is_none() {
             let options = &self.files.options;
             let (number, identity, path) = self.files.new_blob();
-            self.paths.push(path.clone());
+            self.note_path(&path);
             self.blob = Some(BlobWriter::create(
                 &*options.disk,
                 path,
@@ -274,19 +307,7 @@ impl<'a> Output<'a> {
                 bytes,
             });
         }
-        self.finished = true;
         Ok(std::mem::take(&mut self.done))
-    }
-}
-
-/// What was not finished is in nobody's way: removed here, or when the database is opened the next time.
-impl Drop for Output<'_> {
-    fn drop(&mut self) {
-        if !self.finished {
-            for path in &self.paths {
-                let _ = self.files.options.disk.remove(path);
-            }
-        }
     }
 }
 
