@@ -38,6 +38,9 @@ const ALL: KeyRange<'static> = KeyRange {
     end: None,
 };
 
+/// A deleted range with more keys than this becomes an erasure.
+const FEW_KEYS: usize = 32;
+
 /// With more entries than this, pairs are not counted one by one.
 const MANY_ENTRIES: u64 = 200_000;
 
@@ -300,6 +303,35 @@ fn erase(committer: &mut Committer<'_>, range: KeyRange<'_>, version: Version) {
     });
 }
 
+/// Deletes the keys of a range one by one where they are few: an erasure costs whoever reads beside it, until it has come
+/// down to the last level. Whether that was done.
+fn delete_few(
+    state: &State,
+    committer: &mut Committer<'_>,
+    commit: &Commit<'_>,
+    range: KeyRange<'_>,
+) -> bool {
+    let mut keys: Vec<Vec<u8>> = Vec::new();
+    let read =
+        state
+            .cursor(range, commit.version - 1)
+            .visit(range, Order::Ascending, &mut |key, _| {
+                keys.push(key.to_vec());
+                match keys.len() > FEW_KEYS {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            });
+    // What cannot be read can still be erased.
+    if read.is_err() || keys.len() > FEW_KEYS {
+        return false;
+    }
+    for key in keys.iter().filter(|key| !commit.writes.has_slot(key)) {
+        committer.insert(key, commit.version, None);
+    }
+    true
+}
+
 impl Backend for StoreBackend {
     type View = StoreView;
 
@@ -361,7 +393,9 @@ impl Backend for StoreBackend {
         let mut committer = state.active.committer();
         for commit in commits {
             for range in commit.writes.erased() {
-                erase(&mut committer, range, commit.version);
+                if !delete_few(&state, &mut committer, commit, range) {
+                    erase(&mut committer, range, commit.version);
+                }
             }
             committer.insert_all(commit.version, commit.writes.slots());
         }

@@ -133,6 +133,14 @@ impl WriteSet {
         }
     }
 
+    /// Whether `key` is among [`WriteSet::slots`]: put or deleted by itself, not only within a range.
+    pub fn has_slot(&self, key: &[u8]) -> bool {
+        match self.ordered.get() {
+            Some(ordered) => ordered.has_slot(key),
+            None => self.appended.get(key).is_some(),
+        }
+    }
+
     /// Puts (`Some`) and deletions (`None`), ascending by key.
     pub fn slots(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<&[u8]>)> {
         match self.ordered.get() {
@@ -306,6 +314,11 @@ mod tests {
                         .map(|(key, value)| (key.to_vec(), value.map(<[u8]>::to_vec)))
                         .collect();
                     assert_eq!(found, expected);
+                    for (key, _) in &expected {
+                        assert!(writes.has_slot(key));
+                    }
+                    let key = key(random);
+                    assert_eq!(writes.has_slot(&key), model.has_slot(&key));
                     assert!(writes.erased().eq(model.erased()));
                     assert_eq!(writes.is_empty(), model.is_empty());
                 }

@@ -130,6 +130,10 @@ impl Ordered {
         }
     }
 
+    pub fn has_slot(&self, key: &[u8]) -> bool {
+        self.slots.contains_key(key)
+    }
+
     /// Puts (`Some`) and deletions (`None`), ascending by key.
     pub fn slots(&self) -> btree_map::Iter<'_, Arc<[u8]>, Slot> {
         self.slots.iter()

@@ -7,6 +7,9 @@ use isomer_storage::{StorageError, Version};
 use super::{Memtable, arena::Entry, node::Target, tree::Batch};
 use crate::{Cursor, Kind};
 
+/// So many entries are asked for ahead of the one that is read.
+const AHEAD: usize = 4;
+
 /// A cursor over a memtable.
 ///
 /// It copies the entries' addresses leaf by leaf: what is committed after a leaf was copied may be missing, which no
@@ -62,6 +65,9 @@ impl Cursor for MemtableCursor {
         let mut at = self.at + 1;
         if at >= self.batch.len() && self.memtable.tree.load_next(&mut self.batch) {
             at = 0;
+        }
+        if let Some(entry) = self.batch.get(at + AHEAD) {
+            entry.prefetch();
         }
         self.load(Some(at))
     }
