@@ -9,8 +9,8 @@ use std::{
 };
 
 use isomer_storage::{Durability, Read, Savepoint, Snapshot, StorageError, Version};
-use isomer_value::{LabelId, PropId, TypeId};
-use rustc_hash::FxHashMap;
+use isomer_value::{LabelId, NodeId, PropId, TypeId};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     Access, BucketOptions, Catalog, DataError, Dirty, ErrorKind, SchemaChange, SchemaOutcome,
@@ -54,6 +54,8 @@ pub struct Transaction {
     buckets: RefCell<FxHashMap<u32, Option<BucketOptions>>>,
     dropped_buckets: Vec<String>,
     dirty: Dirty,
+    /// Nodes that were found to exist, as ends of relationships; forgotten where one may be gone.
+    ends: FxHashSet<NodeId>,
     stamp: Stamp,
     /// Its number and what it has seen, once it made a convergent operation.
     pub(crate) converging: Option<Box<Ongoing>>,
@@ -114,6 +116,7 @@ impl Transaction {
             buckets: RefCell::default(),
             dropped_buckets: Vec::new(),
             dirty: Dirty::default(),
+            ends: FxHashSet::default(),
             stamp: Stamp::new(),
             converging: None,
         })
@@ -141,6 +144,7 @@ impl Transaction {
             buckets: RefCell::default(),
             dropped_buckets: Vec::new(),
             dirty: Dirty::default(),
+            ends: FxHashSet::default(),
             stamp: Stamp::new(),
             converging: None,
         })
@@ -295,6 +299,7 @@ impl Transaction {
         self.broken = false;
         self.buckets.get_mut().clear();
         self.forget_checked();
+        self.ends.clear();
         Ok(())
     }
 
@@ -418,6 +423,11 @@ impl Transaction {
 
     pub(crate) fn dirty_mut(&mut self) -> &mut Dirty {
         &mut self.dirty
+    }
+
+    /// Nodes that are known to exist, as ends of relationships of this transaction.
+    pub(crate) fn ends_mut(&mut self) -> &mut FxHashSet<NodeId> {
+        &mut self.ends
     }
 
     pub(crate) fn deltas(&self) -> &Deltas {

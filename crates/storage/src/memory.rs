@@ -130,12 +130,18 @@ impl Backend for MemoryBackend {
             for range in commit.writes.erased() {
                 tree.delete_range(range);
             }
-            for (key, value) in commit.writes.slots() {
+            // Many values are empty: those of keys that say it all.
+            let empty: Arc<[u8]> = Arc::from(&b""[..]);
+            let slots = commit.writes.slots();
+            let mut put = Vec::with_capacity(slots.len());
+            for (key, value) in slots {
                 match value {
-                    Some(value) => tree.put(key.into(), value.into()),
+                    Some([]) => put.push((key.into(), empty.clone())),
+                    Some(value) => put.push((key.into(), value.into())),
                     None => tree.delete(key),
                 }
             }
+            tree.put_all(&put);
         }
         let mut stream = self.stream.lock();
         stream.extend(

@@ -109,6 +109,29 @@ impl Tree {
         }
     }
 
+    /// Puts pairs, whose keys ascend: each node on the way is looked at once for all that belongs into it.
+    pub fn put_all(&mut self, pairs: &[(Bytes, Bytes)]) {
+        debug_assert!(pairs.windows(2).all(|two| two[0].0 < two[1].0));
+        if pairs.is_empty() {
+            return;
+        }
+        let mut grown = Grown::default();
+        let mut rest = put_many(Arc::make_mut(&mut self.root), pairs, &mut grown);
+        while !rest.is_empty() {
+            let mut children = vec![Child {
+                low: Arc::from(&b""[..]),
+                node: self.root.clone(),
+            }];
+            children.append(&mut rest);
+            let mut pieces = in_pieces(children).into_iter();
+            let first = pieces.next().unwrap_or_default();
+            self.root = Arc::new(Node::Inner(first));
+            rest = pieces.map(inner_child).collect();
+        }
+        self.len += grown.len;
+        self.bytes = self.bytes + grown.added_bytes - grown.replaced_bytes;
+    }
+
     /// Takes `key` out.
     pub fn delete(&mut self, key: &[u8]) {
         if self.get(key).is_some() {
@@ -186,6 +209,105 @@ fn put(node: &mut Node, key: Bytes, value: Bytes) -> (Option<Bytes>, Option<Chil
                 }
             }
             (replaced, None)
+        }
+    }
+}
+
+/// What many puts did.
+#[derive(Clone, Copy, Debug, Default)]
+struct Grown {
+    len: u64,
+    added_bytes: u64,
+    replaced_bytes: u64,
+}
+
+/// Entries of the nodes that many puts make: there is room for a few more.
+const FILL: usize = WIDTH * 3 / 4;
+
+/// Cuts the entries of a node into as many nodes as they need.
+fn in_pieces<T>(mut entries: Vec<T>) -> Vec<Vec<T>> {
+    if entries.len() <= WIDTH {
+        return vec![entries];
+    }
+    let count = entries.len().div_ceil(FILL);
+    let mut pieces = Vec::with_capacity(count);
+    for piece in (1..count).rev() {
+        pieces.push(entries.split_off(piece * entries.len() / (piece + 1)));
+    }
+    pieces.push(entries);
+    pieces.reverse();
+    pieces
+}
+
+fn inner_child(children: Vec<Child>) -> Child {
+    Child {
+        low: children[0].low.clone(),
+        node: Arc::new(Node::Inner(children)),
+    }
+}
+
+/// Puts pairs that belong into `node`, at least one; returns the nodes that belong right of it then.
+fn put_many(node: &mut Node, pairs: &[(Bytes, Bytes)], grown: &mut Grown) -> Vec<Child> {
+    match node {
+        Node::Leaf(own) => {
+            let mut merged = Vec::with_capacity(own.len() + pairs.len());
+            let mut old = std::mem::take(own).into_iter().peekable();
+            for (key, value) in pairs {
+                while let Some(before) = old.next_if(|(old_key, _)| old_key < key) {
+                    merged.push(before);
+                }
+                grown.added_bytes += value.len() as u64;
+                match old.next_if(|(old_key, _)| old_key == key) {
+                    Some((old_key, old_value)) => {
+                        grown.replaced_bytes += old_value.len() as u64;
+                        merged.push((old_key, value.clone()));
+                    }
+                    None => {
+                        grown.len += 1;
+                        grown.added_bytes += key.len() as u64;
+                        merged.push((key.clone(), value.clone()));
+                    }
+                }
+            }
+            merged.extend(old);
+            let mut pieces = in_pieces(merged).into_iter();
+            *own = pieces.next().unwrap_or_default();
+            let leaf = |pairs: Vec<(Bytes, Bytes)>| Child {
+                low: pairs[0].0.clone(),
+                node: Arc::new(Node::Leaf(pairs)),
+            };
+            pieces.map(leaf).collect()
+        }
+        Node::Inner(children) => {
+            let mut made: Vec<(usize, Vec<Child>)> = Vec::new();
+            let mut left = pairs;
+            while let Some((key, _)) = left.first() {
+                let at = child_of(children, key);
+                let own = match children.get(at + 1) {
+                    Some(next) => left.partition_point(|(key, _)| *key < next.low),
+                    None => left.len(),
+                };
+                let (own, rest) = left.split_at(own);
+                left = rest;
+                let new = put_many(Arc::make_mut(&mut children[at].node), own, grown);
+                if !new.is_empty() {
+                    made.push((at, new));
+                }
+            }
+            if made.is_empty() {
+                return Vec::new();
+            }
+            let mut all = Vec::with_capacity(children.len() + made.len());
+            let mut made = made.into_iter().peekable();
+            for (at, child) in std::mem::take(children).into_iter().enumerate() {
+                all.push(child);
+                if let Some((_, new)) = made.next_if(|(after, _)| *after == at) {
+                    all.extend(new);
+                }
+            }
+            let mut pieces = in_pieces(all).into_iter();
+            *children = pieces.next().unwrap_or_default();
+            pieces.map(inner_child).collect()
         }
     }
 }
@@ -345,6 +467,8 @@ mod tests {
         Put(u16),
         Delete(u16),
         DeleteRange(u16, u16),
+        /// So many keys from one on, at some distance.
+        PutMany(u16, u16, u16),
         Clone,
     }
 
@@ -353,6 +477,8 @@ mod tests {
             20 => (0u16..600).prop_map(Step::Put),
             8 => (0u16..600).prop_map(Step::Delete),
             1 => (0u16..600, 0u16..200).prop_map(|(from, len)| Step::DeleteRange(from, from + len)),
+            1 => (0u16..600, 1u16..300, 1u16..9)
+                .prop_map(|(from, count, step)| Step::PutMany(from, count, step)),
             1 => Just(Step::Clone),
         ]
     }
@@ -380,6 +506,16 @@ mod tests {
                         let value = number.to_be_bytes().to_vec();
                         tree.put(key.to_be_bytes().as_slice().into(), value.as_slice().into());
                         map.insert(key.to_be_bytes().to_vec(), value);
+                    }
+                    Step::PutMany(from, count, step) => {
+                        let value = number.to_be_bytes().to_vec();
+                        let keys = (0..count).map(|at| from + at * step);
+                        let many: Vec<(Bytes, Bytes)> = keys
+                            .clone()
+                            .map(|key| (key.to_be_bytes().as_slice().into(), value.as_slice().into()))
+                            .collect();
+                        tree.put_all(&many);
+                        map.extend(keys.map(|key| (key.to_be_bytes().to_vec(), value.clone())));
                     }
                     Step::Delete(key) => {
                         tree.delete(&key.to_be_bytes());

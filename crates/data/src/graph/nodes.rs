@@ -247,6 +247,9 @@ impl Transaction {
         self.check_entries_free(id, &entries)?;
         let logged = self.log_entry(id, old, new, record.as_deref())?;
 
+        if new.is_none() {
+            self.ends_mut().remove(&id);
+        }
         self.note_step(id, old, new);
         match &record {
             Some(record) => self.put(&keyspace::node(id), record)?,

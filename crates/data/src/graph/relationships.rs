@@ -30,10 +30,8 @@ impl Transaction {
         properties: &Map,
     ) -> Result<RelId, DataError> {
         self.check_writable()?;
-        self.check_end(source, "starts")?;
-        if target != source {
-            self.check_end(target, "ends")?;
-        }
+        self.note_end(source, "starts")?;
+        self.note_end(target, "ends")?;
         let id = RelId(
             self.store()
                 .shared()
@@ -46,7 +44,10 @@ impl Transaction {
             source,
             target,
         };
-        let record = self.encode_relationship(row, &without_nulls(properties))?;
+        let record = match properties.is_empty() {
+            true => RecordBuilder::relationship(type_id, source, target).finish()?,
+            false => self.encode_relationship(row, &without_nulls(properties))?,
+        };
         self.dirty_mut().links(id, type_id, source, target);
         self.footprint_mut()
             .create_relationship(id, type_id, source, target);
@@ -190,6 +191,15 @@ impl Transaction {
             Ok(()) => Ok(builder.finish()?),
             Err(error) => Err(names.explain(error)),
         }
+    }
+
+    /// Makes sure of an end; once for each node, as long as none is deleted.
+    fn note_end(&mut self, id: NodeId, verb: &str) -> Result<(), DataError> {
+        if !self.ends_mut().contains(&id) {
+            self.check_end(id, verb)?;
+            self.ends_mut().insert(id);
+        }
+        Ok(())
     }
 
     fn check_end(&self, id: NodeId, verb: &str) -> Result<(), DataError> {

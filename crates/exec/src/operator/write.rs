@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use isomer_data::ConvergentOwner;
+use isomer_data::{ConvergentOwner, RelRow};
 use isomer_plan::{
-    expr::{Expr, PropRef},
-    physical::{CreateItem, CreatePattern, Op, Properties, SetItem},
+    expr::{Expr, PropRef, SlotId},
+    physical::{
+        CreateItem, CreateNode, CreatePattern, CreateRelationship, Op, Properties, SetItem,
+    },
 };
 use isomer_value::{Map, NodeId, Relationship, Value};
 
@@ -73,6 +75,9 @@ pub(super) fn create_rows(
     if chunk.len() == 1 {
         return create_one(pattern, chunk, nulls, cx);
     }
+    if pattern.paths.is_empty() && !reads_created(pattern) {
+        return create_all(pattern, chunk, nulls, cx);
+    }
     let mut made = Chunk::default();
     for row in 0..chunk.len() {
         cx.tick(1)?;
@@ -80,6 +85,169 @@ pub(super) fn create_rows(
     }
     chunk.truncate(0);
     Ok(made)
+}
+
+/// The slot that an item of a pattern fills.
+fn created(item: &CreateItem) -> SlotId {
+    match item {
+        CreateItem::Node(node) => node.node,
+        CreateItem::Relationship(one) => one.relationship,
+    }
+}
+
+/// Whether properties of a pattern are computed from something that the pattern creates.
+fn reads_created(pattern: &CreatePattern) -> bool {
+    let created: Vec<SlotId> = pattern.items.iter().map(created).collect();
+    let mut reads = false;
+    let mut look = |expr: &Expr| expr.for_each_slot(&mut |slot| reads |= created.contains(&slot));
+    for item in &pattern.items {
+        let properties = match item {
+            CreateItem::Node(node) => &node.properties,
+            CreateItem::Relationship(one) => &one.properties,
+        };
+        match properties {
+            Properties::Entries(entries) => entries.iter().for_each(|(_, expr)| look(expr)),
+            Properties::Map(expr) => look(expr),
+        }
+    }
+    reads
+}
+
+/// What an item of a pattern has created so far: one for each row.
+enum Made {
+    Nodes(Vec<NodeId>),
+    Rels(Vec<RelRow>),
+}
+
+/// An end of a relationship that is created.
+#[derive(Clone, Copy)]
+enum End {
+    /// What the item of this number creates for the row.
+    Item(usize),
+    /// A column of the rows.
+    Column,
+}
+
+/// Creates the pattern for the rows of a chunk, one after the other, and adds columns of what was created.
+fn create_all(
+    pattern: &CreatePattern,
+    mut chunk: Chunk,
+    nulls: NullProperty,
+    cx: &mut Cx<'_>,
+) -> Result<Chunk> {
+    let end_of = |slot: SlotId| {
+        let item = pattern.items.iter().position(|item| created(item) == slot);
+        item.map_or(End::Column, End::Item)
+    };
+    let mut made: Vec<Made> = Vec::with_capacity(pattern.items.len());
+    let mut ends = Vec::with_capacity(pattern.items.len());
+    for item in &pattern.items {
+        let (column, of_item) = match item {
+            CreateItem::Node(_) => (Made::Nodes(Vec::with_capacity(chunk.len())), None),
+            CreateItem::Relationship(one) => (
+                Made::Rels(Vec::with_capacity(chunk.len())),
+                Some((end_of(one.source), end_of(one.target))),
+            ),
+        };
+        made.push(column);
+        ends.push(of_item);
+    }
+    for row in 0..chunk.len() {
+        cx.tick(1)?;
+        let place = Row { chunk: &chunk, row };
+        for (at, item) in pattern.items.iter().enumerate() {
+            let node = |end: End, slot: SlotId, made: &[Made], cx: &Cx<'_>| match end {
+                End::Item(item) => match &made[item] {
+                    Made::Nodes(nodes) => Ok(nodes[row]),
+                    Made::Rels(_) => Err(no_node(&Value::Null, slot, cx)),
+                },
+                End::Column => end_at(&chunk, row, slot, cx),
+            };
+            match item {
+                CreateItem::Node(one) => {
+                    let id = create_node(one, place, nulls, cx)?;
+                    if let Made::Nodes(nodes) = &mut made[at] {
+                        nodes.push(id);
+                    }
+                }
+                CreateItem::Relationship(one) => {
+                    let properties = pattern_properties(&one.properties, place, nulls, cx)?;
+                    let Some((source, target)) = ends[at] else {
+                        continue;
+                    };
+                    let source = node(source, one.source, &made, cx)?;
+                    let target = node(target, one.target, &made, cx)?;
+                    let rel = create_relationship(one, source, target, &properties, cx)?;
+                    if let Made::Rels(rels) = &mut made[at] {
+                        rels.push(rel);
+                    }
+                }
+            }
+        }
+    }
+    for (item, column) in pattern.items.iter().zip(made) {
+        let column = match column {
+            Made::Nodes(nodes) => Column::Nodes(nodes),
+            Made::Rels(rels) => Column::Rels(rels),
+        };
+        chunk.set(created(item), column);
+    }
+    Ok(chunk)
+}
+
+fn create_node(
+    node: &CreateNode,
+    row: Row<'_>,
+    nulls: NullProperty,
+    cx: &mut Cx<'_>,
+) -> Result<NodeId> {
+    let properties = pattern_properties(&node.properties, row, nulls, cx)?;
+    let mut labels = Vec::with_capacity(node.labels.len());
+    for label in &node.labels {
+        labels.push(match cx.label(*label) {
+            Some(id) => id,
+            None => {
+                let plan = cx.run.plan.clone();
+                cx.tx.intern_label(plan.label_name(*label))?
+            }
+        });
+    }
+    let id = cx
+        .tx
+        .create_node(&labels, &properties)
+        .map_err(write_error)?;
+    cx.run.counters.nodes_created += 1;
+    cx.run.counters.labels_added += labels.len() as u64;
+    cx.run.counters.properties_set += properties.len() as u64;
+    Ok(id)
+}
+
+fn create_relationship(
+    one: &CreateRelationship,
+    source: NodeId,
+    target: NodeId,
+    properties: &Map,
+    cx: &mut Cx<'_>,
+) -> Result<RelRow> {
+    let type_id = match cx.rel_type(one.rel_type) {
+        Some(id) => id,
+        None => {
+            let plan = cx.run.plan.clone();
+            cx.tx.intern_type(plan.type_name(one.rel_type))?
+        }
+    };
+    let id = cx
+        .tx
+        .create_relationship(type_id, source, target, properties)
+        .map_err(write_error)?;
+    cx.run.counters.relationships_created += 1;
+    cx.run.counters.properties_set += properties.len() as u64;
+    Ok(RelRow {
+        id,
+        type_id,
+        source,
+        target,
+    })
 }
 
 /// Creates the pattern for a chunk of one row.
@@ -96,52 +264,15 @@ fn create_one(
         };
         match item {
             CreateItem::Node(node) => {
-                let properties = pattern_properties(&node.properties, row, nulls, cx)?;
-                let mut labels = Vec::with_capacity(node.labels.len());
-                for label in &node.labels {
-                    labels.push(match cx.label(*label) {
-                        Some(id) => id,
-                        None => {
-                            let plan = cx.run.plan.clone();
-                            cx.tx.intern_label(plan.label_name(*label))?
-                        }
-                    });
-                }
-                let id = cx
-                    .tx
-                    .create_node(&labels, &properties)
-                    .map_err(write_error)?;
-                cx.run.counters.nodes_created += 1;
-                cx.run.counters.labels_added += labels.len() as u64;
-                cx.run.counters.properties_set += properties.len() as u64;
+                let id = create_node(node, row, nulls, cx)?;
                 chunk.set(node.node, Column::Nodes(vec![id]));
             }
             CreateItem::Relationship(one) => {
                 let properties = pattern_properties(&one.properties, row, nulls, cx)?;
-                let source = end(&chunk, one.source, cx)?;
-                let target = end(&chunk, one.target, cx)?;
-                let type_id = match cx.rel_type(one.rel_type) {
-                    Some(id) => id,
-                    None => {
-                        let plan = cx.run.plan.clone();
-                        cx.tx.intern_type(plan.type_name(one.rel_type))?
-                    }
-                };
-                let id = cx
-                    .tx
-                    .create_relationship(type_id, source, target, &properties)
-                    .map_err(write_error)?;
-                cx.run.counters.relationships_created += 1;
-                cx.run.counters.properties_set += properties.len() as u64;
-                chunk.set(
-                    one.relationship,
-                    Column::Rels(vec![isomer_data::RelRow {
-                        id,
-                        type_id,
-                        source,
-                        target,
-                    }]),
-                );
+                let source = end_at(&chunk, 0, one.source, cx)?;
+                let target = end_at(&chunk, 0, one.target, cx)?;
+                let rel = create_relationship(one, source, target, &properties, cx)?;
+                chunk.set(one.relationship, Column::Rels(vec![rel]));
             }
         }
     }
@@ -159,22 +290,27 @@ fn create_one(
     Ok(chunk)
 }
 
-fn end(chunk: &Chunk, slot: isomer_plan::expr::SlotId, cx: &Cx<'_>) -> Result<NodeId> {
-    match chunk.value(slot, 0) {
-        Value::Node(node) => {
-            cx.check_node(node.id)?;
-            Ok(node.id)
+fn end_at(chunk: &Chunk, row: usize, slot: SlotId, cx: &Cx<'_>) -> Result<NodeId> {
+    let column = chunk.column(slot);
+    match column.and_then(|column| column.node(row)) {
+        Some(node) => {
+            cx.check_node(node)?;
+            Ok(node)
         }
-        other => Err(ExecError::raised(
-            ErrorClass::SemanticError,
-            "InvalidEndpoint",
-            format!(
-                "a relationship needs a node at both ends, `{}` is {}",
-                cx.run.plan.slots[slot.index()].name,
-                shown(&other)
-            ),
-        )),
+        None => Err(no_node(&chunk.value(slot, row), slot, cx)),
     }
+}
+
+fn no_node(value: &Value, slot: SlotId, cx: &Cx<'_>) -> ExecError {
+    ExecError::raised(
+        ErrorClass::SemanticError,
+        "InvalidEndpoint",
+        format!(
+            "a relationship needs a node at both ends, `{}` is {}",
+            cx.run.plan.slots[slot.index()].name,
+            shown(value)
+        ),
+    )
 }
 
 /// The properties of a pattern for one row.

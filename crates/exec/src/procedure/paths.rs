@@ -216,7 +216,7 @@ impl Ways {
         }
         let mut found = Neighbours::new();
         if let Some(types) = &self.types {
-            call.transaction()
+            call.reader()
                 .expand(&[node], self.direction, types, &mut found)?;
         }
         let rows = found.rows();
@@ -246,7 +246,7 @@ impl Ways {
             Weight::Property(name, id) => {
                 let ids: Vec<RelId> = rows.iter().map(|rel| rel.id).collect();
                 let mut column = [Vec::with_capacity(ids.len())];
-                call.transaction()
+                call.reader()
                     .relationship_properties(&ids, &[*id], &mut column)?;
                 let [values] = column;
                 (name, values)

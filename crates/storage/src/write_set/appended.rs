@@ -2,6 +2,7 @@
 
 use std::sync::{LazyLock, OnceLock};
 
+use parking_lot::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{SLOT_BYTES, ordered::Ordered};
@@ -19,8 +20,8 @@ pub(super) struct Appended {
     writes: Vec<Write>,
     /// How many writes there were when recording began, if it did: those behind can be undone.
     recording_from: Option<usize>,
-    /// The last write of each key, made when first asked for and kept up from then on.
-    table: OnceLock<Table>,
+    /// The last write of each key, of the writes up to when somebody asked.
+    table: Mutex<Table>,
     /// Numbers of the last writes of each key, ascending by key, made when first asked for.
     sorted: OnceLock<Vec<u32>>,
 }
@@ -65,11 +66,6 @@ impl Appended {
             value_len,
         });
         self.sorted.take();
-        if let Some(mut table) = self.table.take() {
-            table.enter(self, self.writes.len() - 1);
-            // Nobody else can have set it meanwhile.
-            drop(self.table.set(table));
-        }
     }
 
     fn key(&self, number: usize) -> &[u8] {
@@ -95,17 +91,31 @@ impl Appended {
         found.map(|number| self.value(number))
     }
 
-    fn table(&self) -> &Table {
-        self.table.get_or_init(|| {
-            let mut table = Table::default();
-            (0..self.writes.len()).for_each(|number| table.enter(self, number));
-            table
-        })
+    /// The table, with all writes in it.
+    fn table(&self) -> MutexGuard<'_, Table> {
+        let mut table = self.table.lock();
+        (table.entered..self.writes.len()).for_each(|number| table.enter(self, number));
+        table
     }
 
     /// Number of different keys.
     pub(super) fn key_count(&self) -> usize {
         self.table().used
+    }
+
+    /// Whether fewer than half of the writes, which are many, are the last of their keys: told by the writes of one key in
+    /// [`SAMPLED`], and counted where these are not the share of all that they should be.
+    pub(super) fn mostly_obsolete(&self) -> bool {
+        let hashes = (0..self.len()).map(|number| hash(self.key(number)));
+        let mut sampled: Vec<u64> = hashes.filter(|hash| hash % SAMPLED == 0).collect();
+        let writes = sampled.len();
+        let share = self.len() / SAMPLED as usize;
+        if writes < share / 2 || writes > share * 2 {
+            return self.key_count() < self.len() / 2;
+        }
+        sampled.sort_unstable();
+        sampled.dedup();
+        sampled.len() < writes / 2
     }
 
     /// Whether one of few writes is of a key in `range`; of many that is not asked.
@@ -157,7 +167,7 @@ impl Appended {
         if let Some(first) = self.writes.get(len) {
             self.bytes.truncate(first.at);
             self.writes.truncate(len);
-            self.table.take();
+            *self.table.get_mut() = Table::default();
             self.sorted.take();
         }
     }
@@ -184,6 +194,13 @@ impl Appended {
     }
 }
 
+/// One key in so many is looked at to guess how often keys are written.
+const SAMPLED: u64 = 64;
+
+fn hash(key: &[u8]) -> u64 {
+    xxh3_64_with_seed(key, *SEED)
+}
+
 /// The first 8 bytes of a key as a number, zeros behind its end: smaller where the key is smaller, if it differs.
 fn prefix(key: &[u8]) -> u64 {
     match key.first_chunk::<8>() {
@@ -202,6 +219,8 @@ struct Table {
     /// Number of a write and one, 0 for none.
     slots: Vec<u32>,
     used: usize,
+    /// How many of the writes are in it.
+    entered: usize,
 }
 
 /// Differs between processes, so that nobody can choose keys that collide.
@@ -214,7 +233,7 @@ impl Table {
     /// The slot of `key`, or the free one where it belongs.
     fn slot(&self, writes: &Appended, key: &[u8]) -> usize {
         let mask = self.slots.len() - 1;
-        let mut at = xxh3_64_with_seed(key, *SEED) as usize & mask;
+        let mut at = hash(key) as usize & mask;
         while self.slots[at] != 0 && writes.key(self.slots[at] as usize - 1) != key {
             at = (at + 1) & mask;
         }
@@ -241,5 +260,6 @@ impl Table {
         self.used += usize::from(self.slots[slot] == 0);
         self.slots[slot] =
             u32::try_from(number + 1).expect("a write set has fewer than 2^32 writes");
+        self.entered = number + 1;
     }
 }

@@ -113,7 +113,7 @@ impl WriteSet {
     fn append(&mut self, key: &[u8], value: Option<&[u8]>) {
         self.appended.push(key, value);
         let len = self.appended.len();
-        if len >= MANY && len.is_power_of_two() && self.appended.key_count() < len / 2 {
+        if len >= MANY && len.is_power_of_two() && self.appended.mostly_obsolete() {
             self.order();
         }
     }
