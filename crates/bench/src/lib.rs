@@ -2,11 +2,12 @@
 //!
 //! - [`network`]: a social network shaped like soc-Pokec, deterministic by its seed; [`profile`]: its people's documents;
 //!   [`files`]: both as files; [`shape`]: its measured figures; [`load`]: both into a database.
-//! - [`mod@core`], [`language`], [`pokec`], [`guanciale`], [`uuid`]: the benchmarks of these names; [`measure`]: clocks and gauges; [`report`]: who is
-//!   told of their figures.
+//! - [`mod@core`], [`language`], [`pokec`], [`guanciale`], [`uuid`], [`convergent`]: the benchmarks of these names; [`measure`]: clocks and
+//!   gauges; [`report`]: who is told of their figures.
 //!
 //! Everything is made in memory from a seed and streams from there: nothing is downloaded.
 
+pub mod convergent;
 pub mod core;
 pub mod files;
 pub mod guanciale;

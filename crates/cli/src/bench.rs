@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isomer_bench::{
-    Network, core, files, guanciale, language, network, pokec,
+    Network, convergent, core, files, guanciale, language, network, pokec,
     report::{Case, Report},
     uuid,
 };
@@ -97,6 +97,8 @@ pub enum BenchName {
     Guanciale,
     /// Pairs of UUIDs, 10 million at scale 1, on the storage contract and through a bucket
     Uuid,
+    /// Elements added one at a time to a set in a map, a million at scale 1; counters
+    Convergent,
 }
 
 /// Runs the command.
@@ -120,6 +122,7 @@ pub fn command(options: &BenchOptions) -> Result<()> {
         BenchName::Core => core::run(folder, scale, &mut report),
         BenchName::Pokec => pokec::run(folder, scale, open::engine(), &mut report),
         BenchName::Guanciale => guanciale::run(folder, scale, &mut report),
+        BenchName::Convergent => convergent::run(folder, scale, open::engine(), &mut report),
         BenchName::Uuid => {
             let options = uuid::Options {
                 scale,
@@ -142,7 +145,7 @@ fn work(
 ) -> Result<()> {
     let (mut jobs, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
     match options.name {
-        BenchName::Core | BenchName::Language | BenchName::Uuid => {
+        BenchName::Core | BenchName::Language | BenchName::Uuid | BenchName::Convergent => {
             bail!("only pokec and guanciale are compared with other systems")
         }
         BenchName::Guanciale => guanciale::worker::serve(system, &mut jobs, &mut out),

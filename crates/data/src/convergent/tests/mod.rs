@@ -3,5 +3,6 @@
 mod history;
 mod laws;
 mod naive;
+mod oracle;
 mod transactions;
 mod world;

@@ -1,0 +1,305 @@
+//! The benchmark `convergent`: elements are added one at a time to a set inside a map, as the founding document on Riak's data types
+//! did, up to a million of them; and looked at, read, removed.
+
+use std::{ops::Bound, path::Path};
+
+use anyhow::{Context, Result, ensure};
+use isomer_db::{
+    ConvergentOwner, Database, Durability, EngineKind, Value,
+    data::{ConvergentOp, Transaction},
+    params,
+};
+
+use crate::{
+    measure::{Stopwatch, micros, millis},
+    random::Random,
+    report::{Case, Report},
+};
+
+/// The sizes at which it is measured.
+const SIZES: [u64; 7] = [100, 1_000, 3_000, 10_000, 20_000, 100_000, 1_000_000];
+/// The set in the map.
+const SET: [&str; 2] = ["map", "set"];
+
+/// Runs every case on a database in `folder`; `scale` 1 is a set of a million elements.
+pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Report) -> Result<()> {
+    let db = Database::builder().engine(engine).open(folder.join("db"))?;
+    db.query("CREATE (:Owner {_key: 'owner'})", ())?;
+    let mut tx = db.begin()?;
+    let label = "Owner";
+    let node = tx
+        .data()
+        .document_node(label, &"owner".into())?
+        .context("the owner was just made")?;
+    tx.rollback();
+    let mut bench = Bench {
+        db: &db,
+        owner: ConvergentOwner::Node(node),
+        size: 0,
+        random: Random::new(5),
+    };
+    let empty = bench.stored()?;
+    let largest = (1_000_000.0 * scale).max(100.0) as u64;
+    for size in SIZES.into_iter().filter(|size| *size <= largest) {
+        report.stage(&format!("a set of {size} elements"));
+        bench.grow(size, report)?;
+        bench.at_size(size, report)?;
+    }
+    bench.space(empty, report)?;
+    report.stage("a counter");
+    bench.counter(report)
+}
+
+struct Bench<'d> {
+    db: &'d Database,
+    owner: ConvergentOwner,
+    /// Elements in the set: the numbers from 1, as text.
+    size: u64,
+    random: Random,
+}
+
+impl Bench<'_> {
+    fn commit(
+        &self,
+        durability: Durability,
+        body: impl FnOnce(&mut Transaction) -> Result<()>,
+    ) -> Result<()> {
+        let mut tx = self.db.begin()?;
+        body(tx.data())?;
+        tx.commit_with(durability)?;
+        Ok(())
+    }
+
+    fn add(&mut self, count: u64, durability: Durability) -> Result<()> {
+        let (first, owner) = (self.size + 1, self.owner);
+        self.commit(durability, |tx| {
+            for number in first..first + count {
+                tx.converge(owner, &SET, &ConvergentOp::Insert(element(number)), None)?;
+            }
+            Ok(())
+        })?;
+        self.size += count;
+        Ok(())
+    }
+
+    fn grow(&mut self, size: u64, report: &mut dyn Report) -> Result<()> {
+        while self.size < size {
+            self.add((size - self.size).min(1_000), Durability::Buffered)?;
+            report.progress(self.size, Some(size));
+        }
+        Ok(self.db.sync()?)
+    }
+
+    /// What operations cost at this size. The elements added meanwhile are removed again.
+    fn at_size(&mut self, size: u64, report: &mut dyn Report) -> Result<()> {
+        let mut told = |case: &str, value: f64, unit: &'static str, n: u64| {
+            report.case(Case::new(
+                "convergent",
+                format!("{case}_{size}"),
+                value,
+                unit,
+                n,
+            ));
+        };
+        const SINGLE: u64 = 200;
+        let watch = Stopwatch::start();
+        for _ in 0..SINGLE {
+            self.add(1, Durability::Buffered)?;
+        }
+        let (wall, cpu) = watch.read();
+        told("add_us", micros(cpu) / SINGLE as f64, "us", SINGLE);
+        told("add_wall_us", micros(wall) / SINGLE as f64, "us", SINGLE);
+
+        const BATCHES: u64 = 20;
+        let watch = Stopwatch::start();
+        for _ in 0..BATCHES {
+            self.add(100, Durability::Buffered)?;
+        }
+        let count = BATCHES * 100;
+        told(
+            "add_of_100_us",
+            micros(watch.read().1) / count as f64,
+            "us",
+            count,
+        );
+
+        const SYNCED: u64 = 20;
+        let watch = Stopwatch::start();
+        for _ in 0..SYNCED {
+            self.add(1, Durability::Synced)?;
+        }
+        told(
+            "add_synced_us",
+            micros(watch.read().0) / SYNCED as f64,
+            "us",
+            SYNCED,
+        );
+
+        let added = self.size - size;
+        let watch = Stopwatch::start();
+        for number in size + 1..=size + SINGLE {
+            let owner = self.owner;
+            self.commit(Durability::Buffered, |tx| {
+                let remove = ConvergentOp::Remove(element(number));
+                Ok(tx.converge(owner, &SET, &remove, None)?)
+            })?;
+        }
+        told(
+            "remove_us",
+            micros(watch.read().1) / SINGLE as f64,
+            "us",
+            SINGLE,
+        );
+        let owner = self.owner;
+        self.commit(Durability::Synced, |tx| {
+            for number in size + SINGLE + 1..=size + added {
+                let remove = ConvergentOp::Remove(element(number));
+                tx.converge(owner, &SET, &remove, None)?;
+            }
+            Ok(())
+        })?;
+        self.size = size;
+
+        let tx = self.db.begin_read()?;
+        let data = tx.data_ref();
+        const LOOKS: u64 = 2_000;
+        let wanted: Vec<Value> = (0..LOOKS)
+            .map(|_| element(1 + self.random.below(size as usize * 2) as u64))
+            .collect();
+        let watch = Stopwatch::start();
+        let mut found = 0;
+        for value in &wanted {
+            found += u64::from(data.convergent_contains(owner, &SET, value)? == Some(true));
+        }
+        told(
+            "contains_us",
+            micros(watch.read().1) / LOOKS as f64,
+            "us",
+            LOOKS,
+        );
+        ensure!(
+            found > LOOKS / 4 && found < LOOKS * 3 / 4,
+            "{found} of {LOOKS} were found"
+        );
+
+        const PAGES: u64 = 50;
+        let watch = Stopwatch::start();
+        for value in &wanted[..PAGES as usize] {
+            let page = data.convergent_page(owner, &SET, Bound::Included(value), 100)?;
+            ensure!(page.is_some(), "the set is gone");
+        }
+        told(
+            "page_of_100_us",
+            micros(watch.read().1) / PAGES as f64,
+            "us",
+            PAGES,
+        );
+
+        let rounds = if size > 100_000 { 1 } else { 5 };
+        let mut times = Vec::new();
+        for _ in 0..rounds {
+            let watch = Stopwatch::start();
+            let value = data.convergent_value(owner, &SET)?;
+            times.push(watch.read().0);
+            let count = value
+                .as_ref()
+                .and_then(Value::as_list)
+                .map_or(0, <[Value]>::len);
+            ensure!(count as u64 == size, "{count} of {size} elements were read");
+        }
+        times.sort_unstable();
+        told("read_all_ms", millis(times[times.len() / 2]), "ms", rounds);
+        let watch = Stopwatch::start();
+        let counted = data.convergent_size(owner, &SET)?;
+        told("size_ms", millis(watch.read().0), "ms", 1);
+        ensure!(counted == Some(size), "{counted:?} elements were counted");
+        Ok(())
+    }
+
+    /// Bytes on disk of an element, and what is left when all are removed at once.
+    fn space(&mut self, empty: u64, report: &mut dyn Report) -> Result<()> {
+        let mut told = |case: &'static str, value: f64, unit: &'static str, n: u64| {
+            report.case(Case::new("convergent", case, value, unit, n));
+        };
+        let full = self.stored()?;
+        let each = full.saturating_sub(empty) as f64 / self.size as f64;
+        told("bytes_per_element", each, "bytes", self.size);
+        let owner = self.owner;
+        let watch = Stopwatch::start();
+        self.commit(Durability::Synced, |tx| {
+            Ok(tx.converge(owner, &SET[..1], &ConvergentOp::Clear, None)?)
+        })?;
+        told("remove_all_ms", millis(watch.read().0), "ms", self.size);
+        let left = self.stored()?.saturating_sub(empty) as f64 / self.size as f64;
+        told("bytes_left_per_element", left, "bytes", self.size);
+        self.size = 0;
+        Ok(())
+    }
+
+    /// Bytes on disk with nothing that could be spared.
+    fn stored(&self) -> Result<u64> {
+        let engine = self.db.store()?.engine().clone();
+        engine.trim_stream(engine.version())?;
+        engine.compact()?;
+        Ok(engine.statistics()?.stored_bytes)
+    }
+
+    fn counter(&mut self, report: &mut dyn Report) -> Result<()> {
+        const COUNTS: u64 = 5_000;
+        let owner = self.owner;
+        let watch = Stopwatch::start();
+        for _ in 0..COUNTS {
+            self.commit(Durability::Buffered, |tx| {
+                Ok(tx.converge(owner, &["count"], &ConvergentOp::Count(1), None)?)
+            })?;
+        }
+        let each = micros(watch.read().1) / COUNTS as f64;
+        report.case(Case::new(
+            "convergent",
+            "counter_add_us",
+            each,
+            "us",
+            COUNTS,
+        ));
+        let tx = self.db.begin_read()?;
+        let watch = Stopwatch::start();
+        const READS: u64 = 500;
+        for _ in 0..READS {
+            let value = tx.data_ref().convergent_value(owner, &["count"])?;
+            ensure!(
+                value == Some(Value::Int(COUNTS as i64)),
+                "{value:?} was counted"
+            );
+        }
+        let each = micros(watch.read().1) / READS as f64;
+        report.case(Case::new(
+            "convergent",
+            "counter_read_us",
+            each,
+            "us",
+            READS,
+        ));
+        drop(tx);
+
+        let text = "MATCH (o:Owner {_key: $k}) SET o.words = set.add(o.words, $word)";
+        let prepared = self.db.prepare(text)?;
+        const WORDS: u64 = 2_000;
+        let watch = Stopwatch::start();
+        for number in 0..WORDS {
+            let mut tx = self.db.begin()?;
+            tx.query_prepared(
+                &prepared,
+                params! { "k" => "owner", "word" => element(number) },
+            )?;
+            tx.commit_with(Durability::Buffered)?;
+        }
+        let each = micros(watch.read().1) / WORDS as f64;
+        report.case(Case::new("convergent", "query_add_us", each, "us", WORDS));
+        Ok(())
+    }
+}
+
+/// The elements of the founding document's benchmark: numbers as text.
+fn element(number: u64) -> Value {
+    Value::from(number.to_string().as_str())
+}
