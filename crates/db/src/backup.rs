@@ -11,7 +11,7 @@ use isomer_vfs::{
     keys::{self, MasterKey},
 };
 
-use crate::{Database, Error, ErrorKind, Result, Version};
+use crate::{Database, EngineKind, Error, ErrorKind, Result, Version};
 
 pub use isomer_store::backup::{Point as RestorePoint, Restored};
 
@@ -153,15 +153,25 @@ impl Database {
         options: &RestoreOptions,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Restored> {
-        Ok(StoreEngine::restore(
+        let target = target.as_ref();
+        let restored = StoreEngine::restore(
             &RealDisk,
             source.as_ref(),
-            target.as_ref(),
+            target,
             options.point,
             options.key.as_ref(),
             &StoreOptions::default(),
             progress,
-        )?)
+        )?;
+        // What was written after the backup may live on elsewhere: operations are numbered apart from now on.
+        let mut builder = Self::builder().engine(EngineKind::Store);
+        if let Some(key) = &options.key {
+            builder = builder.key(key.clone());
+        }
+        let database = builder.open(target)?;
+        database.store()?.begin_epoch()?;
+        database.close()?;
+        Ok(restored)
     }
 
     /// Puts the encrypted database in `path`, which must not be open, under another key: the data keys are wrapped again,

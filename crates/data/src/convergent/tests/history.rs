@@ -24,10 +24,15 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// Replicas that heard of the same transactions, in whatever order, twice or by a copy of a state, hold what the history says.
-/// `ISOMER_HISTORIES` says how many, `ISOMER_SEED` where to begin.
+/// `ISOMER_HISTORIES` says how many, `ISOMER_TEST_SEED` where to begin.
 #[test]
 fn replicas_converge_to_what_the_history_says() {
-    let (first, count) = (number("ISOMER_SEED", 1), number("ISOMER_HISTORIES", 1_000));
+    let usual = match std::env::var_os("ISOMER_TEST_QUICK") {
+        Some(_) => 1_000,
+        None => 10_000,
+    };
+    let first = number("ISOMER_TEST_SEED", 1);
+    let count = number("ISOMER_HISTORIES", usual);
     println!("histories of seeds {first}..{}", first + count);
     for seed in first..first + count {
         if let Err(wrong) = run(seed, 60) {

@@ -1,0 +1,187 @@
+//! Convergent fields through the public API: updates all or nothing, many threads, columns that decline, dumps apart.
+
+use std::thread;
+
+use isomer_db::{Database, ErrorKind, Result, Update, Value, params};
+
+fn posts() -> Database {
+    let db = Database::open_in_memory().unwrap();
+    db.query("CREATE (:Post {_key: 'p'})", ()).unwrap();
+    db
+}
+
+fn one(db: &Database, query: &str) -> Value {
+    let rows = db.query(query, ()).unwrap();
+    rows.iter().next().unwrap().values()[0].clone()
+}
+
+#[test]
+fn an_update_happens_whole_or_not_at_all() {
+    let db = posts();
+    let set = |add: &[&str], remove: &[&str]| Update::Set {
+        add: add.iter().map(|text| Value::from(*text)).collect(),
+        remove: remove.iter().map(|text| Value::from(*text)).collect(),
+    };
+    let update = |changes: Vec<(&str, Update)>, remove: &[&str]| Update::Map {
+        update: changes
+            .into_iter()
+            .map(|(name, change)| (name.to_owned(), change))
+            .collect(),
+        remove: remove.iter().map(|name| (*name).to_owned()).collect(),
+    };
+    let mut tx = db.begin().unwrap();
+    let mut posts = tx.collection("Post");
+    let mut field = posts.field("p", &["m"]).unwrap();
+    let inner = update(vec![("on", Update::Flag(true))], &[]);
+    let first = update(
+        vec![
+            ("n", Update::Counter(3)),
+            ("s", set(&["a", "b"], &["c"])),
+            ("r", Update::Register(1.into())),
+            ("v", Update::MultiRegister(2.into())),
+            ("g", Update::GrowSet(vec![7.into()])),
+            (
+                "h",
+                Update::Hll {
+                    add: vec![1.into()],
+                    precision: Some(6),
+                },
+            ),
+            ("inner", inner),
+        ],
+        &[],
+    );
+    field.update(&first).unwrap();
+    let before = field.value().unwrap();
+    assert_eq!(field.size().unwrap(), Some(7));
+    let wrong = update(
+        vec![("s", set(&["x"], &["a"])), ("n", Update::Flag(true))],
+        &["r"],
+    );
+    let refused = field.update(&wrong).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid);
+    assert_eq!(field.value().unwrap(), before, "nothing of it happened");
+    let fetched = field.fetch().unwrap();
+    assert_eq!(fetched.value, before);
+    assert_eq!(fetched.kind.map(|kind| kind.name()), Some("MAP"));
+    field
+        .update(&update(vec![], &["s", "inner", "r", "v", "g", "h"]))
+        .unwrap();
+    field
+        .update(&update(vec![("n", Update::Counter(-4))], &[]))
+        .unwrap();
+    tx.commit().unwrap();
+    assert_eq!(one(&db, "MATCH (p:Post) RETURN p.m.n"), (-1).into());
+    let mut tx = db.begin().unwrap();
+    let mut posts = tx.collection("Post");
+    assert_eq!(
+        posts
+            .field("nobody", &["m"])
+            .err()
+            .map(|error| error.kind()),
+        Some(ErrorKind::NotFound)
+    );
+    posts
+        .field("p", &["m"])
+        .unwrap()
+        .update(&Update::Remove)
+        .unwrap();
+    tx.commit().unwrap();
+    assert_eq!(one(&db, "MATCH (p:Post) RETURN p.m"), Value::Null);
+}
+
+/// Nobody loses a race over a counter or a set.
+#[test]
+fn many_threads_change_one_field() {
+    let db = posts();
+    db.query(
+        "MATCH (p:Post) SET p.n = counter.add(p.n, 0), p.s = set.add(p.s, -1)",
+        (),
+    )
+    .unwrap();
+    thread::scope(|scope| {
+        for thread in 0..4_i64 {
+            let db = &db;
+            scope.spawn(move || {
+                for number in 0..200_i64 {
+                    let mut tx = db.begin().unwrap();
+                    let done: Result<()> = (|| {
+                        let mut posts = tx.collection("Post");
+                        posts.field("p", &["n"])?.update(&Update::Counter(1))?;
+                        let add = Update::Set {
+                            add: vec![(thread * 1000 + number).into(), number.into()],
+                            remove: vec![],
+                        };
+                        posts.field("p", &["s"])?.update(&add)
+                    })();
+                    done.unwrap();
+                    tx.commit().unwrap();
+                }
+            });
+        }
+    });
+    assert_eq!(one(&db, "MATCH (p:Post) RETURN p.n"), 800.into());
+    assert_eq!(one(&db, "MATCH (p:Post) RETURN size(p.s)"), 801.into());
+}
+
+/// A column that stands when a property becomes a convergent field answers for it no more.
+#[test]
+fn columns_decline_what_became_convergent() {
+    let db = Database::open_in_memory().unwrap();
+    db.query(
+        "UNWIND range(1, 5000) AS n CREATE (:P {_key: n, score: n % 10, other: 1})",
+        (),
+    )
+    .unwrap();
+    let total = "MATCH (p:P) RETURN sum(p.score) AS total";
+    let by_score =
+        "MATCH (p:P) RETURN p.score AS score, count(*) AS count ORDER BY count DESC, score LIMIT 1";
+    for _ in 0..5 {
+        assert_eq!(one(&db, total), 22_500.into());
+        assert_eq!(one(&db, by_score), 0.into());
+    }
+    db.query("MATCH (p:P) WHERE p._key <= 1000 REMOVE p.score", ())
+        .unwrap();
+    db.query(
+        "MATCH (p:P) WHERE p._key <= 1000 SET p.score = counter.add(p.score, 100)",
+        (),
+    )
+    .unwrap();
+    for _ in 0..3 {
+        assert_eq!(one(&db, total), 118_000.into());
+        assert_eq!(one(&db, by_score), 100.into());
+        assert_eq!(
+            one(&db, "MATCH (p:P) WHERE p.score > 99 RETURN count(*)"),
+            1000.into()
+        );
+    }
+    let text = "MATCH (p:P {_key: $key}) RETURN p.score, properties(p).score, p {.score}.score, [k IN keys(p) WHERE k = 'score']";
+    let rows = db.query(text, params! { "key" => 7 }).unwrap();
+    let row = rows.iter().next().unwrap();
+    let all: Vec<Value> = row.values().to_vec();
+    assert_eq!(all[..3], [100.into(), 100.into(), 100.into()]);
+    assert_eq!(all[3].as_list().map(<[Value]>::len), Some(1));
+}
+
+/// The plan of a query follows when a property becomes a convergent field.
+#[test]
+fn plans_look_into_sets_without_loading_them() {
+    let db = posts();
+    let text = "MATCH (p:Post) RETURN 'x' IN p.tags AS there, size(p.tags) AS size";
+    let prepared = db.prepare(text).unwrap();
+    let run = || {
+        let mut tx = db.begin_read().unwrap();
+        let rows = tx.query_prepared(&prepared, ()).unwrap();
+        rows.iter().next().unwrap().values().to_vec()
+    };
+    assert_eq!(run(), [Value::Null, Value::Null]);
+    db.query(
+        "MATCH (p:Post) SET p.tags = set.addAll(p.tags, ['x', 'y'])",
+        (),
+    )
+    .unwrap();
+    assert_eq!(run(), [true.into(), 2.into()]);
+    let rows = db.query(&format!("EXPLAIN {text}"), ()).unwrap();
+    let plan = format!("{rows:?}");
+    assert!(plan.contains("convergent.contains"), "{plan}");
+}
