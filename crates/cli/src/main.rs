@@ -13,6 +13,7 @@ mod import;
 mod open;
 mod output;
 mod query;
+mod serve;
 mod shell;
 mod stats;
 mod style;
@@ -78,6 +79,10 @@ enum Command {
     Demo(demo::DemoOptions),
     /// Measures this machine: figures as JSON lines
     Bench(bench::BenchOptions),
+    /// Serves databases to others over HTTP
+    Serve(serve::ServeOptions),
+    /// Settings of the server
+    Config(serve::ConfigOptions),
     /// Writes a social network as files, for imports and comparisons
     Generate(bench::GenerateOptions),
 }
@@ -109,6 +114,8 @@ fn main() -> ExitCode {
         Command::RotateKey(options) => backup::rotate_key(options),
         Command::Demo(options) => demo::command(options),
         Command::Bench(options) => bench::command(options),
+        Command::Serve(options) => serve::command(options),
+        Command::Config(options) => serve::config(options),
         Command::Generate(options) => bench::generate(options),
     };
     match outcome {

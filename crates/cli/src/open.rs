@@ -111,6 +111,14 @@ pub fn builder() -> Builder {
     }
 }
 
+/// How databases are opened that share one budget, also where the command line gives none.
+pub fn shared_builder() -> Builder {
+    match MEMORY.get() {
+        Some(_) => builder(),
+        None => builder().shared_memory(&Memory::of_this_machine()),
+    }
+}
+
 /// Opens a database, or makes it.
 pub fn open(path: &Path) -> Result<Database> {
     Ok(keyed_builder()?.open(path)?)

@@ -66,6 +66,35 @@ pub fn normalise(text: &str) -> Normalised {
     })
 }
 
+/// The text of a query with `?` in place of every literal, comments left out: what may be shown where data must not be.
+/// A text that ends in no token (an open string, say) is cut there.
+///
+/// ```
+/// let shown = isomer_cypher::redact("MATCH (p {name: 'Ada'}) RETURN p.age + 1 // Ada");
+/// assert_eq!(shown, "MATCH (p {name: ?}) RETURN p.age + ?");
+/// ```
+pub fn redact(text: &str) -> String {
+    let mut lexer = Lexer::new(text);
+    let mut shown = String::with_capacity(text.len());
+    let mut end = 0;
+    loop {
+        let token = lexer.next_token();
+        match token.kind {
+            TokenKind::End => return shown,
+            TokenKind::Invalid(_) => return shown + "…",
+            _ => {}
+        }
+        if token.span.start as usize > end && !shown.is_empty() {
+            shown.push(' ');
+        }
+        end = token.span.end as usize;
+        match token.kind {
+            TokenKind::Integer | TokenKind::Float | TokenKind::String => shown.push('?'),
+            _ => shown.push_str(token.span.slice(text)),
+        }
+    }
+}
+
 /// What surrounds the token at hand: the query itself, or an open bracket.
 struct Frame {
     /// Literals may be lifted here.

@@ -71,12 +71,14 @@ pub use transaction::Transaction;
 pub use typed::TypedBucket;
 pub use watch::Watch;
 
+pub use isomer_cypher::redact;
 pub use isomer_data::{
     BucketKey, BucketOptions, ConvergentKind, ConvergentOwner, Durability, Expiry, FileAbout,
     FromBucketKey, KvChange, KvChangeKind, Memory, MemoryKind, MemoryUse, Order, PathKind, Version,
     Watched, Watcher,
 };
 pub use isomer_exec::{CancelHandle, Counters, Limits};
+pub use isomer_plan::physical::StatementClass;
 pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};
 pub use isomer_vfs::keys::{KeyError, MasterKey};
 

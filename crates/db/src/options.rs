@@ -9,7 +9,9 @@ use isomer_exec::{Procedure, Registry};
 use isomer_vfs::keys::MasterKey;
 use isomer_views::ViewOptions;
 
-use crate::{CancelHandle, Database, Limits, Result};
+use isomer_plan::physical::StatementClass;
+
+use crate::{CancelHandle, Database, Error, ErrorKind, Limits, Result};
 
 /// Which engine keeps the bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -279,6 +281,8 @@ pub struct QueryOptions {
     pub time_limit: Option<std::time::Duration>,
     /// Stops it from another thread.
     pub cancel: CancelHandle,
+    /// The most that the statement may do; anything where absent.
+    pub allowed: Option<StatementClass>,
 }
 
 impl QueryOptions {
@@ -303,6 +307,37 @@ impl QueryOptions {
     pub fn cancel(mut self, handle: CancelHandle) -> Self {
         self.cancel = handle;
         self
+    }
+
+    /// Refuses a statement that does more than `class`, as its plan says, before it reads or writes anything: `Denied`.
+    ///
+    /// ```
+    /// use isomer_db::{Database, ErrorKind, QueryOptions, StatementClass};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let reader = QueryOptions::new().allow(StatementClass::Read);
+    /// let error = db.query_with("CREATE (:Person)", (), &reader).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Denied);
+    /// assert_eq!(db.query_with("MATCH (p:Person) RETURN count(p) AS n", (), &reader)?.single()?.get::<u8>("n")?, 0);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn allow(mut self, class: StatementClass) -> Self {
+        self.allowed = Some(class);
+        self
+    }
+
+    pub(crate) fn check_allowed(&self, class: StatementClass) -> Result<()> {
+        match self.allowed {
+            Some(allowed) if class > allowed => Err(Error::new(
+                ErrorKind::Denied,
+                format!(
+                    "the statement is one of class `{}`, here only those up to `{}` are allowed",
+                    class.name(),
+                    allowed.name()
+                ),
+            )),
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn resolved_limits(&self, default: &Limits) -> Limits {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use isomer_plan::physical::StatementClass;
 use isomer_value::Value;
 use serde::de::DeserializeOwned;
 
@@ -139,9 +140,10 @@ impl std::fmt::Debug for Row {
 /// }
 /// # Ok::<(), isomer_db::Error>(())
 /// ```
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct QueryResult {
     pub(crate) columns: Arc<[Arc<str>]>,
+    pub(crate) class: StatementClass,
     pub(crate) rows: Vec<Row>,
     pub(crate) counters: Counters,
     pub(crate) plan: Option<String>,
@@ -149,7 +151,26 @@ pub struct QueryResult {
     pub(crate) notices: Vec<String>,
 }
 
+impl Default for QueryResult {
+    fn default() -> Self {
+        Self {
+            columns: Arc::default(),
+            class: StatementClass::Read,
+            rows: Vec::new(),
+            counters: Counters::default(),
+            plan: None,
+            plan_json: None,
+            notices: Vec::new(),
+        }
+    }
+}
+
 impl QueryResult {
+    /// What the statement may do, as its plan says.
+    pub fn class(&self) -> StatementClass {
+        self.class
+    }
+
     /// The names of the columns; none for a query that returns nothing.
     pub fn columns(&self) -> &[Arc<str>] {
         &self.columns

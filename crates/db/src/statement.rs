@@ -197,6 +197,7 @@ impl Run {
         parameters: &Map,
         options: &QueryOptions,
     ) -> Result<Self> {
+        options.check_allowed(statement.ready.plan.class)?;
         let inner = transaction.db.inner.clone();
         let place = inner.running.enter(&statement.text, options.cancel.clone());
         let mut options = Options {
@@ -272,6 +273,10 @@ impl Run {
         made.with_rendered(rendered)
     }
 
+    pub(crate) fn class(&self) -> StatementClass {
+        self.plan.class
+    }
+
     pub(crate) fn counters(&self) -> crate::Counters {
         *self.execution.counters()
     }
@@ -309,6 +314,7 @@ pub(crate) fn gather(
     let mut run = Run::start(transaction, statement, parameters, options)?;
     let mut result = QueryResult {
         columns: run.columns.clone(),
+        class: run.class(),
         ..QueryResult::default()
     };
     if run.plan.mode == Mode::Explain {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use isomer_exec::Rows;
+use isomer_plan::physical::StatementClass;
 use isomer_value::Map;
 
 use crate::{
@@ -77,6 +78,11 @@ impl<'t> RowStream<'t> {
     /// Things worth knowing that are not errors, such as a label that no node has.
     pub fn notices(&self) -> Vec<String> {
         self.run.notices()
+    }
+
+    /// What the statement may do, as its plan says.
+    pub fn class(&self) -> StatementClass {
+        self.run.class()
     }
 
     /// What was changed so far.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use isomer_value::{Map, Value};
 
 use crate::expr::{Expr, Subquery};
-use crate::physical::{Body, Op, OpId, Plan, StatementClass};
+use crate::physical::{Body, Op, OpId, Plan};
 use crate::solve::for_each_expr;
 
 pub use expression::Printer;
@@ -140,12 +140,7 @@ pub fn value(plan: &Plan) -> Value {
 /// The plan as [`value`], with more entries for each operator.
 pub fn annotated_value(plan: &Plan, annotate: &dyn Fn(OpId) -> Option<Map>) -> Value {
     let printer = Printer::new(plan);
-    let class = match plan.class {
-        StatementClass::Read => "read",
-        StatementClass::Write => "write",
-        StatementClass::Schema => "schema",
-        StatementClass::Admin => "admin",
-    };
+    let class = plan.class.name();
     let tree = match &plan.body {
         Body::Pipeline(root) => tree_value(plan, &printer, *root, annotate),
         _ => map([("operator", string(text(plan).trim_end()))]),

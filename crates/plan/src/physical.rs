@@ -145,6 +145,18 @@ pub enum StatementClass {
     Admin,
 }
 
+impl StatementClass {
+    /// The class's name as interfaces print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Schema => "schema",
+            Self::Admin => "admin",
+        }
+    }
+}
+
 /// What to do with a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {

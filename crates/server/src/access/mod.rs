@@ -1,0 +1,30 @@
+//! Who may do what.
+//!
+//! There is one way to a database: a [`Session`] says who asks, [`Session::database`] answers an [`Access`] to one
+//! database or refuses, and only an `Access` runs commands. No front end holds a database itself, so that a command
+//! without a principal cannot be written. What is not allowed explicitly is denied; there is no ambient identity: a
+//! session is a value that is handed on.
+
+mod databases;
+mod gate;
+mod guesses;
+pub(crate) mod password;
+mod role;
+mod session;
+mod system;
+
+pub use databases::{Databases, name_of};
+pub use gate::{Entry, Gates};
+pub use guesses::Guesses;
+pub use role::{ALL_DATABASES, Rights, Role};
+pub use session::{Access, Principal, ServerAccess, Session};
+pub use system::{Login, NewToken, System, TokenInfo, UserInfo};
+
+/// Milliseconds since 1970 UTC.
+pub(crate) fn now_ms() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .map_or(0, |since| {
+            u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+        })
+}

@@ -1,0 +1,108 @@
+//! Passwords (Argon2id) and secrets (256 random bits, kept as their SHA-256).
+
+use argon2::{Algorithm, Argon2, Params, PasswordHasher, PasswordVerifier, Version};
+use ring::{
+    digest::{SHA256, digest},
+    rand::{SecureRandom, SystemRandom},
+};
+
+use crate::{Result, ServerError};
+
+/// What OWASP recommends: 19 MiB, two passes, one lane.
+fn argon2() -> Argon2<'static> {
+    let params = Params::new(19_456, 2, 1, None).expect("constants within the algorithm's bounds");
+    Argon2::new(Algorithm::Argon2id, Version::V0x13, params)
+}
+
+/// Shortest password.
+const LEAST_CHARACTERS: usize = 8;
+/// Longest password in bytes: more is no safer and costs time before anybody is known.
+const MOST_BYTES: usize = 1024;
+
+/// The hash of a password, with its parameters and a salt of its own. Takes tens of milliseconds and 19 MiB.
+pub(super) fn hash(password: &str) -> Result<String> {
+    if password.chars().count() < LEAST_CHARACTERS || password.len() > MOST_BYTES {
+        return Err(ServerError::Invalid(format!(
+            "a password has {LEAST_CHARACTERS} characters or more, and at most {MOST_BYTES} bytes"
+        )));
+    }
+    let hashed = argon2().hash_password_with_salt(password.as_bytes(), &random::<16>()?);
+    match hashed {
+        Ok(hashed) => Ok(hashed.to_string()),
+        Err(error) => Err(ServerError::Internal(format!(
+            "the password cannot be hashed: {error}"
+        ))),
+    }
+}
+
+/// Whether `password` is the one of `hash`. Only an explicit success is one.
+pub(super) fn verify(password: &str, hash: &str) -> bool {
+    password.len() <= MOST_BYTES && argon2().verify_password(password.as_bytes(), hash).is_ok()
+}
+
+/// Random bytes from the system.
+pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    match SystemRandom::new().fill(&mut bytes) {
+        Ok(()) => Ok(bytes),
+        Err(_) => Err(ServerError::Unavailable(
+            "the system has no random numbers now".into(),
+        )),
+    }
+}
+
+/// What is kept of a secret.
+pub(super) fn digest_of(secret: &str) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    bytes.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
+    bytes
+}
+
+/// Whether two digests are equal, in a time that does not depend on where they differ.
+pub(super) fn equal(one: &[u8; 32], two: &[u8; 32]) -> bool {
+    one.iter()
+        .zip(two)
+        .fold(0, |difference, (a, b)| difference | (a ^ b))
+        == 0
+}
+
+/// Bytes in hexadecimal.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(2 * bytes.len()), |mut text, byte| {
+            for digit in [byte >> 4, byte & 15] {
+                text.push(char::from_digit(digit.into(), 16).unwrap_or_default());
+            }
+            text
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_is_kept_as_an_argon2id_hash_of_its_own() {
+        let (one, two) = (
+            hash("correct horse").unwrap(),
+            hash("correct horse").unwrap(),
+        );
+        assert!(one.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{one}");
+        assert_ne!(one, two, "each has its own salt");
+        assert!(verify("correct horse", &one) && verify("correct horse", &two));
+        assert!(!verify("correct horsf", &one) && !verify("", &one));
+        assert!(!verify("correct horse", "") && !verify("correct horse", "$argon2id$v=19$"));
+    }
+
+    #[test]
+    fn short_and_endless_passwords_are_refused() {
+        assert!(hash("seven77").is_err());
+        assert!(hash(&"x".repeat(2000)).is_err());
+    }
+
+    #[test]
+    fn hexadecimal() {
+        assert_eq!(hex(&[0, 0xab, 0xff]), "00abff");
+    }
+}

@@ -1,0 +1,153 @@
+//! Texts of settings to what they mean.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use super::{AuditLevel, ConfigError, LogFormat};
+
+/// What a setting can be.
+pub(super) trait FromText: Sized {
+    /// What is expected, for messages.
+    const EXPECTED: &'static str;
+    /// The meaning of a text.
+    fn from_text(text: &str) -> Option<Self>;
+}
+
+pub(super) fn parse<T: FromText>(key: &str, text: &str) -> Result<T, ConfigError> {
+    T::from_text(text.trim())
+        .ok_or_else(|| ConfigError(format!("`{key}` is `{text}`: {} is expected", T::EXPECTED)))
+}
+
+impl FromText for bool {
+    const EXPECTED: &'static str = "true or false";
+    fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+impl FromText for u32 {
+    const EXPECTED: &'static str = "a number";
+    fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}
+
+/// A number of things, at least one.
+impl FromText for Count {
+    const EXPECTED: &'static str = "a number of 1 or more";
+    fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok().filter(|count| *count > 0).map(Self)
+    }
+}
+
+pub(super) struct Count(pub usize);
+
+/// A size in bytes.
+pub(super) struct Size(pub u64);
+
+impl FromText for Size {
+    const EXPECTED: &'static str = "a size such as 512KiB, 16MiB or a number of bytes";
+    fn from_text(text: &str) -> Option<Self> {
+        let (number, unit) = split(text)?;
+        let unit: u64 = match unit.to_ascii_lowercase().as_str() {
+            "" | "b" => 1,
+            "k" | "kib" => 1 << 10,
+            "m" | "mib" => 1 << 20,
+            "g" | "gib" => 1 << 30,
+            "t" | "tib" => 1 << 40,
+            "kb" => 1_000,
+            "mb" => 1_000_000,
+            "gb" => 1_000_000_000,
+            _ => return None,
+        };
+        number
+            .checked_mul(unit)
+            .filter(|bytes| (1..1 << 52).contains(bytes))
+            .map(Self)
+    }
+}
+
+impl FromText for Duration {
+    const EXPECTED: &'static str = "a time such as 500ms, 30s, 5min or 12h";
+    fn from_text(text: &str) -> Option<Self> {
+        let (number, unit) = split(text)?;
+        let unit_ms: u64 = match unit.to_ascii_lowercase().as_str() {
+            "ms" => 1,
+            "s" => 1_000,
+            "min" | "m" => 60_000,
+            "h" => 3_600_000,
+            "d" => 86_400_000,
+            _ => return None,
+        };
+        let ms = number.checked_mul(unit_ms)?;
+        (1..1 << 48).contains(&ms).then(|| Self::from_millis(ms))
+    }
+}
+
+/// A whole number and what stands behind it.
+fn split(text: &str) -> Option<(u64, &str)> {
+    let digits = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    Some((text[..digits].parse().ok()?, text[digits..].trim()))
+}
+
+impl FromText for SocketAddr {
+    const EXPECTED: &'static str = "an address and a port, such as 127.0.0.1:4766 or [::1]:4766,";
+    fn from_text(text: &str) -> Option<Self> {
+        text.strip_prefix("localhost:")
+            .map(|port| format!("127.0.0.1:{port}"))
+            .as_deref()
+            .unwrap_or(text)
+            .parse()
+            .ok()
+    }
+}
+
+/// Nothing where the text is empty.
+impl FromText for Option<PathBuf> {
+    const EXPECTED: &'static str = "a path";
+    fn from_text(text: &str) -> Option<Self> {
+        Some((!text.is_empty()).then(|| PathBuf::from(text)))
+    }
+}
+
+impl FromText for Vec<String> {
+    const EXPECTED: &'static str = "names with commas between them";
+    fn from_text(text: &str) -> Option<Self> {
+        let names = text
+            .split(',')
+            .map(str::trim)
+            .filter(|name| !name.is_empty());
+        Some(names.map(str::to_ascii_lowercase).collect())
+    }
+}
+
+impl FromText for AuditLevel {
+    const EXPECTED: &'static str = "off, changes or all";
+    fn from_text(text: &str) -> Option<Self> {
+        Some(match text {
+            "off" => Self::Off,
+            "changes" => Self::Changes,
+            "all" => Self::All,
+            _ => return None,
+        })
+    }
+}
+
+impl FromText for LogFormat {
+    const EXPECTED: &'static str = "text or json";
+    fn from_text(text: &str) -> Option<Self> {
+        Some(match text {
+            "text" => Self::Text,
+            "json" => Self::Json,
+            _ => return None,
+        })
+    }
+}
+
+impl FromText for tracing::Level {
+    const EXPECTED: &'static str = "error, warn, info, debug or trace";
+    fn from_text(text: &str) -> Option<Self> {
+        text.parse().ok()
+    }
+}

@@ -1,0 +1,360 @@
+//! The table of all settings.
+
+use std::time::Duration;
+
+use super::{
+    Config, ConfigError, Layers, ServerLimits,
+    parse::{Count, Size, parse},
+};
+
+/// A setting: its name, what it is unless set, and what it is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setting {
+    /// Its name; `limits.body` is `body` in the table `[limits]` of the file.
+    pub key: &'static str,
+    /// Its value unless set.
+    pub default: &'static str,
+    /// What it is for.
+    pub help: &'static str,
+}
+
+impl Setting {
+    /// The variable of the environment that sets it.
+    pub fn variable(&self) -> String {
+        format!("ISOMER_{}", self.key.to_ascii_uppercase().replace('.', "_"))
+    }
+}
+
+const fn setting(key: &'static str, default: &'static str, help: &'static str) -> Setting {
+    Setting { key, default, help }
+}
+
+/// All settings.
+pub const SETTINGS: &[Setting] = &[
+    setting(
+        "listen",
+        "127.0.0.1:4766",
+        "Address and port to listen on; beyond this machine only with users and TLS",
+    ),
+    setting(
+        "hosts",
+        "",
+        "Further names in the Host header that are answered (behind a proxy, or of a certificate)",
+    ),
+    setting(
+        "system",
+        "",
+        "Folder of the system database with users and tokens; `isomer-system` beside the first database unless given",
+    ),
+    setting(
+        "databases_folder",
+        "",
+        "Folder in which databases are made over the network; none can be made without",
+    ),
+    setting(
+        "backups_folder",
+        "",
+        "Folder to which backups are written over the network; none can be written without",
+    ),
+    setting(
+        "without_authentication",
+        "false",
+        "Everybody who reaches the server may do everything",
+    ),
+    setting(
+        "expose_without_protection",
+        "false",
+        "Listen beyond this machine even without users or TLS",
+    ),
+    setting(
+        "admin_password_file",
+        "",
+        "File with the password of the user `admin`, made at the first start",
+    ),
+    setting(
+        "threads",
+        "2",
+        "Threads that serve connections; queries run on others",
+    ),
+    setting("tls.certificate", "", "Certificate chain, PEM"),
+    setting("tls.key", "", "Private key, PEM"),
+    setting("log.format", "text", "text or json"),
+    setting("log.level", "info", "error, warn, info, debug or trace"),
+    setting(
+        "log.slow_query",
+        "1s",
+        "Queries that take longer are logged with their plans; 0ms for none",
+    ),
+    setting(
+        "log.audit",
+        "changes",
+        "off, changes (logins, refusals and all that writes) or all",
+    ),
+    setting(
+        "log.audit_file",
+        "",
+        "File of the audit log; `audit.jsonl` beside the system database unless given",
+    ),
+    setting(
+        "limits.body",
+        "16MiB",
+        "Body of a request, as sent and once decompressed",
+    ),
+    setting(
+        "limits.import",
+        "16GiB",
+        "Body of an import, once decompressed",
+    ),
+    setting("limits.head", "16KiB", "Head of a request"),
+    setting(
+        "limits.result",
+        "64MiB",
+        "A result that is gathered before it is sent; streamed ones have no limit",
+    ),
+    setting("limits.connections", "10000", "Connections at once"),
+    setting(
+        "limits.head_time",
+        "10s",
+        "For the head of a request to arrive",
+    ),
+    setting(
+        "limits.body_time",
+        "30s",
+        "For the body of a request to arrive; the longest pause within an import",
+    ),
+    setting(
+        "limits.write_time",
+        "30s",
+        "A client that takes nothing for so long is cut off",
+    ),
+    setting(
+        "limits.idle_time",
+        "5min",
+        "A connection without a request for so long is closed",
+    ),
+    setting("limits.query_time", "30s", "A query"),
+    setting("limits.query_memory", "256MiB", "What a query may hold"),
+    setting(
+        "limits.user_memory",
+        "1GiB",
+        "What all queries of one user may hold, and 1 MiB for each of them",
+    ),
+    setting(
+        "limits.user_requests",
+        "64",
+        "Requests of one user at work at once",
+    ),
+    setting("limits.requests", "256", "Requests at work at once"),
+    setting(
+        "limits.user_transactions",
+        "64",
+        "Open transactions of one user",
+    ),
+    setting(
+        "limits.transaction_idle",
+        "30s",
+        "A transaction that is not used for so long is rolled back",
+    ),
+    setting(
+        "limits.transaction_time",
+        "10min",
+        "A transaction is rolled back after so long",
+    ),
+    setting(
+        "limits.login_failures",
+        "10",
+        "Failed logins and wrong tokens a minute from one address",
+    ),
+    setting("limits.login_time", "12h", "How long a login lasts"),
+    setting(
+        "limits.drain_time",
+        "8s",
+        "For requests at work to end when the server stops",
+    ),
+    setting("limits.feeds", "1000", "Change feeds at once"),
+];
+
+/// The settings, understood and checked.
+pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
+    fn get<T: super::parse::FromText>(layers: &Layers, key: &str) -> Result<T, ConfigError> {
+        parse(key, layers.get(key))
+    }
+    let count = |key| get::<Count>(layers, key).map(|count| count.0);
+    let size = |key| get::<Size>(layers, key).map(|size| size.0);
+    let bytes = |key| size(key).map(|bytes| usize::try_from(bytes).unwrap_or(usize::MAX));
+    let tls = match (get(layers, "tls.certificate")?, get(layers, "tls.key")?) {
+        (Some(certificate), Some(key)) => Some((certificate, key)),
+        (None, None) => None,
+        _ => {
+            return Err(ConfigError(
+                "TLS takes both `tls.certificate` and `tls.key`: only one is set".into(),
+            ));
+        }
+    };
+    let slow_query = match layers.get("log.slow_query") {
+        "0ms" | "0s" | "off" => None,
+        text => Some(parse::<Duration>("log.slow_query", text)?),
+    };
+    let limits = ServerLimits {
+        body_bytes: bytes("limits.body")?,
+        import_bytes: size("limits.import")?,
+        head_bytes: bytes("limits.head")?,
+        result_bytes: bytes("limits.result")?,
+        connections: count("limits.connections")?,
+        head_time: get(layers, "limits.head_time")?,
+        body_time: get(layers, "limits.body_time")?,
+        write_time: get(layers, "limits.write_time")?,
+        idle_time: get(layers, "limits.idle_time")?,
+        query_time: get(layers, "limits.query_time")?,
+        query_memory: bytes("limits.query_memory")?,
+        user_memory: bytes("limits.user_memory")?,
+        user_requests: count("limits.user_requests")?,
+        requests: count("limits.requests")?,
+        user_transactions: count("limits.user_transactions")?,
+        transaction_idle: get(layers, "limits.transaction_idle")?,
+        transaction_time: get(layers, "limits.transaction_time")?,
+        login_failures: get(layers, "limits.login_failures")?,
+        login_time: get(layers, "limits.login_time")?,
+        drain_time: get(layers, "limits.drain_time")?,
+        feeds: count("limits.feeds")?,
+    };
+    let config = Config {
+        tls,
+        slow_query,
+        limits,
+        listen: get(layers, "listen")?,
+        hosts: get(layers, "hosts")?,
+        system: get(layers, "system")?,
+        databases_folder: get(layers, "databases_folder")?,
+        backups_folder: get(layers, "backups_folder")?,
+        without_authentication: get(layers, "without_authentication")?,
+        expose_without_protection: get(layers, "expose_without_protection")?,
+        admin_password_file: get(layers, "admin_password_file")?,
+        threads: count("threads")?,
+        log_format: get(layers, "log.format")?,
+        log_level: get(layers, "log.level")?,
+        audit: get(layers, "log.audit")?,
+        audit_file: get(layers, "log.audit_file")?,
+    };
+    check(&config)?;
+    Ok(config)
+}
+
+/// What must hold between settings.
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let loopback = config.listen.ip().is_loopback();
+    if loopback || config.expose_without_protection {
+        return Ok(());
+    }
+    let address = config.listen;
+    if config.without_authentication {
+        return Err(ConfigError(format!(
+            "{address} is reachable from other machines and nobody would have to log in: leave `without_authentication` away, \
+             listen on 127.0.0.1, or say `expose_without_protection`"
+        )));
+    }
+    if config.tls.is_none() {
+        return Err(ConfigError(format!(
+            "{address} is reachable from other machines and passwords would travel in the clear: set `tls.certificate` and \
+             `tls.key`, listen on 127.0.0.1, or say `expose_without_protection`"
+        )));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::config::Origin;
+
+    #[test]
+    fn flags_win_over_the_environment_and_that_over_the_file() {
+        let mut layers = Layers::new();
+        layers
+            .add_file(
+                Path::new("isomer.toml"),
+                "listen = '127.0.0.1:1'\nhosts = ['a.example', 'b.example']\n[limits]\nbody = '1MiB'\nrequests = 7\n",
+            )
+            .unwrap();
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        layers
+            .add_environment([
+                variable("ISOMER_LIMITS_BODY", "2MiB"),
+                variable("ISOMER_LISTEN", "127.0.0.1:2"),
+                variable("HOME", "/root"),
+            ])
+            .unwrap();
+        layers.add_flag("listen", "[::1]:3").unwrap();
+        let config = layers.config().unwrap();
+        assert_eq!(config.listen, "[::1]:3".parse().unwrap());
+        assert_eq!(config.limits.body_bytes, 2 << 20);
+        assert_eq!(config.limits.requests, 7);
+        assert_eq!(config.hosts, ["a.example", "b.example"]);
+        let origin = |key| {
+            let all: Vec<_> = layers.all().collect();
+            all.into_iter()
+                .find(|(setting, ..)| setting.key == key)
+                .unwrap()
+                .2
+        };
+        assert_eq!(origin("listen"), Origin::Flag);
+        assert_eq!(origin("limits.body").to_string(), "ISOMER_LIMITS_BODY");
+        assert_eq!(origin("limits.requests").to_string(), "isomer.toml");
+        assert_eq!(origin("limits.head"), Origin::Default);
+    }
+
+    #[test]
+    fn every_default_is_understood_and_wrong_values_are_named() {
+        assert!(Layers::new().config().is_ok());
+        for (key, value, told) in [
+            ("limits.body", "much", "a size such as"),
+            ("limits.query_time", "30", "a time such as"),
+            ("limits.requests", "0", "a number of 1 or more"),
+            ("listen", "here", "an address and a port"),
+            ("log.format", "xml", "text or json"),
+        ] {
+            let mut layers = Layers::new();
+            layers.add_flag(key, value).unwrap();
+            let error = layers.config().unwrap_err().to_string();
+            assert!(error.contains(key) && error.contains(told), "{error}");
+        }
+        let mut layers = Layers::new();
+        let error = layers.add_flag("limits.bodi", "1").unwrap_err().to_string();
+        assert!(error.contains("no setting `limits.bodi`"), "{error}");
+        let error = layers
+            .add_file(Path::new("x.toml"), "listen = [1]")
+            .unwrap_err();
+        assert!(error.to_string().starts_with("x.toml: "), "{error}");
+    }
+
+    #[test]
+    fn another_address_takes_users_and_tls_or_plain_words() {
+        let with = |flags: &[(&str, &str)]| {
+            let mut layers = Layers::new();
+            for (key, value) in flags {
+                layers.add_flag(key, *value).unwrap();
+            }
+            layers.config()
+        };
+        let open = ("listen", "0.0.0.0:4766");
+        let tls = [("tls.certificate", "c.pem"), ("tls.key", "k.pem")];
+        assert!(
+            with(&[open])
+                .unwrap_err()
+                .to_string()
+                .contains("in the clear")
+        );
+        assert!(with(&[open, tls[0], tls[1]]).is_ok());
+        let nobody = ("without_authentication", "true");
+        let error = with(&[open, tls[0], tls[1], nobody]).unwrap_err();
+        assert!(error.to_string().contains("nobody would have to log in"));
+        assert!(with(&[open, nobody, ("expose_without_protection", "true")]).is_ok());
+        assert!(
+            with(&[nobody]).is_ok(),
+            "the loopback address is this machine's own"
+        );
+        assert!(with(&[tls[0]]).is_err());
+    }
+}

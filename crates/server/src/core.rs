@@ -1,0 +1,271 @@
+//! What all front ends share.
+
+use std::{
+    net::IpAddr,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use isomer_db::Limits;
+use tokio::sync::{Semaphore, watch};
+
+use crate::{
+    Result, ServerError,
+    access::{Databases, Gates, Guesses, Principal, Session, System},
+    audit::Audit,
+    config::Config,
+    metrics::Metrics,
+    open::OpenTransactions,
+};
+
+/// Passwords that are hashed at once: each takes 19 MiB and a core for tens of milliseconds.
+const PASSWORDS_AT_ONCE: usize = 2;
+
+/// The server without its front ends.
+pub struct Core {
+    /// Settings.
+    pub config: Config,
+    /// Users and tokens; none where the server runs without authentication.
+    pub system: Option<System>,
+    pub(crate) databases: Arc<Databases>,
+    /// Transactions between requests.
+    pub open: OpenTransactions,
+    /// Failed logins.
+    pub guesses: Guesses,
+    /// Figures.
+    pub metrics: Metrics,
+    /// The audit log.
+    pub audit: Audit,
+    gates: Arc<Gates>,
+    passwords: Semaphore,
+    requests: Arc<Semaphore>,
+    stopping: watch::Sender<bool>,
+    feeds: AtomicUsize,
+}
+
+impl Core {
+    /// Puts the parts together.
+    pub(crate) fn new(
+        config: Config,
+        system: Option<System>,
+        databases: Databases,
+        audit: Audit,
+        metrics: Metrics,
+    ) -> Arc<Self> {
+        let limits = &config.limits;
+        Arc::new(Self {
+            open: OpenTransactions::new(
+                limits.transaction_idle,
+                limits.transaction_time,
+                limits.user_transactions,
+            ),
+            guesses: Guesses::new(limits.login_failures),
+            gates: Gates::new(
+                limits.user_requests,
+                limits.user_memory,
+                limits.query_memory,
+            ),
+            passwords: Semaphore::new(PASSWORDS_AT_ONCE),
+            requests: Arc::new(Semaphore::new(limits.requests)),
+            stopping: watch::Sender::new(false),
+            feeds: AtomicUsize::new(0),
+            databases: Arc::new(databases),
+            config,
+            system,
+            metrics,
+            audit,
+        })
+    }
+
+    /// Lets in who shows this token. No token, no session.
+    pub fn session(&self, token: Option<&str>, from: IpAddr) -> Result<Session> {
+        let principal = match (&self.system, token) {
+            (None, _) => Principal::anybody(),
+            (Some(_), None) => {
+                return Err(ServerError::Unauthenticated(
+                    "a token is needed: send `Authorization: Bearer TOKEN` (POST /v1/login gives one)".into(),
+                ));
+            }
+            (Some(system), Some(token)) => match system.principal(token) {
+                Ok(principal) => principal,
+                Err(error) => {
+                    // Whoever guesses is answered less and less; right tokens are never held up.
+                    self.metrics.logins_failed.fetch_add(1, Ordering::Relaxed);
+                    self.guesses.check(&from.to_string())?;
+                    self.guesses.failed(&from.to_string());
+                    return Err(error);
+                }
+            },
+        };
+        let mut limits = Limits::default();
+        limits.time = Some(self.config.limits.query_time);
+        limits.memory_bytes = self.config.limits.query_memory;
+        Session::new(
+            Arc::new(principal),
+            from,
+            self.databases.clone(),
+            &self.gates,
+            limits,
+        )
+    }
+
+    /// Users and tokens, where there are any.
+    pub fn system(&self) -> Result<&System> {
+        self.system.as_ref().ok_or_else(|| {
+            ServerError::Invalid(
+                "the server runs without authentication: it has no users and no tokens".into(),
+            )
+        })
+    }
+
+    /// Does something that takes time on a thread that may wait: at most so many at once.
+    pub async fn blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let waiting = self.requests.clone().acquire_owned();
+        let Ok(Ok(place)) = tokio::time::timeout(self.config.limits.head_time, waiting).await
+        else {
+            return Err(ServerError::TooMany {
+                message: "the server is at work on as much as it may: try again".into(),
+                retry_after_s: 1,
+            });
+        };
+        let done = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            work()
+        });
+        match done.await {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                tracing::error!(%error, "a request ended in a bug");
+                Err(ServerError::Internal(
+                    "the request met a bug in the server: its log tells more".into(),
+                ))
+            }
+        }
+    }
+
+    /// As [`Core::blocking`], for what hashes passwords: two at once, so that logins take neither all cores nor all memory.
+    pub async fn hashing<T: Send + 'static>(
+        self: &Arc<Self>,
+        work: impl FnOnce(&Self) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let waiting = tokio::time::timeout(Duration::from_secs(5), self.passwords.acquire());
+        let Ok(Ok(_place)) = waiting.await else {
+            return Err(ServerError::TooMany {
+                message: "too many logins at once: try again".into(),
+                retry_after_s: 5,
+            });
+        };
+        let core = self.clone();
+        self.blocking(move || work(&core)).await
+    }
+
+    /// Says that the server is about to stop.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Whether it is about to stop.
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
+    /// Tells when it is about to stop.
+    pub fn stopping(&self) -> watch::Receiver<bool> {
+        self.stopping.subscribe()
+    }
+
+    /// Requests at work.
+    pub fn at_work(&self) -> usize {
+        self.gates.at_work()
+    }
+
+    /// A place for a change feed, unless there are too many.
+    pub(crate) fn feed_place(self: &Arc<Self>) -> Result<FeedPlace> {
+        if self.feeds.fetch_add(1, Ordering::Relaxed) >= self.config.limits.feeds {
+            self.feeds.fetch_sub(1, Ordering::Relaxed);
+            return Err(ServerError::TooMany {
+                message: format!(
+                    "{} change feeds are open, which is the limit",
+                    self.config.limits.feeds
+                ),
+                retry_after_s: 10,
+            });
+        }
+        Ok(FeedPlace(self.clone()))
+    }
+
+    /// Change feeds that are open.
+    pub fn feeds(&self) -> usize {
+        self.feeds.load(Ordering::Relaxed)
+    }
+
+    /// Closes everything; afterwards all that was acknowledged is on disk.
+    pub fn close(&self) -> Result<()> {
+        self.open.clear();
+        let databases = self.databases.close();
+        let system = self.system.as_ref().map_or(Ok(()), System::close);
+        self.audit.sync();
+        databases.and(system)
+    }
+
+    /// A folder for a backup of this name, beside the others.
+    pub fn backup_folder(&self, name: &str) -> Result<std::path::PathBuf> {
+        let Some(folder) = &self.config.backups_folder else {
+            return Err(ServerError::Invalid(
+                "backups cannot be written over the network here: start the server with `backups_folder`".into(),
+            ));
+        };
+        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+        if name.is_empty()
+            || name.len() > 100
+            || name.starts_with('.')
+            || !name.chars().all(allowed)
+        {
+            return Err(ServerError::Invalid(
+                "the name of a backup has 1 to 100 letters, digits, `_`, `-` or `.`, and begins with no dot".into(),
+            ));
+        }
+        make_folder(folder)?;
+        let path = folder.join(name);
+        if path.symlink_metadata().is_ok() {
+            return Err(ServerError::Exists(format!(
+                "there is a backup `{name}` already"
+            )));
+        }
+        Ok(path)
+    }
+}
+
+/// Waits until the server is about to stop.
+pub async fn stop_asked(stopping: &mut watch::Receiver<bool>) {
+    // An error means that the server is gone altogether.
+    let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Makes a folder that others cannot read.
+pub(crate) fn make_folder(path: &Path) -> Result<()> {
+    use std::os::unix::fs::DirBuilderExt;
+    let made = std::fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path);
+    made.map_err(|error| {
+        ServerError::Unavailable(format!("{} cannot be made: {error}", path.display()))
+    })
+}
+
+/// One of the change feeds that may be open.
+pub(crate) struct FeedPlace(Arc<Core>);
+
+impl Drop for FeedPlace {
+    fn drop(&mut self) {
+        self.0.feeds.fetch_sub(1, Ordering::Relaxed);
+    }
+}

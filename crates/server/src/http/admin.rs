@@ -1,0 +1,393 @@
+//! Logins, users, tokens, databases, running queries, backups.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use isomer_db::{Value, data::GraphRead, params};
+
+use super::{
+    call::{Call, StopOnDrop},
+    reply::Reply,
+};
+use crate::{
+    Result, ServerError,
+    access::{Access, NewToken, Rights, ServerAccess, TokenInfo, UserInfo, now_ms},
+};
+
+fn token_value(info: &TokenInfo) -> Value {
+    let mut map = params! {
+        "id" => &*info.id,
+        "user" => &*info.user,
+        "name" => info.name.as_str(),
+        "login" => info.login,
+        "created_ms" => info.created_ms as i64,
+    };
+    if let Some(scope) = &info.scope {
+        map.insert("scope", scope.to_map().into());
+    }
+    if let Some(end) = info.expires_ms {
+        map.insert("expires_ms", (end as i64).into());
+    }
+    map.into()
+}
+
+fn new_token(status: StatusCode, new: &NewToken) -> Result<Reply> {
+    let told = params! { "token" => new.token.as_str(), "about" => token_value(&new.info) };
+    Reply::value_with(status, &told.into())
+}
+
+fn user_value(user: &UserInfo) -> Value {
+    params! { "user" => &*user.name, "roles" => user.roles.to_map(), "created_ms" => user.created_ms as i64 }.into()
+}
+
+/// `POST /v1/setup`
+pub async fn setup(mut call: Call) -> Result<Reply> {
+    let mut fields = call.fields(&["token", "user", "password"]).await?;
+    let (token, user, password) = (
+        fields.needed_text("token")?,
+        fields.needed_text("user")?,
+        fields.needed_text("password")?,
+    );
+    let from = call.from.to_string();
+    call.core.guesses.check(&from)?;
+    let lasts = millis(call.core.config.limits.login_time);
+    let outcome = call
+        .core
+        .hashing(move |core| {
+            core.system()?.setup(&token, &user, &password)?;
+            core.system()?.log_in(&user, &password, lasts)
+        })
+        .await;
+    if matches!(outcome, Err(ServerError::Unauthenticated(_))) {
+        call.core.guesses.failed(&from);
+    }
+    new_token(StatusCode::CREATED, &outcome?)
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `POST /v1/login`
+pub async fn login(mut call: Call) -> Result<Reply> {
+    let mut fields = call.fields(&["user", "password"]).await?;
+    let (user, password) = (fields.needed_text("user")?, fields.needed_text("password")?);
+    // By address, and by name from one address net: a name alone must not be locked by strangers.
+    let from = call.from.to_string();
+    call.core.guesses.check(&from)?;
+    let lasts = millis(call.core.config.limits.login_time);
+    let outcome = call
+        .core
+        .hashing(move |core| core.system()?.log_in(&user, &password, lasts))
+        .await;
+    if matches!(outcome, Err(ServerError::Unauthenticated(_))) {
+        call.core.guesses.failed(&from);
+        call.core
+            .metrics
+            .logins_failed
+            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    }
+    new_token(StatusCode::OK, &outcome?)
+}
+
+/// `POST /v1/logout`
+pub async fn logout(call: Call, access: ServerAccess) -> Result<Reply> {
+    let Some(token) = access.principal().token.clone() else {
+        return Ok(Reply::done());
+    };
+    call.core
+        .clone()
+        .blocking(move || {
+            call.core.system()?.remove_token(&token, None)?;
+            Ok(Reply::done())
+        })
+        .await
+}
+
+/// `GET /v1/me`
+pub async fn me(_call: Call, access: ServerAccess) -> Result<Reply> {
+    let databases: Vec<Value> = access
+        .databases()
+        .into_iter()
+        .map(|(name, role)| {
+            params! { "database" => Value::String(name), "role" => role.name() }.into()
+        })
+        .collect();
+    Reply::object(params! {
+        "user" => &*access.principal().name,
+        "admin" => access.is_admin(),
+        "databases" => databases,
+    })
+}
+
+/// `GET /v1/databases`
+pub async fn databases(_call: Call, access: ServerAccess) -> Result<Reply> {
+    let databases: Vec<Value> = access
+        .databases()
+        .into_iter()
+        .map(|(name, role)| {
+            params! { "database" => Value::String(name), "role" => role.name() }.into()
+        })
+        .collect();
+    Reply::object(params! { "databases" => databases })
+}
+
+/// `POST /v1/databases`
+pub async fn create_database(mut call: Call, access: ServerAccess) -> Result<Reply> {
+    let name = call.fields(&["database"]).await?.needed_text("database")?;
+    let location = format!("/v1/databases/{name}");
+    call.core
+        .blocking(move || {
+            access.create_database(&name)?;
+            let made = params! { "database" => name };
+            Ok(Reply::value_with(StatusCode::CREATED, &made.into())?
+                .with(axum::http::header::LOCATION, location))
+        })
+        .await
+}
+
+/// `DELETE /v1/databases/{db}`
+pub async fn drop_database(call: Call, access: ServerAccess) -> Result<Reply> {
+    let name = call.place("db").to_owned();
+    call.core
+        .blocking(move || access.drop_database(&name).map(|()| Reply::done()))
+        .await
+}
+
+/// `GET /v1/databases/{db}`
+pub async fn database(call: Call, access: Access) -> Result<Reply> {
+    call.core
+        .blocking(move || {
+            let store = access.store()?;
+            let statistics = store.engine().statistics().map_err(isomer_db::Error::from)?;
+            let views = access.views();
+            access.read(|tx| {
+                let data = tx.data_ref();
+                Reply::object(params! {
+                    "database" => &**access.name(),
+                    "role" => access.role().name(),
+                    "engine" => store.engine().capabilities().name,
+                    "version" => tx.version() as i64,
+                    "nodes" => data.node_count(None)? as i64,
+                    "relationships" => data.relationship_count(None)? as i64,
+                    "keys" => statistics.key_count as i64,
+                    "stored_bytes" => statistics.stored_bytes as i64,
+                    "views" => views.iter().map(|view| Value::from(view.as_str())).collect::<Vec<_>>(),
+                })
+            })
+        })
+        .await
+}
+
+/// `GET …/queries`
+pub async fn queries(call: Call, mut access: Access) -> Result<Reply> {
+    let options = access.query_options()?;
+    let stop = StopOnDrop::new(&options.cancel);
+    let reply = call
+        .core
+        .blocking(move || {
+            let result = access.query("SHOW QUERIES", &isomer_db::Map::new(), &options)?;
+            let columns = result.columns().to_vec();
+            let rows: Vec<Value> = result
+                .iter()
+                .map(|row| {
+                    let pairs = columns.iter().cloned().zip(row.values().iter().cloned());
+                    Value::from(pairs.collect::<isomer_db::Map>())
+                })
+                .collect();
+            Reply::object(params! { "queries" => rows })
+        })
+        .await;
+    drop(stop);
+    reply
+}
+
+/// `DELETE …/queries/{id}`
+pub async fn kill_query(call: Call, access: Access) -> Result<Reply> {
+    let id = call.number_place("id")?;
+    if access.cancel_query(id)? {
+        return Ok(Reply::done());
+    }
+    Err(ServerError::NotFound(format!(
+        "there is no running query {id}"
+    )))
+}
+
+/// `POST …/backups`
+pub async fn backup(mut call: Call, access: Access) -> Result<Reply> {
+    let name = call.fields(&["backup"]).await?.needed_text("backup")?;
+    let target = call.core.backup_folder(&name)?;
+    call.core
+        .blocking(move || {
+            access.backup(&target)?;
+            Reply::value_with(StatusCode::CREATED, &params! { "backup" => name }.into())
+        })
+        .await
+}
+
+/// `GET /v1/users`
+pub async fn users(call: Call, _access: ServerAccess) -> Result<Reply> {
+    let users: Vec<Value> = call.core.system()?.users().iter().map(user_value).collect();
+    Reply::object(params! { "users" => users })
+}
+
+/// `POST /v1/users`
+pub async fn create_user(mut call: Call, _access: ServerAccess) -> Result<Reply> {
+    let mut fields = call.fields(&["user", "password", "roles"]).await?;
+    let (name, password) = (fields.needed_text("user")?, fields.needed_text("password")?);
+    let roles = Rights::from_map(&fields.map("roles")?.unwrap_or_default())?;
+    let user = call
+        .core
+        .hashing(move |core| core.system()?.add_user(&name, &password, &roles))
+        .await?;
+    let location = format!("/v1/users/{}", user.name);
+    Ok(Reply::value_with(StatusCode::CREATED, &user_value(&user))?
+        .with(axum::http::header::LOCATION, location))
+}
+
+/// Refuses everything about a user to others but himself and administrators.
+fn own_or_admin(call: &Call, access: &ServerAccess) -> Result<String> {
+    let name = call.place("user").to_owned();
+    if *access.principal().name != *name {
+        access.require_admin()?;
+    }
+    Ok(name)
+}
+
+/// `GET /v1/users/{user}`
+pub async fn user(call: Call, access: ServerAccess) -> Result<Reply> {
+    let name = own_or_admin(&call, &access)?;
+    Reply::value(&user_value(&call.core.system()?.user(&name)?))
+}
+
+/// `DELETE /v1/users/{user}`
+pub async fn remove_user(call: Call, _access: ServerAccess) -> Result<Reply> {
+    let name = call.place("user").to_owned();
+    let core = call.core.clone();
+    core.clone()
+        .blocking(move || core.system()?.remove_user(&name).map(|()| Reply::done()))
+        .await
+}
+
+/// `PUT /v1/users/{user}/roles`
+pub async fn set_roles(mut call: Call, _access: ServerAccess) -> Result<Reply> {
+    let roles = Rights::from_map(&call.object().await?)?;
+    let name = call.place("user").to_owned();
+    let core = call.core.clone();
+    core.clone()
+        .blocking(move || Reply::value(&user_value(&core.system()?.set_roles(&name, &roles)?)))
+        .await
+}
+
+/// `PUT /v1/users/{user}/password`
+pub async fn set_password(mut call: Call, access: ServerAccess) -> Result<Reply> {
+    let name = own_or_admin(&call, &access)?;
+    let mut fields = call.fields(&["password", "current"]).await?;
+    let (password, current) = (fields.needed_text("password")?, fields.text("current")?);
+    let from = call.from.to_string();
+    call.core.guesses.check(&from)?;
+    let own = *access.principal().name == *name;
+    let core = call.core.clone();
+    let outcome = call
+        .core
+        .hashing(move |core| {
+            // Whoever finds an open console must not be able to lock its owner out.
+            if own
+                && !current.is_some_and(|current| {
+                    core.system
+                        .as_ref()
+                        .is_some_and(|system| system.knows_password(&name, &current))
+                })
+            {
+                return Err(ServerError::Denied(
+                    "`current` is not the password that it has now".into(),
+                ));
+            }
+            core.system()?.set_password(&name, &password)
+        })
+        .await;
+    if matches!(outcome, Err(ServerError::Denied(_))) {
+        core.guesses.failed(&from);
+    }
+    outcome.map(|()| Reply::done())
+}
+
+/// `GET /v1/tokens`
+pub async fn tokens(call: Call, access: ServerAccess) -> Result<Reply> {
+    let own = access.principal().name.clone();
+    let all = call.switch("all")?;
+    if all {
+        access.require_admin()?;
+    }
+    let tokens = call.core.system()?.tokens((!all).then_some(&*own));
+    Reply::object(params! { "tokens" => tokens.iter().map(token_value).collect::<Vec<_>>() })
+}
+
+/// `POST /v1/tokens`
+pub async fn create_token(mut call: Call, access: ServerAccess) -> Result<Reply> {
+    let mut fields = call
+        .fields(&["name", "user", "scope", "expires_in_ms"])
+        .await?;
+    let principal = access.principal().clone();
+    let user = fields
+        .text("user")?
+        .unwrap_or_else(|| principal.name.to_string());
+    if *user != *principal.name {
+        access.require_admin()?;
+    } else if !principal.login && !access.is_admin() {
+        // A token that is to end must not be able to leave another one behind.
+        return Err(ServerError::Denied(
+            "tokens are made by those who have logged in with a password".into(),
+        ));
+    }
+    let scope = fields
+        .map("scope")?
+        .map(|map| Rights::from_map(&map))
+        .transpose()?;
+    if let Some(scope) = &scope
+        && *user == *principal.name
+        && !principal.rights.contain(scope)
+    {
+        return Err(ServerError::Denied(
+            "the scope reaches further than your own rights".into(),
+        ));
+    }
+    // Whoever acts under a scope hands on no more than that.
+    let scope = match (scope, principal.rights.scope()) {
+        (Some(scope), Some(own)) if !scope.within(own) => {
+            return Err(ServerError::Denied(
+                "the scope reaches further than the one of your token".into(),
+            ));
+        }
+        (None, Some(own)) => Some(own.clone()),
+        (scope, _) => scope,
+    };
+    let expires = fields
+        .number("expires_in_ms")?
+        .map(|ms| now_ms().saturating_add(ms));
+    let name = fields.text("name")?.unwrap_or_default();
+    let core = call.core.clone();
+    let new = core
+        .clone()
+        .blocking(move || {
+            core.system()?
+                .add_token(&user, &name, scope, expires, false)
+        })
+        .await?;
+    new_token(StatusCode::CREATED, &new)
+}
+
+/// `DELETE /v1/tokens/{id}`
+pub async fn remove_token(call: Call, access: ServerAccess) -> Result<Reply> {
+    let id = call.place("id").to_owned();
+    let own = (!access.is_admin()).then(|| access.principal().name.clone());
+    let core = call.core.clone();
+    core.clone()
+        .blocking(move || {
+            if core.system()?.remove_token(&id, own.as_deref())? {
+                return Ok(Reply::done());
+            }
+            Err(ServerError::NotFound("there is no such token".into()))
+        })
+        .await
+}

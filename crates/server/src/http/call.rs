@@ -1,0 +1,454 @@
+//! A request: what stands in its path, its query, its head and its body.
+
+use std::{io::Read, net::IpAddr, sync::Arc};
+
+use axum::{
+    body::Body,
+    http::{HeaderMap, header},
+};
+use http_body_util::BodyExt;
+use isomer_db::{CancelHandle, Map, Value, json};
+
+use parking_lot::Mutex;
+
+use super::route::Route;
+use crate::{Result, ServerError, core::Core};
+
+/// A request that was let in.
+pub struct Call {
+    pub(super) core: Arc<Core>,
+    pub(super) route: &'static Route,
+    /// What stands in the places of the route's path, decoded.
+    pub(super) places: Vec<(String, String)>,
+    /// What stands behind the `?`, decoded; names that the route does not have were refused.
+    pub(super) query: Vec<(String, String)>,
+    pub(super) headers: HeaderMap,
+    pub(super) target: String,
+    pub(super) body: Mutex<Body>,
+    pub(super) from: IpAddr,
+}
+
+impl Call {
+    /// What stands in a place of the path.
+    pub fn place(&self, name: &str) -> &str {
+        let found = self.places.iter().find(|(place, _)| place == name);
+        found.map(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+
+    /// The number in a place of the path.
+    pub fn number_place(&self, name: &str) -> Result<u64> {
+        let text = self.place(name);
+        text.parse().map_err(|_| {
+            ServerError::NotFound(format!("`{text}` is no number: there is nothing there"))
+        })
+    }
+
+    /// A parameter of the query.
+    pub fn param(&self, name: &str) -> Option<&str> {
+        let found = self.query.iter().find(|(param, _)| param == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// A parameter that is a number.
+    pub fn number_param(&self, name: &str) -> Result<Option<u64>> {
+        let number = |text: &str| {
+            text.parse().map_err(|_| {
+                ServerError::Invalid(format!("`{name}` is `{text}`: a number is expected"))
+            })
+        };
+        self.param(name).map(number).transpose()
+    }
+
+    /// A parameter that is a switch.
+    pub fn switch(&self, name: &str) -> Result<bool> {
+        match self.param(name) {
+            None | Some("false") => Ok(false),
+            Some("" | "true") => Ok(true),
+            Some(other) => Err(ServerError::Invalid(format!(
+                "`{name}` is `{other}`: true or false is expected"
+            ))),
+        }
+    }
+
+    /// How many things a page has: `limit`, 100 unless given, 10,000 at most.
+    pub fn page(&self) -> Result<usize> {
+        match self.number_param("limit")? {
+            None => Ok(100),
+            Some(limit @ 1..=10_000) => Ok(limit as usize),
+            Some(limit) => Err(ServerError::Invalid(format!(
+                "`limit` is {limit}: 1 to 10000 is expected"
+            ))),
+        }
+    }
+
+    /// Names with commas between them; none where the parameter is absent.
+    pub fn names(&self, name: &str) -> Vec<String> {
+        let names = self.param(name).unwrap_or_default().split(',');
+        names
+            .map(str::trim)
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// A field of the head, as text.
+    pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok())
+    }
+
+    /// Whether the client takes this type of content, by name.
+    pub fn accepts(&self, media_types: &[&str]) -> bool {
+        let accept = self.header(header::ACCEPT).unwrap_or_default();
+        accept.split(',').any(|one| {
+            let media_type = one.split(';').next().unwrap_or_default().trim();
+            media_types
+                .iter()
+                .any(|known| media_type.eq_ignore_ascii_case(known))
+        })
+    }
+
+    /// The type of the body, without its parameters, in small letters.
+    pub fn content_type(&self) -> String {
+        let content_type = self.header(header::CONTENT_TYPE).unwrap_or_default();
+        content_type
+            .split(';')
+            .next()
+            .unwrap_or_default()
+            .trim()
+            .to_ascii_lowercase()
+    }
+
+    /// The body, as sent: within the limit, within its time, decompressed.
+    pub async fn bytes(&mut self) -> Result<Vec<u8>> {
+        let most = self.core.config.limits.body_bytes;
+        let too_large = move || {
+            ServerError::TooLarge(format!(
+                "the body is larger than {most} bytes: send less at once, or import it (limits.body)"
+            ))
+        };
+        let said = self
+            .header(header::CONTENT_LENGTH)
+            .and_then(|said| said.parse::<u64>().ok());
+        if said.is_some_and(|said| said > most as u64) {
+            return Err(too_large());
+        }
+        let mut body = std::mem::take(self.body.get_mut());
+        let gathering = async {
+            let mut bytes = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let frame = frame.map_err(|error| {
+                    ServerError::Invalid(format!("the body did not arrive as announced: {error}"))
+                })?;
+                let Ok(data) = frame.into_data() else {
+                    continue;
+                };
+                if bytes.len() + data.len() > most {
+                    return Err(too_large());
+                }
+                bytes.extend_from_slice(&data);
+            }
+            Ok(bytes)
+        };
+        let time = self.core.config.limits.body_time;
+        let Ok(bytes) = tokio::time::timeout(time, gathering).await else {
+            return Err(ServerError::TooSlow(format!(
+                "the body did not arrive within {time:?}"
+            )));
+        };
+        let bytes = bytes?;
+        match Coding::of(&self.headers)? {
+            Coding::Plain => Ok(bytes),
+            coding => {
+                self.core
+                    .blocking(move || coding.unpack(&bytes, most, too_large))
+                    .await
+            }
+        }
+    }
+
+    /// The body as one JSON value.
+    pub async fn json(&mut self) -> Result<Value> {
+        let content_type = self.content_type();
+        if content_type != "application/json" {
+            return Err(ServerError::MediaType(format!(
+                "the body is `{content_type}`: send JSON with `Content-Type: application/json`"
+            )));
+        }
+        let bytes = self.bytes().await?;
+        if bytes.len() < 64 << 10 {
+            return Ok(json::parse_bytes(&bytes)?);
+        }
+        self.core
+            .blocking(move || Ok(json::parse_bytes(&bytes)?))
+            .await
+    }
+
+    /// The body as a JSON object.
+    pub async fn object(&mut self) -> Result<Map> {
+        match self.json().await? {
+            Value::Map(map) => Ok(Arc::unwrap_or_clone(map)),
+            other => Err(ServerError::Invalid(format!(
+                "the body is a JSON object, not a {}",
+                other.type_name()
+            ))),
+        }
+    }
+
+    /// The body as an object with no other fields than these.
+    pub async fn fields(&mut self, known: &[&str]) -> Result<Fields> {
+        let map = self.object().await?;
+        if let Some(name) = map.names().find(|name| !known.contains(&&***name)) {
+            return Err(ServerError::Invalid(format!(
+                "there is no field `{name}` here: {} are known",
+                known.join(", ")
+            )));
+        }
+        Ok(Fields(map))
+    }
+}
+
+/// The fields of a body.
+pub struct Fields(Map);
+
+impl Fields {
+    /// A field, taken out.
+    pub fn take(&mut self, name: &str) -> Option<Value> {
+        self.0.remove(name).filter(|value| !value.is_null())
+    }
+
+    /// A text, taken out.
+    pub fn text(&mut self, name: &str) -> Result<Option<String>> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text.to_string())),
+            Some(other) => Err(wrong(name, "a string", &other)),
+        }
+    }
+
+    /// A text that must be there.
+    pub fn needed_text(&mut self, name: &str) -> Result<String> {
+        self.text(name)?
+            .ok_or_else(|| ServerError::Invalid(format!("the field `{name}` is missing")))
+    }
+
+    /// A number from 0.
+    pub fn number(&mut self, name: &str) -> Result<Option<u64>> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(value) => {
+                let number = value.as_int().and_then(|number| u64::try_from(number).ok());
+                number
+                    .map(Some)
+                    .ok_or_else(|| wrong(name, "a number from 0", &value))
+            }
+        }
+    }
+
+    /// A truth.
+    pub fn switch(&mut self, name: &str) -> Result<bool> {
+        match self.take(name) {
+            None => Ok(false),
+            Some(Value::Bool(truth)) => Ok(truth),
+            Some(other) => Err(wrong(name, "true or false", &other)),
+        }
+    }
+
+    /// An object; empty where it is absent.
+    pub fn map(&mut self, name: &str) -> Result<Option<Map>> {
+        match self.take(name) {
+            None => Ok(None),
+            Some(Value::Map(map)) => Ok(Some(Arc::unwrap_or_clone(map))),
+            Some(other) => Err(wrong(name, "an object", &other)),
+        }
+    }
+
+    /// Texts; none where it is absent.
+    pub fn texts(&mut self, name: &str) -> Result<Vec<String>> {
+        let Some(value) = self.take(name) else {
+            return Ok(Vec::new());
+        };
+        let items = value.as_list().unwrap_or_default();
+        let texts: Option<Vec<String>> = items
+            .iter()
+            .map(|item| item.as_str().map(str::to_owned))
+            .collect();
+        match texts {
+            Some(texts) if value.as_list().is_some() => Ok(texts),
+            _ => Err(wrong(name, "a list of strings", &value)),
+        }
+    }
+}
+
+fn wrong(name: &str, expected: &str, value: &Value) -> ServerError {
+    ServerError::Invalid(format!(
+        "the field `{name}` is a {}: {expected} is expected",
+        value.type_name()
+    ))
+}
+
+/// How a body is compressed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Coding {
+    Plain,
+    Gzip,
+    Zstd,
+}
+
+impl Coding {
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self> {
+        let mut all = headers.get_all(header::CONTENT_ENCODING).iter();
+        match (
+            all.next()
+                .map(|value| value.as_bytes().to_ascii_lowercase()),
+            all.next(),
+        ) {
+            (None, _) => Ok(Self::Plain),
+            (Some(coding), None) if coding == b"identity" => Ok(Self::Plain),
+            (Some(coding), None) if coding == b"gzip" => Ok(Self::Gzip),
+            (Some(coding), None) if coding == b"zstd" => Ok(Self::Zstd),
+            _ => Err(ServerError::MediaType(
+                "the body is compressed in a way that is not understood: send gzip, zstd or plain"
+                    .into(),
+            )),
+        }
+    }
+
+    /// Reads what is compressed in `packed`.
+    pub(super) fn reader<'r>(
+        self,
+        packed: Box<dyn Read + Send + 'r>,
+    ) -> Result<Box<dyn Read + Send + 'r>> {
+        Ok(match self {
+            Self::Plain => packed,
+            Self::Gzip => Box::new(flate2::read::MultiGzDecoder::new(packed)),
+            Self::Zstd => {
+                let mut decoder = zstd::stream::read::Decoder::new(packed)
+                    .map_err(|error| ServerError::Internal(error.to_string()))?;
+                // A frame may ask for a window of 2 GiB; 8 MiB is what everybody must offer.
+                decoder
+                    .window_log_max(23)
+                    .map_err(|error| ServerError::Internal(error.to_string()))?;
+                Box::new(decoder)
+            }
+        })
+    }
+
+    fn unpack(
+        self,
+        packed: &[u8],
+        most: usize,
+        too_large: impl Fn() -> ServerError,
+    ) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        let mut reader = self.reader(Box::new(packed))?.take(most as u64 + 1);
+        reader.read_to_end(&mut bytes).map_err(|error| {
+            ServerError::Invalid(format!("the body cannot be decompressed: {error}"))
+        })?;
+        if bytes.len() > most {
+            return Err(too_large());
+        }
+        Ok(bytes)
+    }
+}
+
+/// Stops a query when this is dropped: the client has gone away.
+pub struct StopOnDrop(CancelHandle);
+
+impl StopOnDrop {
+    /// Stops what `handle` stops.
+    pub fn new(handle: &CancelHandle) -> Self {
+        Self(handle.clone())
+    }
+}
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.cancel();
+    }
+}
+
+/// Decodes `name=value&…`; bytes that are no UTF-8 are refused.
+pub(super) fn parse_query(text: &str) -> Result<Vec<(String, String)>> {
+    let mut pairs = Vec::new();
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        pairs.push((decode(name)?, decode(value)?));
+        if pairs.len() > 100 {
+            return Err(ServerError::Invalid(
+                "the query has more than 100 parameters".into(),
+            ));
+        }
+    }
+    Ok(pairs)
+}
+
+fn decode(text: &str) -> Result<String> {
+    let wrong = || ServerError::Invalid("the query is not percent-encoded UTF-8".into());
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        bytes.push(match byte {
+            b'+' => b' ',
+            b'%' => {
+                let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+                let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
+                    return Err(wrong());
+                };
+                (high * 16 + low) as u8
+            }
+            byte => byte,
+        });
+    }
+    String::from_utf8(bytes).map_err(|_| wrong())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_decoded_or_refused() {
+        let pairs = parse_query("from=a%2Fb&x+y=%C3%A4&flag&&z=").unwrap();
+        let pairs: Vec<_> = pairs
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        assert_eq!(
+            pairs,
+            [("from", "a/b"), ("x y", "ä"), ("flag", ""), ("z", "")]
+        );
+        for wrong in ["a=%", "a=%2", "a=%zz", "a=%ff"] {
+            assert!(parse_query(wrong).is_err(), "{wrong}");
+        }
+        assert!(parse_query(&"a=1&".repeat(101)).is_err());
+    }
+
+    #[test]
+    fn a_bomb_is_unpacked_up_to_the_limit() {
+        let zeros = vec![0; 1 << 20];
+        let mut gzip = flate2::read::GzEncoder::new(&zeros[..], flate2::Compression::best());
+        let mut packed = Vec::new();
+        gzip.read_to_end(&mut packed).unwrap();
+        let too_large = || ServerError::TooLarge("large".into());
+        assert_eq!(
+            Coding::Gzip
+                .unpack(&packed, 1 << 20, too_large)
+                .unwrap()
+                .len(),
+            1 << 20
+        );
+        assert!(matches!(
+            Coding::Gzip.unpack(&packed, 1000, too_large),
+            Err(ServerError::TooLarge(_))
+        ));
+        let packed = zstd::encode_all(&zeros[..], 3).unwrap();
+        assert!(matches!(
+            Coding::Zstd.unpack(&packed, 1000, too_large),
+            Err(ServerError::TooLarge(_))
+        ));
+        assert!(matches!(
+            Coding::Zstd.unpack(b"no zstd", 1000, too_large),
+            Err(ServerError::Invalid(_))
+        ));
+    }
+}

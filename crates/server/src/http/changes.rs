@@ -1,0 +1,481 @@
+//! The change feed: what every commit changed, as server-sent events.
+//!
+//! An event's id is the version of its commit: a client that comes back with `Last-Event-ID` (or `from`) misses nothing
+//! and gets nothing twice, as long as the change stream still holds what it missed; otherwise the answer is 410. Only
+//! commits that are on disk are told.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::body::{Body, Bytes};
+use futures_util::stream;
+use isomer_db::{
+    Map, Value,
+    data::{
+        Access as Mode, Catalog, Change, ChangeSet, DataError, GraphRead, NodeLabels, Store,
+        Version,
+    },
+    json, params,
+};
+use isomer_value::{
+    LabelId, NodeId, PropId,
+    record::{RecordRef, decode_value},
+};
+use tokio::sync::watch;
+
+use super::{call::Call, once, reply::Reply};
+use crate::{
+    Result, ServerError,
+    access::Access,
+    core::{Core, FeedPlace, stop_asked},
+    feed::Newest,
+};
+
+/// A comment is sent after so long without an event, so that nobody on the way takes the connection for dead.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Entries read at once.
+const ENTRIES: usize = 64;
+/// Bytes of entries read at once.
+const BYTES: usize = 1 << 20;
+/// Changes of one event: a larger commit comes in several, of which the last bears the id.
+const CHANGES: usize = 1_000;
+
+/// `GET …/changes`
+pub async fn changes(call: Call, access: Access) -> Result<Reply> {
+    let place = call.core.feed_place()?;
+    let resumed = call.header("last-event-id").map(|id| {
+        id.parse()
+            .map_err(|_| ServerError::Invalid("Last-Event-ID is a number of an event".into()))
+    });
+    let from = match resumed {
+        Some(id) => Some(id?),
+        None => call.number_param("from")?,
+    };
+    let set = |name| call.names(name).into_iter().collect::<HashSet<_>>();
+    let filter = Filter {
+        labels: set("labels"),
+        types: set("types"),
+        buckets: set("buckets"),
+    };
+    let newest = access.feed().subscribe();
+    let core = call.core.clone();
+    let feed = core
+        .clone()
+        .blocking(move || {
+            let store = access.store()?;
+            let now = store.engine().version();
+            let from = from.unwrap_or(now);
+            if from > now {
+                return Err(ServerError::Invalid(format!("version {from} is not there yet: the newest is {now}")));
+            }
+            // Holds what is to come, so that a reader that is not too slow misses nothing.
+            let hold = store.hold_stream(from);
+            if from < now && !tells_since(&store, from)? {
+                return Err(ServerError::Gone(format!(
+                    "the changes since version {from} are not kept any more: read the data anew, then follow from version {now}"
+                )));
+            }
+            let start = format!("event: start\nid: {from}\ndata: {{\"version\":{from}}}\n\n");
+            Ok(Following {
+                stopping: core.stopping(),
+                core,
+                access,
+                newest,
+                filter,
+                at: from,
+                ready: VecDeque::from([Bytes::from(start)]),
+                _hold: hold,
+                _place: place,
+            })
+        })
+        .await?;
+    let events = stream::try_unfold(feed, |feed| async move {
+        feed.next()
+            .await
+            .map_err(|error| std::io::Error::other(error.to_string()))
+    });
+    Ok(Reply::stream(
+        "text/event-stream",
+        Body::from_stream(events),
+    ))
+}
+
+/// Whether the change stream holds everything after `version`.
+fn tells_since(store: &Store, version: Version) -> Result<bool> {
+    Ok(store.lineage()?.tells_since(version))
+}
+
+/// Which changes are told; everything where nothing is named.
+struct Filter {
+    labels: HashSet<String>,
+    types: HashSet<String>,
+    buckets: HashSet<String>,
+}
+
+impl Filter {
+    fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.types.is_empty() && self.buckets.is_empty()
+    }
+
+    fn takes_labels<'l>(&self, mut labels: impl Iterator<Item = &'l Arc<str>>) -> bool {
+        self.is_empty() || labels.any(|label| self.labels.contains(&**label))
+    }
+
+    fn takes_type(&self, name: &str) -> bool {
+        self.is_empty() || self.types.contains(name)
+    }
+
+    fn takes_bucket(&self, name: &str) -> bool {
+        name != once::ANSWERS && (self.is_empty() || self.buckets.contains(name))
+    }
+}
+
+/// A reader of the feed.
+struct Following {
+    core: Arc<Core>,
+    access: Access,
+    newest: watch::Receiver<Newest>,
+    stopping: watch::Receiver<bool>,
+    filter: Filter,
+    /// The version up to which everything was told.
+    at: Version,
+    ready: VecDeque<Bytes>,
+    _hold: isomer_db::data::StreamHold,
+    _place: FeedPlace,
+}
+
+impl Following {
+    /// The next event, or a comment; nothing where the server stops or the database is closed.
+    async fn next(mut self) -> Result<Option<(Bytes, Self)>> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Ok(Some((event, self)));
+            }
+            if *self.stopping.borrow() {
+                return Ok(None);
+            }
+            let told = *self.newest.borrow_and_update();
+            let target = match told {
+                Newest::Closed => return Ok(None),
+                Newest::Version(version) => version,
+            };
+            if target > self.at {
+                let core = self.core.clone();
+                let before = self.at;
+                self = core.blocking(move || self.read()).await?;
+                if self.at == before {
+                    // Told of, and not on disk yet.
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    self.newest.mark_changed();
+                }
+                continue;
+            }
+            tokio::select! {
+                changed = self.newest.changed() => if changed.is_err() {
+                    return Ok(None);
+                },
+                () = stop_asked(&mut self.stopping) => return Ok(None),
+                () = tokio::time::sleep(HEARTBEAT) => {
+                    self.ready.push_back(Bytes::from_static(b": still here\n\n"));
+                }
+            }
+        }
+    }
+
+    /// Reads what there is after [`Following::at`].
+    fn read(mut self) -> Result<Self> {
+        let store = self.access.store()?;
+        let visible = store.engine().version();
+        let entries = store
+            .engine()
+            .stream(self.at, ENTRIES, BYTES, true)
+            .map_err(isomer_db::Error::from)?;
+        if entries.is_empty() && visible > self.at {
+            // Commits of which nothing is told; whatever is told later has a later version.
+            let durable = store
+                .engine()
+                .stream(self.at, 1, 1, false)
+                .map_err(isomer_db::Error::from)?;
+            if durable.is_empty() {
+                self.at = visible;
+            }
+            return Ok(self);
+        }
+        let tx = store.begin(Mode::Read)?;
+        for entry in entries {
+            let changes = ChangeSet::decode(&entry.bytes)?;
+            let teller = Teller {
+                filter: &self.filter,
+                catalog: tx.catalog(),
+                tx: &tx,
+            };
+            let mut told = Vec::new();
+            for change in &changes.changes {
+                if let Some(change) = teller.tell(change)? {
+                    told.push(Value::from(change));
+                }
+            }
+            self.at = entry.version;
+            let pieces = told.chunks(CHANGES).count();
+            for (piece, changes) in told.chunks(CHANGES).enumerate() {
+                let data =
+                    params! { "version" => entry.version as i64, "changes" => changes.to_vec() };
+                let data = json::to_string(&data.into())?;
+                let id = if piece + 1 == pieces {
+                    format!("id: {}\n", entry.version)
+                } else {
+                    String::new()
+                };
+                self.ready
+                    .push_back(Bytes::from(format!("event: commit\n{id}data: {data}\n\n")));
+            }
+        }
+        Ok(self)
+    }
+}
+
+/// Changes in words.
+struct Teller<'t> {
+    filter: &'t Filter,
+    catalog: Arc<Catalog>,
+    tx: &'t isomer_db::data::Transaction,
+}
+
+impl Teller<'_> {
+    fn label_names(&self, labels: impl IntoIterator<Item = LabelId>) -> Vec<Arc<str>> {
+        labels
+            .into_iter()
+            .filter_map(|label| self.catalog.label_name(label))
+            .collect()
+    }
+
+    /// The labels that a node has now.
+    fn labels_now(&self, node: NodeId) -> Result<Vec<Arc<str>>> {
+        let mut labels = NodeLabels::new();
+        self.tx.node_labels(&[node], &mut labels)?;
+        Ok(self.label_names(labels.of(0).iter().copied()))
+    }
+
+    fn set(&self, set: &[(PropId, &[u8])]) -> Result<Map> {
+        let mut map = Map::new();
+        for (prop, bytes) in set {
+            if let Some(name) = self.catalog.prop_name(*prop) {
+                map.insert(name, decode_value(bytes, &*self.catalog)?);
+            }
+        }
+        Ok(map)
+    }
+
+    fn prop_names(&self, props: &[PropId]) -> Value {
+        let names = props
+            .iter()
+            .filter_map(|prop| self.catalog.prop_name(*prop));
+        names.map(Value::String).collect::<Vec<_>>().into()
+    }
+
+    fn bucket(&self, bucket: u32) -> Option<Arc<str>> {
+        let name = self.catalog.bucket_name(bucket)?;
+        self.filter.takes_bucket(&name).then_some(name)
+    }
+
+    /// The change as an object; nothing where the filter takes it not.
+    fn tell(&self, change: &Change<'_>) -> Result<Option<Map>> {
+        let names = |names: &[Arc<str>]| {
+            Value::from(names.iter().cloned().map(Value::String).collect::<Vec<_>>())
+        };
+        let map = match change {
+            Change::NodeCreated { id, record } => {
+                let record = RecordRef::new(record)?;
+                let labels = self.label_names(record.labels());
+                if !self.filter.takes_labels(labels.iter()) {
+                    return Ok(None);
+                }
+                params! {
+                    "op" => "node_created",
+                    "node" => id.0 as i64,
+                    "labels" => names(&labels),
+                    "properties" => record.properties(&*self.catalog)?,
+                }
+            }
+            Change::NodeChanged {
+                id,
+                labels_added,
+                labels_removed,
+                set,
+                removed,
+            } => {
+                let now = self.labels_now(*id)?;
+                let (added, taken) = (
+                    self.label_names(labels_added.iter().copied()),
+                    self.label_names(labels_removed.iter().copied()),
+                );
+                if !self
+                    .filter
+                    .takes_labels(now.iter().chain(&added).chain(&taken))
+                {
+                    return Ok(None);
+                }
+                params! {
+                    "op" => "node_changed",
+                    "node" => id.0 as i64,
+                    "labels_added" => names(&added),
+                    "labels_removed" => names(&taken),
+                    "set" => self.set(set)?,
+                    "removed" => self.prop_names(removed),
+                }
+            }
+            Change::NodeDeleted { id, labels, .. } => {
+                let labels = self.label_names(labels.iter().copied());
+                if !self.filter.takes_labels(labels.iter()) {
+                    return Ok(None);
+                }
+                params! { "op" => "node_deleted", "node" => id.0 as i64, "labels" => names(&labels) }
+            }
+            Change::RelationshipCreated { id, record } => {
+                let record = RecordRef::new(record)?;
+                let (type_id, source, target) = record
+                    .endpoints()
+                    .ok_or_else(|| DataError::Invalid("a relationship without ends".into()))?;
+                let name = self.catalog.type_name(type_id).unwrap_or_default();
+                if !self.filter.takes_type(&name) {
+                    return Ok(None);
+                }
+                params! {
+                    "op" => "relationship_created",
+                    "relationship" => id.0 as i64,
+                    "type" => Value::String(name),
+                    "source" => source.0 as i64,
+                    "target" => target.0 as i64,
+                    "properties" => record.properties(&*self.catalog)?,
+                }
+            }
+            Change::RelationshipChanged {
+                id,
+                type_id,
+                set,
+                removed,
+            } => {
+                let name = self.catalog.type_name(*type_id).unwrap_or_default();
+                if !self.filter.takes_type(&name) {
+                    return Ok(None);
+                }
+                params! {
+                    "op" => "relationship_changed",
+                    "relationship" => id.0 as i64,
+                    "type" => Value::String(name),
+                    "set" => self.set(set)?,
+                    "removed" => self.prop_names(removed),
+                }
+            }
+            Change::RelationshipDeleted {
+                id,
+                type_id,
+                source,
+                target,
+            } => {
+                let name = self.catalog.type_name(*type_id).unwrap_or_default();
+                if !self.filter.takes_type(&name) {
+                    return Ok(None);
+                }
+                params! {
+                    "op" => "relationship_deleted",
+                    "relationship" => id.0 as i64,
+                    "type" => Value::String(name),
+                    "source" => source.0 as i64,
+                    "target" => target.0 as i64,
+                }
+            }
+            Change::NodesLoaded {
+                label,
+                first,
+                count,
+            } => {
+                let labels = self.label_names([*label]);
+                if !self.filter.takes_labels(labels.iter()) {
+                    return Ok(None);
+                }
+                params! { "op" => "nodes_loaded", "labels" => names(&labels), "first" => first.0 as i64, "count" => *count as i64 }
+            }
+            Change::RelationshipsLoaded {
+                type_id,
+                first,
+                count,
+            } => {
+                let name = self.catalog.type_name(*type_id).unwrap_or_default();
+                if !self.filter.takes_type(&name) {
+                    return Ok(None);
+                }
+                params! { "op" => "relationships_loaded", "type" => Value::String(name), "first" => first.0 as i64, "count" => *count as i64 }
+            }
+            Change::SchemaChanged { name } => {
+                if !self.filter.is_empty() {
+                    return Ok(None);
+                }
+                params! { "op" => "schema_changed", "name" => text_or_bytes(name) }
+            }
+            other => return Ok(self.tell_bucket(other)),
+        };
+        Ok(Some(map))
+    }
+
+    /// What happened in a bucket. Values are not told: they may have expired; who needs one reads it.
+    fn tell_bucket(&self, change: &Change<'_>) -> Option<Map> {
+        let (op, bucket, more) = match change {
+            Change::KeyPut { bucket, key, .. } => {
+                ("key_put", bucket, params! { "key" => text_or_bytes(key) })
+            }
+            Change::KeyPutUntil {
+                bucket,
+                key,
+                expires_ms,
+                ..
+            } => (
+                "key_put",
+                bucket,
+                params! { "key" => text_or_bytes(key), "expires_ms" => *expires_ms as i64 },
+            ),
+            Change::KeyDeleted { bucket, key } => (
+                "key_deleted",
+                bucket,
+                params! { "key" => text_or_bytes(key) },
+            ),
+            Change::KeysDeleted { bucket, start, end } => (
+                "keys_deleted",
+                bucket,
+                params! { "from" => text_or_bytes(start), "to" => end.map_or(Value::Null, text_or_bytes) },
+            ),
+            Change::ValueAdded { bucket, key, value } => (
+                "value_added",
+                bucket,
+                params! { "key" => text_or_bytes(key), "value" => text_or_bytes(value) },
+            ),
+            Change::ValueRemoved { bucket, key, value } => (
+                "value_removed",
+                bucket,
+                params! { "key" => text_or_bytes(key), "value" => text_or_bytes(value) },
+            ),
+            Change::BucketCreated { bucket, .. } => ("bucket_created", bucket, Map::new()),
+            Change::BucketDropped { bucket } => ("bucket_dropped", bucket, Map::new()),
+            Change::SequenceAdvanced { bucket, name, last } => (
+                "sequence_advanced",
+                bucket,
+                params! { "sequence" => text_or_bytes(name), "last" => *last as i64 },
+            ),
+            _ => return None,
+        };
+        let mut map = more;
+        map.insert("op", op.into());
+        map.insert("bucket", Value::String(self.bucket(*bucket)?));
+        Some(map)
+    }
+}
+
+fn text_or_bytes(bytes: &[u8]) -> Value {
+    match std::str::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(_) => Value::Bytes(bytes.into()),
+    }
+}

@@ -1,0 +1,645 @@
+//! Buckets and keys, collections and documents.
+
+use std::ops::Bound;
+
+use axum::http::{StatusCode, header};
+use isomer_db::{
+    BucketOptions, Expiry, Map, Order, Transaction, Value, data::BucketKind, json, params,
+};
+
+use super::{
+    base64,
+    call::Call,
+    once::{self, Answer, Once},
+    query::typed_value,
+    reply::{Conditions, JSON, Reply, etag, etag_of},
+};
+use crate::{
+    Result, ServerError,
+    access::{Access, Role},
+};
+
+/// Runs a write on a thread that may wait; with an `Idempotency-Key`, once. `body` is part of what makes the request.
+pub(super) async fn write(
+    call: &Call,
+    access: Access,
+    need: Role,
+    body: &[u8],
+    work: impl FnMut(&mut Transaction) -> Result<Answer> + Send + 'static,
+) -> Result<Reply> {
+    let once = match call.header("idempotency-key") {
+        Some(key) if access.open().is_none() => {
+            let parts = [call.route.method.as_bytes(), call.target.as_bytes(), body];
+            Some(Once::new(&access.principal().name, key, &parts)?)
+        }
+        _ => None,
+    };
+    call.core
+        .blocking(move || once::write(&access, need, once.as_ref(), work))
+        .await
+}
+
+/// Runs a read on a thread that may wait.
+pub(super) async fn read(
+    call: &Call,
+    access: Access,
+    work: impl FnOnce(&mut Transaction) -> Result<Reply> + Send + 'static,
+) -> Result<Reply> {
+    call.core.blocking(move || access.read(work)).await
+}
+
+/// `GET …/buckets`
+pub async fn buckets(call: Call, access: Access) -> Result<Reply> {
+    read(&call, access, |tx| {
+        let buckets: Vec<Value> = tx
+            .data_ref()
+            .list_buckets()?
+            .into_iter()
+            .map(|(name, options)| {
+                let multi = options.kind == BucketKind::Multi;
+                params! { "bucket" => Value::String(name), "multi" => multi, "reversible" => options.reversible }.into()
+            })
+            .collect();
+        Reply::object(params! { "buckets" => buckets })
+    })
+    .await
+}
+
+/// `PUT …/buckets/{bucket}`
+pub async fn create_bucket(mut call: Call, access: Access) -> Result<Reply> {
+    let mut options = BucketOptions::default();
+    if !call.content_type().is_empty() {
+        let mut fields = call.fields(&["multi", "reversible"]).await?;
+        options.reversible = fields.switch("reversible")?;
+        if fields.switch("multi")? {
+            options.kind = BucketKind::Multi;
+        }
+    }
+    let name = call.place("bucket").to_owned();
+    call.core
+        .blocking(move || {
+            access
+                .create_bucket(&name, options)
+                .map(|()| Reply::empty(StatusCode::CREATED))
+        })
+        .await
+}
+
+/// `DELETE …/buckets/{bucket}`
+pub async fn drop_bucket(call: Call, access: Access) -> Result<Reply> {
+    let name = call.place("bucket").to_owned();
+    write(&call, access, Role::Schema, b"", move |tx| {
+        if tx.bucket(&name).drop_bucket()? {
+            return Ok(Answer::done());
+        }
+        Err(ServerError::NotFound(format!(
+            "there is no bucket `{name}`"
+        )))
+    })
+    .await
+}
+
+/// A key as it stands in a path or a parameter: text, or base64 where the request says so.
+fn key(call: &Call, text: &str) -> Result<Vec<u8>> {
+    match call.param("key_encoding") {
+        None | Some("text") => Ok(text.as_bytes().to_vec()),
+        Some("base64") => base64::decode(text)
+            .ok_or_else(|| ServerError::Invalid(format!("the key `{text}` is not base64"))),
+        Some(other) => Err(ServerError::Invalid(format!(
+            "`key_encoding` is `{other}`: text or base64 is expected"
+        ))),
+    }
+}
+
+/// `GET …/buckets/{bucket}/keys`
+pub async fn scan_keys(call: Call, access: Access) -> Result<Reply> {
+    let name = call.place("bucket").to_owned();
+    let limit = call.page()?;
+    let bound = |name: &str| call.param(name).map(|text| key(&call, text)).transpose();
+    let (mut from, mut to) = (bound("from")?.unwrap_or_default(), bound("to")?);
+    if let Some(prefix) = bound("prefix")? {
+        if call.param("from").is_some() || call.param("to").is_some() {
+            return Err(ServerError::Invalid(
+                "`prefix` stands alone: give it, or `from` and `to`".into(),
+            ));
+        }
+        to = after_prefix(&prefix);
+        from = prefix;
+    }
+    let order = match call.param("order") {
+        None | Some("asc") => Order::Ascending,
+        Some("desc") => Order::Descending,
+        Some(other) => {
+            return Err(ServerError::Invalid(format!(
+                "`order` is `{other}`: asc or desc is expected"
+            )));
+        }
+    };
+    if let Some(cursor) = call.param("cursor") {
+        let last = base64::decode(cursor).ok_or_else(wrong_cursor)?;
+        match order {
+            Order::Ascending => {
+                from = last;
+                from.push(0);
+            }
+            Order::Descending => to = Some(last),
+        }
+    }
+    let most = call.core.config.limits.result_bytes;
+    read(&call, access, move |tx| {
+        let buckets = tx.data_ref().list_buckets()?;
+        let multi = |options: &BucketOptions| options.kind == BucketKind::Multi;
+        if buckets
+            .iter()
+            .any(|(known, options)| **known == *name && multi(options))
+        {
+            return Err(ServerError::Invalid(format!(
+                "`{name}` has several values a key: ask for those of one key (…/keys/KEY/values)"
+            )));
+        }
+        let pairs = tx.bucket(&name).range(&from, to.as_deref(), order, limit)?;
+        let next = (pairs.len() == limit)
+            .then(|| pairs.last().map(|(key, _)| base64::encode(key)))
+            .flatten();
+        let pair = |(key, value): (Vec<u8>, Value)| {
+            let key = match String::from_utf8(key) {
+                Ok(text) => Value::from(text),
+                Err(error) => Value::Bytes(error.as_bytes().into()),
+            };
+            Value::from(params! { "key" => key, "value" => value })
+        };
+        page("pairs", pairs.into_iter().map(pair).collect(), next, most)
+    })
+    .await
+}
+
+fn wrong_cursor() -> ServerError {
+    ServerError::Invalid("the cursor is not one that an answer gave".into())
+}
+
+/// One page of things, and where the next one begins.
+pub(super) fn page(
+    name: &str,
+    items: Vec<Value>,
+    next: Option<String>,
+    most: usize,
+) -> Result<Reply> {
+    let mut map = params! { name => items };
+    if let Some(next) = next {
+        map.insert("next", next.into());
+    }
+    let text = json::to_string(&map.into())?;
+    if text.len() > most {
+        return Err(ServerError::TooLarge(format!(
+            "the page is larger than {most} bytes: ask for fewer at once (`limit`)"
+        )));
+    }
+    Ok(Reply::whole(StatusCode::OK, JSON, text))
+}
+
+/// The first key after all that begin with `prefix`; none where there is no such key.
+fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+    let last = prefix.iter().rposition(|byte| *byte < u8::MAX)?;
+    let mut end = prefix[..=last].to_vec();
+    end[last] += 1;
+    Some(end)
+}
+
+/// `DELETE …/buckets/{bucket}/keys`
+pub async fn delete_keys(call: Call, access: Access) -> Result<Reply> {
+    let name = call.place("bucket").to_owned();
+    let bound = |name: &str| call.param(name).map(|text| key(&call, text)).transpose();
+    let (from, to) = match (bound("prefix")?, bound("from")?, bound("to")?) {
+        (Some(prefix), None, None) => (prefix.clone(), after_prefix(&prefix)),
+        (None, Some(from), Some(to)) => (from, Some(to)),
+        _ => {
+            return Err(ServerError::Invalid(
+                "say which keys: `prefix`, or `from` (inclusive) and `to` (exclusive)".into(),
+            ));
+        }
+    };
+    write(&call, access, Role::Editor, b"", move |tx| {
+        tx.bucket(&name).delete_range(&from, to.as_deref())?;
+        Ok(Answer::done())
+    })
+    .await
+}
+
+/// `GET …/buckets/{bucket}/keys/{key}`
+pub async fn get_key(call: Call, access: Access) -> Result<Reply> {
+    let (name, key) = (
+        call.place("bucket").to_owned(),
+        key(&call, call.place("key"))?,
+    );
+    let (conditions, raw) = (
+        Conditions::of(&call.headers),
+        call.accepts(&["application/octet-stream"]),
+    );
+    read(&call, access, move |tx| {
+        let Some(value) = tx.bucket(&name).get(&key)? else {
+            return Err(ServerError::NotFound("there is no such key".into()));
+        };
+        let text = json::to_string(&value)?;
+        let tag = etag_of(text.as_bytes());
+        if conditions.is_known(&tag) {
+            return Ok(Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&tag));
+        }
+        let reply = match (&value, raw) {
+            (Value::Bytes(bytes), true) => {
+                Reply::whole(StatusCode::OK, "application/octet-stream", bytes.to_vec())
+            }
+            _ => Reply::whole(StatusCode::OK, JSON, text),
+        };
+        Ok(reply.with_etag(&tag))
+    })
+    .await
+}
+
+/// The value that a body holds: JSON, bytes or text, as its type says.
+async fn value(call: &mut Call) -> Result<(Value, Vec<u8>)> {
+    let content_type = call.content_type();
+    let body = match content_type.as_str() {
+        "application/json" | "application/octet-stream" | "text/plain" => call.bytes().await?,
+        _ => {
+            return Err(ServerError::MediaType(format!(
+                "the body is `{content_type}`: send application/json, application/octet-stream or text/plain"
+            )));
+        }
+    };
+    let value = match content_type.as_str() {
+        "application/json" => typed_value(json::parse_bytes(&body)?),
+        "text/plain" => match std::str::from_utf8(&body) {
+            Ok(text) => text.into(),
+            Err(_) => {
+                return Err(ServerError::Invalid(
+                    "the text is not UTF-8: send application/octet-stream".into(),
+                ));
+            }
+        },
+        _ => Value::Bytes(body.as_slice().into()),
+    };
+    if value.is_null() {
+        return Err(ServerError::Invalid(
+            "null cannot be kept under a key: delete the key".into(),
+        ));
+    }
+    Ok((value, body))
+}
+
+/// `PUT …/buckets/{bucket}/keys/{key}`
+pub async fn put_key(mut call: Call, access: Access) -> Result<Reply> {
+    let (value, body) = value(&mut call).await?;
+    let (name, key) = (
+        call.place("bucket").to_owned(),
+        key(&call, call.place("key"))?,
+    );
+    let conditions = conditions(&call);
+    let expiry = call
+        .number_param("expires_in_ms")?
+        .map_or(Expiry::Never, Expiry::After);
+    let tag = etag(&value)?;
+    write(&call, access, Role::Editor, &body, move |tx| {
+        let mut bucket = tx.bucket(&name);
+        if let Some(conditions) = &conditions {
+            let now = bucket.get(&key)?.map(|value| etag(&value)).transpose()?;
+            conditions.check(now.as_deref())?;
+        }
+        bucket.put_until(&key, value.clone(), expiry)?;
+        Ok(Answer::done().with_etag(tag.clone()))
+    })
+    .await
+}
+
+/// The conditions of a change; none where there are none, so that what is there need not be read.
+fn conditions(call: &Call) -> Option<Conditions> {
+    let given = call.headers.contains_key(header::IF_MATCH)
+        || call.headers.contains_key(header::IF_NONE_MATCH);
+    given.then(|| Conditions::of(&call.headers))
+}
+
+/// `DELETE …/buckets/{bucket}/keys/{key}`
+pub async fn delete_key(call: Call, access: Access) -> Result<Reply> {
+    let (name, key) = (
+        call.place("bucket").to_owned(),
+        key(&call, call.place("key"))?,
+    );
+    let conditions = conditions(&call);
+    write(&call, access, Role::Editor, b"", move |tx| {
+        let mut bucket = tx.bucket(&name);
+        if let Some(conditions) = &conditions {
+            let now = bucket.get(&key)?.map(|value| etag(&value)).transpose()?;
+            conditions.check(now.as_deref())?;
+        }
+        bucket.delete(&key)?;
+        Ok(Answer::done())
+    })
+    .await
+}
+
+/// `GET …/buckets/{bucket}/keys/{key}/values`
+pub async fn key_values(call: Call, access: Access) -> Result<Reply> {
+    let (name, key) = (
+        call.place("bucket").to_owned(),
+        key(&call, call.place("key"))?,
+    );
+    let (limit, most) = (call.page()?, call.core.config.limits.result_bytes);
+    read(&call, access, move |tx| {
+        let values = tx.bucket(&name).values(&key, limit)?;
+        page(
+            "values",
+            values.into_iter().map(text_or_bytes).collect(),
+            None,
+            most,
+        )
+    })
+    .await
+}
+
+fn text_or_bytes(bytes: Vec<u8>) -> Value {
+    match String::from_utf8(bytes) {
+        Ok(text) => text.into(),
+        Err(error) => Value::Bytes(error.as_bytes().into()),
+    }
+}
+
+/// `POST …/buckets/{bucket}/keys/{key}/values`
+pub async fn add_value(mut call: Call, access: Access) -> Result<Reply> {
+    let (value, body) = value(&mut call).await?;
+    let bytes = match &value {
+        Value::String(text) => text.as_bytes().to_vec(),
+        Value::Bytes(bytes) => bytes.to_vec(),
+        other => {
+            return Err(ServerError::Invalid(format!(
+                "the values of a bucket with several values a key are text or bytes, not a {}",
+                other.type_name()
+            )));
+        }
+    };
+    let (name, key) = (
+        call.place("bucket").to_owned(),
+        key(&call, call.place("key"))?,
+    );
+    let remove = call.switch("remove")?;
+    write(&call, access, Role::Editor, &body, move |tx| {
+        let mut bucket = tx.bucket(&name);
+        if remove {
+            bucket.remove(&key, &bytes)?;
+        } else {
+            bucket.add(&key, &bytes)?;
+        }
+        Ok(Answer::done())
+    })
+    .await
+}
+
+/// `POST …/buckets/{bucket}/sequences/{sequence}/next`
+pub async fn next_number(call: Call, access: Access) -> Result<Reply> {
+    let (name, sequence) = (
+        call.place("bucket").to_owned(),
+        call.place("sequence").to_owned(),
+    );
+    write(&call, access, Role::Editor, b"", move |tx| {
+        let number = tx.bucket(&name).next_number(&sequence)?;
+        Ok(Answer::of(StatusCode::OK).with_json(format!("{{\"number\":{number}}}")))
+    })
+    .await
+}
+
+/// The key of a document as it stands in a path or a parameter: a string, or an integer where the request says so.
+fn document_key(call: &Call, text: &str) -> Result<Value> {
+    match call.param("key_type") {
+        None | Some("string") => Ok(text.into()),
+        Some("integer") => text
+            .parse::<i64>()
+            .map(Value::Int)
+            .map_err(|_| ServerError::Invalid(format!("the key `{text}` is no integer"))),
+        Some(other) => Err(ServerError::Invalid(format!(
+            "`key_type` is `{other}`: string or integer is expected"
+        ))),
+    }
+}
+
+/// `GET …/collections/{label}`
+pub async fn scan_documents(call: Call, access: Access) -> Result<Reply> {
+    let label = call.place("label").to_owned();
+    let limit = call.page()?;
+    let bound = |name: &str| {
+        call.param(name)
+            .map(|text| document_key(&call, text))
+            .transpose()
+    };
+    let to = bound("to")?.map_or(Bound::Unbounded, Bound::Excluded);
+    let from = match call.param("cursor") {
+        Some(cursor) => {
+            let bytes = base64::decode(cursor).ok_or_else(wrong_cursor)?;
+            Bound::Excluded(json::parse_bytes(&bytes).map_err(|_| wrong_cursor())?)
+        }
+        None => bound("from")?.map_or(Bound::Unbounded, Bound::Included),
+    };
+    let most = call.core.config.limits.result_bytes;
+    read(&call, access, move |tx| {
+        let documents = tx.collection(&label).scan(from, to, limit)?;
+        let last = documents
+            .last()
+            .filter(|_| documents.len() == limit)
+            .map(|(key, _)| json::to_string(key));
+        let next = last.transpose()?.map(|key| base64::encode(key.as_bytes()));
+        page(
+            "documents",
+            documents
+                .into_iter()
+                .map(|(_, document)| document.into())
+                .collect(),
+            next,
+            most,
+        )
+    })
+    .await
+}
+
+fn key_text(key: &Value) -> String {
+    match key {
+        Value::String(text) => text.to_string(),
+        Value::Int(number) => number.to_string(),
+        other => other.type_name().to_owned(),
+    }
+}
+
+/// `POST …/collections/{label}`
+pub async fn insert_documents(mut call: Call, access: Access) -> Result<Reply> {
+    let body = typed_value(call.json().await?);
+    let text = json::to_string(&body)?;
+    let label = call.place("label").to_owned();
+    let one = body.as_map().is_some();
+    let documents: Vec<Map> = match &body {
+        Value::Map(map) => vec![(**map).clone()],
+        Value::List(items) => {
+            let maps: Option<Vec<Map>> = items.iter().map(|item| item.as_map().cloned()).collect();
+            maps.ok_or_else(|| {
+                ServerError::Invalid("a list of documents holds objects only".into())
+            })?
+        }
+        other => {
+            return Err(ServerError::Invalid(format!(
+                "a document is an object, not a {}",
+                other.type_name()
+            )));
+        }
+    };
+    let path = call.target.split('?').next().unwrap_or_default().to_owned();
+    write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
+        let mut collection = tx.collection(&label);
+        let mut keys = Vec::with_capacity(documents.len());
+        for document in &documents {
+            keys.push(collection.insert(document)?);
+        }
+        let mut answer = Answer::of(StatusCode::CREATED);
+        if let (true, Some(key)) = (one, keys.first()) {
+            answer.location = Some(format!("{path}/{}", percent(&key_text(key))));
+            return Ok(
+                answer.with_json(json::to_string(&params! { "_key" => key.clone() }.into())?)
+            );
+        }
+        Ok(answer.with_json(json::to_string(&params! { "keys" => keys }.into())?))
+    })
+    .await
+}
+
+/// A text as it stands in a path.
+pub(super) fn percent(text: &str) -> String {
+    text.bytes().fold(String::new(), |mut path, byte| {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
+            path.push(byte.into());
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+        path
+    })
+}
+
+/// `GET …/collections/{label}/{key}`
+pub async fn get_document(call: Call, access: Access) -> Result<Reply> {
+    let (label, key) = (
+        call.place("label").to_owned(),
+        document_key(&call, call.place("key"))?,
+    );
+    let conditions = Conditions::of(&call.headers);
+    read(&call, access, move |tx| {
+        let Some(document) = tx.collection(&label).get(key)? else {
+            return Err(ServerError::NotFound("there is no such document".into()));
+        };
+        let text = json::to_string(&document.into())?;
+        let tag = etag_of(text.as_bytes());
+        if conditions.is_known(&tag) {
+            return Ok(Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&tag));
+        }
+        Ok(Reply::whole(StatusCode::OK, JSON, text).with_etag(&tag))
+    })
+    .await
+}
+
+/// `PUT …/collections/{label}/{key}`
+pub async fn put_document(mut call: Call, access: Access) -> Result<Reply> {
+    let body: Map = call
+        .object()
+        .await?
+        .into_iter()
+        .map(|(name, value)| (name, typed_value(value)))
+        .collect();
+    let text = json::to_string(&body.clone().into())?;
+    let (label, key) = (
+        call.place("label").to_owned(),
+        document_key(&call, call.place("key"))?,
+    );
+    if body.get("_key").is_some_and(|own| *own != key) {
+        return Err(ServerError::Invalid(
+            "`_key` differs from the key in the path: leave it away".into(),
+        ));
+    }
+    let conditions = Conditions::of(&call.headers);
+    write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
+        let mut collection = tx.collection(&label);
+        let now = collection.get(key.clone())?;
+        let tag = now.clone().map(|now| etag(&now.into())).transpose()?;
+        conditions.check(tag.as_deref())?;
+        let mut document = body.clone();
+        document.insert("_key", key.clone());
+        let status = if now.is_some() {
+            collection.replace(key.clone(), &document)?;
+            StatusCode::NO_CONTENT
+        } else {
+            collection.insert(&document)?;
+            StatusCode::CREATED
+        };
+        let new = collection.get(key.clone())?.unwrap_or_default();
+        Ok(Answer::of(status).with_etag(etag(&new.into())?))
+    })
+    .await
+}
+
+/// `PATCH …/collections/{label}/{key}`
+pub async fn patch_document(mut call: Call, access: Access) -> Result<Reply> {
+    if call.content_type() == "application/merge-patch+json" {
+        call.headers.insert(
+            header::CONTENT_TYPE,
+            axum::http::HeaderValue::from_static(JSON),
+        );
+    }
+    let patch: Map = call
+        .object()
+        .await?
+        .into_iter()
+        .map(|(name, value)| (name, typed_value(value)))
+        .collect();
+    let text = json::to_string(&patch.clone().into())?;
+    let (label, key) = (
+        call.place("label").to_owned(),
+        document_key(&call, call.place("key"))?,
+    );
+    let conditions = conditions(&call);
+    write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
+        let mut collection = tx.collection(&label);
+        if let Some(conditions) = &conditions {
+            let now = collection
+                .get(key.clone())?
+                .map(|now| etag(&now.into()))
+                .transpose()?;
+            conditions.check(now.as_deref())?;
+        }
+        collection.patch(key.clone(), &patch)?;
+        let new = Value::from(collection.get(key.clone())?.unwrap_or_default());
+        Ok(Answer::of(StatusCode::OK)
+            .with_etag(etag(&new)?)
+            .with_json(json::to_string(&new)?))
+    })
+    .await
+}
+
+/// `DELETE …/collections/{label}/{key}`
+pub async fn delete_document(call: Call, access: Access) -> Result<Reply> {
+    let (label, key) = (
+        call.place("label").to_owned(),
+        document_key(&call, call.place("key"))?,
+    );
+    let (conditions, detach) = (conditions(&call), call.switch("detach")?);
+    write(&call, access, Role::Editor, b"", move |tx| {
+        let mut collection = tx.collection(&label);
+        if let Some(conditions) = &conditions {
+            let now = collection
+                .get(key.clone())?
+                .map(|now| etag(&now.into()))
+                .transpose()?;
+            conditions.check(now.as_deref())?;
+        }
+        let gone = if detach {
+            collection.remove_detached(key.clone())?
+        } else {
+            collection.remove(key.clone())?
+        };
+        if gone {
+            return Ok(Answer::done());
+        }
+        Err(ServerError::NotFound("there is no such document".into()))
+    })
+    .await
+}

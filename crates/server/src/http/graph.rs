@@ -1,0 +1,429 @@
+//! Nodes and relationships by their ids.
+
+use axum::http::StatusCode;
+use isomer_db::{
+    Map, Node, Relationship, Transaction, Value,
+    data::{DataError, Direction, GraphRead},
+    json, params,
+};
+use isomer_value::{NodeId, RelId};
+
+use super::{
+    call::{Call, StopOnDrop},
+    data::{page, read, write},
+    once::Answer,
+    query::typed_value,
+    reply::{JSON, Reply, etag_of},
+};
+use crate::{
+    Result, ServerError,
+    access::{Access, Role},
+};
+
+fn no_node(id: u64) -> ServerError {
+    ServerError::NotFound(format!("there is no node {id}"))
+}
+
+fn no_relationship(id: u64) -> ServerError {
+    ServerError::NotFound(format!("there is no relationship {id}"))
+}
+
+fn node(tx: &Transaction, id: u64) -> Result<Node> {
+    let mut contents = Vec::new();
+    tx.data_ref().node_contents(&[NodeId(id)], &mut contents)?;
+    let content = contents.pop().flatten().ok_or_else(|| no_node(id))?;
+    Ok(Node {
+        id: NodeId(id),
+        content: Some(content),
+    })
+}
+
+fn relationship(tx: &Transaction, id: u64) -> Result<Relationship> {
+    let (mut rows, mut contents) = (Vec::new(), Vec::new());
+    tx.data_ref().relationship_rows(&[RelId(id)], &mut rows)?;
+    tx.data_ref()
+        .relationship_contents(&[RelId(id)], &mut contents)?;
+    match (rows.pop().flatten(), contents.pop().flatten()) {
+        (Some(row), Some(content)) => Ok(Relationship {
+            id: row.id,
+            type_id: row.type_id,
+            source: row.source,
+            target: row.target,
+            content: Some(content),
+        }),
+        _ => Err(no_relationship(id)),
+    }
+}
+
+fn node_value(node: Node) -> Value {
+    Value::Node(std::sync::Arc::new(node))
+}
+
+fn relationship_value(relationship: Relationship) -> Value {
+    Value::Relationship(std::sync::Arc::new(relationship))
+}
+
+fn tagged(value: &Value) -> Result<Reply> {
+    let text = json::to_string(value)?;
+    let tag = etag_of(text.as_bytes());
+    Ok(Reply::whole(StatusCode::OK, JSON, text).with_etag(&tag))
+}
+
+fn typed(map: Map) -> Map {
+    map.into_iter()
+        .map(|(name, value)| (name, typed_value(value)))
+        .collect()
+}
+
+/// `POST …/nodes`
+pub async fn create_node(mut call: Call, access: Access) -> Result<Reply> {
+    let mut fields = call.fields(&["labels", "properties"]).await?;
+    let labels = fields.texts("labels")?;
+    let properties = typed(fields.map("properties")?.unwrap_or_default());
+    let body = format!(
+        "{labels:?} {}",
+        json::to_string(&properties.clone().into())?
+    );
+    let path = call.target.clone();
+    write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
+        let data = tx.data();
+        let ids: Result<Vec<_>, DataError> = labels
+            .iter()
+            .map(|label| data.intern_label(label))
+            .collect();
+        let id = data.create_node(&ids?, &properties)?;
+        let made = node_value(node(tx, id.0)?);
+        let mut answer = Answer::of(StatusCode::CREATED).with_json(json::to_string(&made)?);
+        answer.location = Some(format!("{path}/{id}"));
+        Ok(answer)
+    })
+    .await
+}
+
+/// `GET …/nodes/{id}`
+pub async fn get_node(call: Call, access: Access) -> Result<Reply> {
+    let id = call.number_place("id")?;
+    read(&call, access, move |tx| tagged(&node_value(node(tx, id)?))).await
+}
+
+/// `PATCH …/nodes/{id}`
+pub async fn patch_node(mut call: Call, access: Access) -> Result<Reply> {
+    let properties = typed(call.object().await?);
+    let (id, body) = (
+        call.number_place("id")?,
+        json::to_string(&properties.clone().into())?,
+    );
+    write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
+        node(tx, id)?;
+        tx.data().merge_node_properties(NodeId(id), &properties)?;
+        Ok(Answer::of(StatusCode::OK).with_json(json::to_string(&node_value(node(tx, id)?))?))
+    })
+    .await
+}
+
+/// `DELETE …/nodes/{id}`
+pub async fn delete_node(call: Call, access: Access) -> Result<Reply> {
+    let (id, detach) = (call.number_place("id")?, call.switch("detach")?);
+    write(&call, access, Role::Editor, b"", move |tx| {
+        node(tx, id)?;
+        tx.data().delete_node(NodeId(id), detach)?;
+        Ok(Answer::done())
+    })
+    .await
+}
+
+/// `PUT` and `DELETE …/nodes/{id}/labels/{label}`
+pub async fn change_label(call: Call, access: Access) -> Result<Reply> {
+    let (id, label) = (call.number_place("id")?, call.place("label").to_owned());
+    let add = call.route.method == "PUT";
+    write(&call, access, Role::Editor, b"", move |tx| {
+        node(tx, id)?;
+        let data = tx.data();
+        let label = data.intern_label(&label)?;
+        if add {
+            data.add_label(NodeId(id), label)?;
+        } else {
+            data.remove_label(NodeId(id), label)?;
+        }
+        Ok(Answer::done())
+    })
+    .await
+}
+
+/// What a property belongs to.
+#[derive(Clone, Copy)]
+enum Entity {
+    Node(u64),
+    Relationship(u64),
+}
+
+impl Entity {
+    fn of(call: &Call) -> Result<Self> {
+        let id = call.number_place("id")?;
+        Ok(if call.route.path.contains("/nodes/") {
+            Self::Node(id)
+        } else {
+            Self::Relationship(id)
+        })
+    }
+
+    fn properties(self, tx: &Transaction) -> Result<Map> {
+        Ok(match self {
+            Self::Node(id) => node(tx, id)?
+                .content
+                .map(|content| content.properties.clone()),
+            Self::Relationship(id) => relationship(tx, id)?
+                .content
+                .map(|content| content.properties.clone()),
+        }
+        .unwrap_or_default())
+    }
+
+    fn set(self, tx: &mut Transaction, name: &str, value: Value) -> Result<()> {
+        Ok(match self {
+            Self::Node(id) => tx.data().set_node_property(NodeId(id), &[name], value),
+            Self::Relationship(id) => {
+                tx.data()
+                    .set_relationship_property(RelId(id), &[name], value)
+            }
+        }?)
+    }
+}
+
+/// `GET …/properties`
+pub async fn properties(call: Call, access: Access) -> Result<Reply> {
+    let entity = Entity::of(&call)?;
+    read(&call, access, move |tx| {
+        tagged(&entity.properties(tx)?.into())
+    })
+    .await
+}
+
+/// `GET …/properties/{name}`
+pub async fn get_property(call: Call, access: Access) -> Result<Reply> {
+    let (entity, name) = (Entity::of(&call)?, call.place("name").to_owned());
+    read(&call, access, move |tx| {
+        match entity.properties(tx)?.get(&name) {
+            Some(value) => tagged(value),
+            None => Err(ServerError::NotFound(format!(
+                "there is no property `{name}`"
+            ))),
+        }
+    })
+    .await
+}
+
+/// `PUT …/properties/{name}`
+pub async fn put_property(mut call: Call, access: Access) -> Result<Reply> {
+    let value = typed_value(call.json().await?);
+    let body = json::to_string(&value)?;
+    let (entity, name) = (Entity::of(&call)?, call.place("name").to_owned());
+    write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
+        entity.properties(tx)?;
+        entity.set(tx, &name, value.clone())?;
+        Ok(Answer::done())
+    })
+    .await
+}
+
+/// `DELETE …/properties/{name}`
+pub async fn delete_property(call: Call, access: Access) -> Result<Reply> {
+    let (entity, name) = (Entity::of(&call)?, call.place("name").to_owned());
+    write(&call, access, Role::Editor, b"", move |tx| {
+        if !entity.properties(tx)?.contains(&name) {
+            return Err(ServerError::NotFound(format!(
+                "there is no property `{name}`"
+            )));
+        }
+        entity.set(tx, &name, Value::Null)?;
+        Ok(Answer::done())
+    })
+    .await
+}
+
+fn direction(call: &Call) -> Result<Direction> {
+    match call.param("direction") {
+        None | Some("both") => Ok(Direction::Both),
+        Some("out") => Ok(Direction::Outgoing),
+        Some("in") => Ok(Direction::Incoming),
+        Some(other) => Err(ServerError::Invalid(format!(
+            "`direction` is `{other}`: in, out or both is expected"
+        ))),
+    }
+}
+
+/// `GET …/nodes/{id}/degree`
+pub async fn degree(call: Call, access: Access) -> Result<Reply> {
+    let (id, direction, types) = (
+        call.number_place("id")?,
+        direction(&call)?,
+        call.names("types"),
+    );
+    read(&call, access, move |tx| {
+        node(tx, id)?;
+        let known: Vec<_> = types
+            .iter()
+            .filter_map(|name| tx.data_ref().find_type(name))
+            .collect();
+        let mut degrees = Vec::new();
+        // Types that nothing has ever had are no types at all: an empty list would mean all.
+        if types.is_empty() || !known.is_empty() {
+            tx.data_ref()
+                .degree(&[NodeId(id)], direction, &known, &mut degrees)?;
+        }
+        let degree = degrees.first().copied().unwrap_or_default();
+        Reply::object(params! { "degree" => i64::try_from(degree).unwrap_or(i64::MAX) })
+    })
+    .await
+}
+
+/// `GET …/nodes/{id}/neighbours`
+pub async fn neighbours(call: Call, mut access: Access) -> Result<Reply> {
+    let (id, direction, limit) = (call.number_place("id")?, direction(&call)?, call.page()?);
+    let skip: u64 = match call.param("cursor") {
+        None => 0,
+        Some(cursor) => cursor.parse().map_err(|_| {
+            ServerError::Invalid("the cursor is not one that an answer gave".into())
+        })?,
+    };
+    let types: Vec<String> = call
+        .names("types")
+        .iter()
+        .map(|name| format!("`{}`", name.replace('`', "``")))
+        .collect();
+    let types = if types.is_empty() {
+        String::new()
+    } else {
+        format!(":{}", types.join("|"))
+    };
+    let (left, right) = match direction {
+        Direction::Outgoing => ("-", "->"),
+        Direction::Incoming => ("<-", "-"),
+        Direction::Both => ("-", "-"),
+    };
+    let text = format!(
+        "MATCH (n) WHERE id(n) = $id MATCH (n){left}[r{types}]{right}(m) RETURN r, m SKIP $skip LIMIT $limit"
+    );
+    let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+    let parameters =
+        params! { "id" => number(id), "skip" => number(skip), "limit" => number(limit as u64) };
+    let options = access.query_options()?;
+    let stop = StopOnDrop::new(&options.cancel);
+    let most = call.core.config.limits.result_bytes;
+    let reply = call
+        .core
+        .blocking(move || {
+            access.read(|tx| {
+                node(tx, id)?;
+                let found = tx.query_with(&text, &parameters, &options)?;
+                let next = (found.len() == limit).then(|| (skip + limit as u64).to_string());
+                let pair = |row: &isomer_db::Row| {
+                    let values = row.values();
+                    Value::from(params! { "relationship" => values[0].clone(), "node" => values[1].clone() })
+                };
+                page("neighbours", found.iter().map(pair).collect(), next, most)
+            })
+        })
+        .await;
+    drop(stop);
+    reply
+}
+
+/// `POST …/relationships`
+pub async fn create_relationship(mut call: Call, access: Access) -> Result<Reply> {
+    let mut fields = call
+        .fields(&["type", "source", "target", "properties"])
+        .await?;
+    let rel_type = fields.needed_text("type")?;
+    let mut end = |name: &str| {
+        fields
+            .number(name)?
+            .ok_or_else(|| ServerError::Invalid(format!("the field `{name}` is missing")))
+    };
+    let (source, target) = (end("source")?, end("target")?);
+    let properties = typed(fields.map("properties")?.unwrap_or_default());
+    let body = format!(
+        "{rel_type:?} {source} {target} {}",
+        json::to_string(&properties.clone().into())?
+    );
+    let path = call.target.clone();
+    write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
+        node(tx, source)?;
+        node(tx, target)?;
+        let type_id = tx.data().intern_type(&rel_type)?;
+        let id =
+            tx.data()
+                .create_relationship(type_id, NodeId(source), NodeId(target), &properties)?;
+        let made = relationship_value(relationship(tx, id.0)?);
+        let mut answer = Answer::of(StatusCode::CREATED).with_json(json::to_string(&made)?);
+        answer.location = Some(format!("{path}/{id}"));
+        Ok(answer)
+    })
+    .await
+}
+
+/// `GET …/relationships/{id}`
+pub async fn get_relationship(call: Call, access: Access) -> Result<Reply> {
+    let id = call.number_place("id")?;
+    read(&call, access, move |tx| {
+        tagged(&relationship_value(relationship(tx, id)?))
+    })
+    .await
+}
+
+/// `PATCH …/relationships/{id}`
+pub async fn patch_relationship(mut call: Call, access: Access) -> Result<Reply> {
+    let properties = typed(call.object().await?);
+    let (id, body) = (
+        call.number_place("id")?,
+        json::to_string(&properties.clone().into())?,
+    );
+    write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
+        relationship(tx, id)?;
+        tx.data()
+            .merge_relationship_properties(RelId(id), &properties)?;
+        let changed = relationship_value(relationship(tx, id)?);
+        Ok(Answer::of(StatusCode::OK).with_json(json::to_string(&changed)?))
+    })
+    .await
+}
+
+/// `DELETE …/relationships/{id}`
+pub async fn delete_relationship(call: Call, access: Access) -> Result<Reply> {
+    let id = call.number_place("id")?;
+    write(&call, access, Role::Editor, b"", move |tx| {
+        if tx.data().delete_relationship(RelId(id))? {
+            return Ok(Answer::done());
+        }
+        Err(no_relationship(id))
+    })
+    .await
+}
+
+/// `GET …/relationship-types`
+pub async fn types(call: Call, access: Access) -> Result<Reply> {
+    read(&call, access, |tx| {
+        let mut types: Vec<Value> = Vec::new();
+        for (id, name) in tx.catalog().types() {
+            let count = tx.data_ref().exact_relationship_count(Some(id))?;
+            types.push(
+                params! { "type" => Value::String(name), "relationships" => count as i64 }.into(),
+            );
+        }
+        Reply::object(params! { "types" => types })
+    })
+    .await
+}
+
+/// `GET …/labels`
+pub async fn labels(call: Call, access: Access) -> Result<Reply> {
+    read(&call, access, |tx| {
+        let mut labels: Vec<Value> = Vec::new();
+        for (id, name) in tx.catalog().labels() {
+            let count = tx.data_ref().exact_node_count(Some(id))?;
+            labels.push(params! { "label" => Value::String(name), "nodes" => count as i64 }.into());
+        }
+        Reply::object(params! { "labels" => labels })
+    })
+    .await
+}

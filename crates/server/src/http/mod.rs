@@ -1,0 +1,286 @@
+//! HTTP/JSON: the table of routes and how a request passes through it.
+//!
+//! A request is let in or refused in one place ([`answer`]): host, token, role on the database that the path names,
+//! parameters; then its handler runs with the right that it was given. Bodies are read only after that.
+
+mod admin;
+mod base64;
+mod call;
+mod changes;
+mod data;
+mod graph;
+mod lines;
+mod once;
+pub mod openapi;
+mod query;
+mod reply;
+pub mod route;
+mod transfer;
+mod watching;
+
+use std::{net::IpAddr, sync::Arc, time::Instant};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Extension, RawPathParams, Request},
+    http::{HeaderMap, Response, StatusCode, header},
+    response::IntoResponse,
+    routing::{MethodFilter, MethodRouter, on},
+};
+
+use self::{
+    call::Call,
+    reply::Reply,
+    route::{Handler, Needs, ROUTES, Route},
+};
+use crate::{Result, ServerError, access::Principal, audit::Event, core::Core};
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub struct From(pub IpAddr);
+
+/// The routes as a service.
+pub fn router(core: &Arc<Core>) -> Router {
+    let mut router = Router::new();
+    for (number, route) in ROUTES.iter().enumerate() {
+        let filter = match route.method {
+            "GET" => MethodFilter::GET,
+            "PUT" => MethodFilter::PUT,
+            "POST" => MethodFilter::POST,
+            "PATCH" => MethodFilter::PATCH,
+            _ => MethodFilter::DELETE,
+        };
+        let core = core.clone();
+        let handler: MethodRouter = on(
+            filter,
+            move |from: Extension<From>, places: RawPathParams, request: Request| {
+                answer(core.clone(), number, route, from.0, places, request)
+            },
+        );
+        router = router.route(route.path, handler);
+    }
+    router
+        .fallback(|headers: HeaderMap| async move {
+            let error =
+                ServerError::NotFound("there is nothing under this path: see /v1/docs".into());
+            Reply::error(&error).into_response(&headers)
+        })
+        .method_not_allowed_fallback(|headers: HeaderMap| async move {
+            let mut reply = Reply::error(&ServerError::Invalid(
+                "this path does not know this method: see /v1/docs".into(),
+            ));
+            reply.status = StatusCode::METHOD_NOT_ALLOWED;
+            reply.into_response(&headers)
+        })
+}
+
+/// Who asked, and in which database, for the audit log.
+#[derive(Default)]
+struct Who {
+    principal: Option<Arc<Principal>>,
+    database: Option<String>,
+}
+
+async fn answer(
+    core: Arc<Core>,
+    number: usize,
+    route: &'static Route,
+    from: From,
+    places: RawPathParams,
+    request: Request,
+) -> Response<Body> {
+    let began = Instant::now();
+    let (parts, body) = request.into_parts();
+    let places = places
+        .iter()
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect();
+    let mut who = Who::default();
+    let call = Call {
+        core: core.clone(),
+        route,
+        places,
+        query: Vec::new(),
+        target: parts
+            .uri
+            .path_and_query()
+            .map(|target| target.as_str().to_owned())
+            .unwrap_or_default(),
+        headers: parts.headers.clone(),
+        body: parking_lot::Mutex::new(body),
+        from: from.0,
+    };
+    let outcome = let_in(call, parts.uri.query(), &mut who).await;
+    let (reply, error) = match outcome {
+        Ok(reply) => (reply, None),
+        Err(error) => (Reply::error(&error), Some(error)),
+    };
+    let took = began.elapsed();
+    let status = reply.status().as_u16();
+    core.metrics.answered(number, status, took);
+    if let Some(error) = error.as_ref().filter(|_| status >= 500) {
+        tracing::error!(route = route.path, kind = error.kind(), %error, "a request failed");
+    }
+    tracing::debug!(
+        method = route.method,
+        route = route.path,
+        status,
+        took_ms = took.as_secs_f64() * 1e3,
+        "answered"
+    );
+    core.audit.record(&Event {
+        user: who.principal.as_ref().map(|principal| &*principal.name),
+        token: who
+            .principal
+            .as_ref()
+            .and_then(|principal| principal.token.as_deref()),
+        from: from.0,
+        action: route.action(),
+        database: who.database.as_deref(),
+        class: route.needs.class(),
+        status,
+        error: error.as_ref().map(ServerError::kind),
+        took_ms: took.as_secs_f64() * 1e3,
+    });
+    reply.into_response(&parts.headers)
+}
+
+/// Checks a request and runs its handler.
+async fn let_in(mut call: Call, query: Option<&str>, who: &mut Who) -> Result<Reply> {
+    check_host(&call)?;
+    let needs = call.route.needs;
+    let session = match needs {
+        Needs::Nobody => None,
+        Needs::Server(_) | Needs::Database(_) => {
+            let session = call.core.session(bearer(&call.headers)?, call.from)?;
+            who.principal = Some(session.principal().clone());
+            Some(session)
+        }
+    };
+    call.query = call::parse_query(query.unwrap_or_default())?;
+    let known: Vec<_> = call.route.params().collect();
+    for (name, _) in &call.query {
+        if !known.iter().any(|(param, _)| param == name) {
+            return Err(ServerError::Invalid(format!(
+                "there is no parameter `{name}` here: see /v1/docs"
+            )));
+        }
+    }
+    for (name, needed) in known {
+        let given = call.query.iter().filter(|(param, _)| param == name).count();
+        if given > 1 || (needed && call.param(name).is_none_or(str::is_empty)) {
+            return Err(ServerError::Invalid(format!(
+                "the parameter `{name}` must be given once"
+            )));
+        }
+    }
+    match (call.route.handler, session, needs) {
+        (Handler::Nobody(handler), None, _) => handler(call).await,
+        (Handler::Server(handler), Some(session), Needs::Server(role)) => {
+            let access = session.server(role)?;
+            handler(call, access).await
+        }
+        (Handler::Database(handler), Some(session), Needs::Database(role)) => {
+            let name = call.place("db").to_owned();
+            who.database = Some(name.chars().take(64).collect());
+            let transaction = match call.place("transaction") {
+                "" => call.header("isomer-transaction"),
+                id => Some(id),
+            };
+            // The right is looked at before anything is said of the transaction.
+            let open = transaction.map(|id| call.core.open.get(id));
+            let allowed = session.principal().rights.on(&name) >= Some(role);
+            let open = if allowed { open.transpose()? } else { None };
+            let access = session.database(&name, role, open)?;
+            handler(call, access).await
+        }
+        _ => Err(ServerError::Internal(
+            "the route's handler does not fit what it needs".into(),
+        )),
+    }
+}
+
+/// The token that a request shows.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>> {
+    let mut all = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(shown) = all.next() else {
+        return Ok(None);
+    };
+    let wrong = || ServerError::Unauthenticated("send one `Authorization: Bearer TOKEN`".into());
+    if all.next().is_some() {
+        return Err(wrong());
+    }
+    let text = shown.to_str().map_err(|_| wrong())?;
+    let (scheme, token) = text.split_once(' ').ok_or_else(wrong)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(wrong());
+    }
+    Ok(Some(token.trim()))
+}
+
+/// Refuses a browser that was led here under another name (DNS rebinding), or by another site's page.
+fn check_host(call: &Call) -> Result<()> {
+    let config = &call.core.config;
+    let host = call.header(header::HOST).unwrap_or_default();
+    let name = host_name(host).to_ascii_lowercase();
+    let own = matches!(name.as_str(), "localhost" | "127.0.0.1" | "[::1]")
+        || name == address_name(config.listen.ip());
+    let known = own || config.hosts.contains(&name);
+    if !known && (config.listen.ip().is_loopback() || !config.hosts.is_empty()) {
+        return Err(ServerError::Misdirected(format!(
+            "the server is not known as `{name}`: add the name to `hosts`, or call it as localhost"
+        )));
+    }
+    let Some(origin) = call.header(header::ORIGIN) else {
+        return Ok(());
+    };
+    let site = origin.split_once("://").map(|(_, site)| site);
+    if site == Some(host) {
+        return Ok(());
+    }
+    Err(ServerError::Denied(format!(
+        "a page of `{origin}` asks in somebody's name: pages of other sites are not answered"
+    )))
+}
+
+/// A host without its port.
+fn host_name(host: &str) -> &str {
+    if host.starts_with('[') {
+        return host.find(']').map_or(host, |end| &host[..=end]);
+    }
+    host.split(':').next().unwrap_or_default()
+}
+
+fn address_name(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    }
+}
+
+impl Route {
+    /// Method and path, for the audit log.
+    fn action(&self) -> &'static str {
+        // One text a route, made once.
+        static ACTIONS: std::sync::OnceLock<Vec<(usize, String)>> = std::sync::OnceLock::new();
+        let actions = ACTIONS.get_or_init(|| {
+            let text = |route: &Route| format!("{} {}", route.method, route.path);
+            ROUTES
+                .iter()
+                .map(|route| (std::ptr::from_ref(route) as usize, text(route)))
+                .collect()
+        });
+        let own = std::ptr::from_ref(self) as usize;
+        actions
+            .iter()
+            .find(|(address, _)| *address == own)
+            .map_or("", |(_, text)| text)
+    }
+}
+
+impl IntoResponse for Reply {
+    fn into_response(self) -> Response<Body> {
+        self.into_response(&HeaderMap::new())
+    }
+}

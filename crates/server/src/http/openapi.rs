@@ -1,0 +1,378 @@
+//! The description of the interface (OpenAPI 3.1), made from the table of routes.
+
+use std::sync::OnceLock;
+
+use serde_json::{Map, Value as Json, json};
+
+use super::route::{BodyOf, Needs, ROUTES, Route};
+
+/// The description as JSON.
+pub fn text() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| document().to_string())
+}
+
+/// The description.
+fn document() -> Json {
+    let mut paths = Map::new();
+    for route in ROUTES {
+        let path = paths.entry(route.path).or_insert_with(|| json!({}));
+        path[route.method.to_ascii_lowercase()] = operation(route);
+    }
+    let schemas: Map<String, Json> = schemas()
+        .into_iter()
+        .map(|(name, schema)| (name.to_owned(), schema))
+        .collect();
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "IsomerDB",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Key-values, documents and a graph in one serializable transaction.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "paths": paths,
+        "components": {
+            "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}},
+            "schemas": schemas,
+        },
+    })
+}
+
+fn operation(route: &Route) -> Json {
+    let mut parameters = Vec::new();
+    for place in route.places() {
+        let schema = if place == "id" && !route.path.contains("tokens") {
+            json!({"type": "integer", "minimum": 0})
+        } else {
+            json!({"type": "string", "minLength": 1})
+        };
+        parameters.push(parameter(place, "path", true, schema, ""));
+    }
+    for (name, needed) in route.params() {
+        let (schema, about) = param(route, name);
+        parameters.push(parameter(name, "query", needed, schema, about));
+    }
+    for (name, about) in heads(route) {
+        parameters.push(parameter(
+            name,
+            "header",
+            false,
+            json!({"type": "string"}),
+            about,
+        ));
+    }
+    let error = json!({"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}});
+    let mut operation = json!({
+        "operationId": id(route),
+        "tags": [route.tag],
+        "summary": route.summary,
+        "description": needs(route.needs),
+        "parameters": parameters,
+        "responses": {
+            "default": {"description": "What went wrong, by kind.", "content": error},
+        },
+    });
+    operation["responses"][route.success.to_string()] = json!({"description": "It was done."});
+    if let Some(body) = body(route) {
+        operation["requestBody"] = body;
+    }
+    if route.needs != Needs::Nobody {
+        operation["security"] = json!([{"token": []}]);
+    }
+    operation
+}
+
+fn body(route: &Route) -> Option<Json> {
+    let (name, needed) = match route.body {
+        BodyOf::Nothing => return None,
+        BodyOf::Schema(name) => (name, true),
+        BodyOf::Optional(name) => (name, false),
+    };
+    let schema = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
+    let bytes = json!({"schema": {"type": "string"}});
+    let content = match name {
+        "Lines" => json!({"application/jsonl": schema}),
+        "Value" => {
+            json!({"application/json": schema, "application/octet-stream": bytes, "text/plain": bytes})
+        }
+        _ => json!({"application/json": schema}),
+    };
+    Some(json!({"required": needed, "content": content}))
+}
+
+/// A name that does not change: `get_databases_db_nodes_id`.
+fn id(route: &Route) -> String {
+    let mut id = route.method.to_ascii_lowercase();
+    for part in route
+        .path
+        .split('/')
+        .filter(|part| !part.is_empty() && *part != "v1")
+    {
+        id.push('_');
+        id.extend(
+            part.chars()
+                .filter(|c| !matches!(c, '{' | '}'))
+                .map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }),
+        );
+    }
+    id
+}
+
+fn needs(needs: Needs) -> String {
+    match needs {
+        Needs::Nobody => "Needs no token.".into(),
+        Needs::Server(None) => "Needs a token.".into(),
+        Needs::Server(Some(role)) => format!("Needs the role {} on all databases.", role.name()),
+        Needs::Database(role) => format!("Needs the role {} on the database.", role.name()),
+    }
+}
+
+fn parameter(name: &str, place: &str, needed: bool, schema: Json, about: &str) -> Json {
+    let mut parameter = json!({"name": name, "in": place, "required": needed, "schema": schema});
+    if !about.is_empty() {
+        parameter["description"] = about.into();
+    }
+    parameter
+}
+
+fn param(route: &Route, name: &str) -> (Json, &'static str) {
+    let text = json!({"type": "string"});
+    match name {
+        "limit" => (
+            json!({"type": "integer", "minimum": 1, "maximum": 10000, "default": 100}),
+            "things on a page",
+        ),
+        "expires_in_ms" => (
+            json!({"type": "integer", "minimum": 0}),
+            "milliseconds until the key is gone",
+        ),
+        "detach" | "all" | "remove" => (json!({"type": "boolean"}), ""),
+        "order" => (json!({"type": "string", "enum": ["asc", "desc"]}), ""),
+        "direction" => (json!({"type": "string", "enum": ["in", "out", "both"]}), ""),
+        "key_encoding" => (
+            json!({"type": "string", "enum": ["text", "base64"]}),
+            "how keys stand in path and parameters",
+        ),
+        "key_type" => (
+            json!({"type": "string", "enum": ["string", "integer"]}),
+            "what keys in path and parameters are",
+        ),
+        "cursor" => (text, "`next` of the page before"),
+        "from" if route.tag == "changes" => (
+            json!({"type": "integer", "minimum": 0}),
+            "the version after which to begin",
+        ),
+        "from" if route.tag == "transfer" => (text, "the label of the nodes where they start"),
+        "to" if route.tag == "transfer" => (text, "the label of the nodes where they end"),
+        "from" => (text, "first key, inclusive"),
+        "to" => (text, "last key, exclusive"),
+        "types" | "labels" | "buckets" => {
+            (text, "names with commas between them; all unless given")
+        }
+        _ => (text, ""),
+    }
+}
+
+/// Fields of the head that a route looks at.
+fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
+    let mut heads = Vec::new();
+    let in_database = matches!(route.needs, Needs::Database(_))
+        && !matches!(route.tag, "databases" | "transfer" | "changes");
+    if in_database && !route.path.contains("/tx") {
+        heads.push((
+            "Isomer-Transaction",
+            "a transaction that was begun with POST …/tx",
+        ));
+    }
+    let writes =
+        route.method != "GET" && matches!(route.tag, "buckets" | "documents" | "graph" | "queries");
+    if writes
+        && !route.path.contains("/tx")
+        && !(route.method == "PUT" && route.path.ends_with("{bucket}"))
+    {
+        heads.push((
+            "Idempotency-Key",
+            "a request with the same key is done once within a day",
+        ));
+    }
+    if route.path.ends_with("/{key}") {
+        heads.push(("If-None-Match", "an ETag, or *"));
+        if route.method != "GET" {
+            heads.push(("If-Match", "an ETag, or *"));
+        }
+    }
+    if route.tag == "changes" {
+        heads.push((
+            "Last-Event-ID",
+            "the id of the last event that was received",
+        ));
+    }
+    heads
+}
+
+/// The bodies, by name.
+fn schemas() -> Vec<(&'static str, Json)> {
+    let object = |properties: Json, required: &[&str]| json!({"type": "object", "properties": properties, "required": required, "additionalProperties": false});
+    let text = json!({"type": "string"});
+    let number = json!({"type": "integer", "minimum": 0});
+    let truth = json!({"type": "boolean"});
+    let any = json!({"type": "object", "additionalProperties": true});
+    let roles = json!({
+        "type": "object",
+        "additionalProperties": {"type": "string", "enum": ["reader", "editor", "schema", "admin"]},
+        "description": "roles by database; `*` stands for all"
+    });
+    let password = json!({"type": "string", "minLength": 8, "maxLength": 1024});
+    vec![
+        (
+            "Error",
+            object(
+                json!({"error": {
+                    "type": "object",
+                    "properties": {"kind": text, "message": text, "code": text, "retryable": truth},
+                    "required": ["kind", "message"]
+                }}),
+                &["error"],
+            ),
+        ),
+        (
+            "Setup",
+            object(
+                json!({"token": text, "user": text, "password": password}),
+                &["token", "user", "password"],
+            ),
+        ),
+        (
+            "Login",
+            object(
+                json!({"user": text, "password": text}),
+                &["user", "password"],
+            ),
+        ),
+        (
+            "NewUser",
+            object(
+                json!({"user": text, "password": password, "roles": roles}),
+                &["user", "password"],
+            ),
+        ),
+        ("Roles", roles.clone()),
+        (
+            "Password",
+            object(
+                json!({"password": password, "current": text}),
+                &["password"],
+            ),
+        ),
+        (
+            "NewToken",
+            object(
+                json!({"name": text, "user": text, "scope": roles, "expires_in_ms": number}),
+                &[],
+            ),
+        ),
+        (
+            "NewDatabase",
+            object(
+                json!({"database": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}}),
+                &["database"],
+            ),
+        ),
+        (
+            "Backup",
+            object(
+                json!({"backup": {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"}}),
+                &["backup"],
+            ),
+        ),
+        (
+            "Query",
+            object(
+                json!({
+                    "query": text,
+                    "parameters": any,
+                    "limits": {"type": "object", "properties": {"time_ms": number, "rows": number}, "additionalProperties": false}
+                }),
+                &["query"],
+            ),
+        ),
+        ("Begin", object(json!({"read_only": truth}), &[])),
+        (
+            "Bucket",
+            object(json!({"multi": truth, "reversible": truth}), &[]),
+        ),
+        ("Value", json!({"description": "any JSON but null"})),
+        ("Json", json!({"description": "any JSON"})),
+        ("Object", any.clone()),
+        (
+            "Documents",
+            json!({"oneOf": [any, {"type": "array", "items": any}]}),
+        ),
+        (
+            "NewNode",
+            object(
+                json!({"labels": {"type": "array", "items": text}, "properties": any}),
+                &[],
+            ),
+        ),
+        (
+            "NewRelationship",
+            object(
+                json!({"type": text, "source": number, "target": number, "properties": any}),
+                &["type", "source", "target"],
+            ),
+        ),
+        (
+            "Lines",
+            json!({"type": "string", "description": "one JSON object a line"}),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_route_is_described_once() {
+        let document: Json = serde_json::from_str(text()).unwrap();
+        let no_parameters = Vec::new();
+        assert!(document["openapi"].as_str().unwrap().starts_with("3.1"));
+        let mut ids = std::collections::HashSet::new();
+        for route in ROUTES {
+            let operation = &document["paths"][route.path][route.method.to_ascii_lowercase()];
+            assert_eq!(
+                operation["summary"], route.summary,
+                "{} {}",
+                route.method, route.path
+            );
+            assert!(
+                ids.insert(operation["operationId"].as_str().unwrap().to_owned()),
+                "{}",
+                route.path
+            );
+            let parameters = operation["parameters"].as_array().unwrap_or(&no_parameters);
+            for place in route.places() {
+                assert!(
+                    parameters
+                        .iter()
+                        .any(|one| one["name"] == place && one["in"] == "path"),
+                    "{}",
+                    route.path
+                );
+            }
+            if let BodyOf::Schema(name) | BodyOf::Optional(name) = route.body {
+                let schema = &document["components"]["schemas"][name];
+                assert!(
+                    schema.is_object() && !schema.as_object().unwrap().is_empty(),
+                    "{name}: {schema}"
+                );
+            }
+        }
+        assert_eq!(
+            document["components"]["schemas"]["Query"]["required"][0],
+            "query"
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! The table of all routes. Router, rights, description, figures and the tests of rights come from it.
+
+use std::{future::Future, pin::Pin};
+
+use super::{admin, call::Call, changes, data, graph, query, reply::Reply, transfer, watching};
+use crate::{
+    Result,
+    access::{Access, Role, ServerAccess},
+};
+
+/// What somebody needs to call a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Needs {
+    /// Nothing: it tells nothing of users and data, or checks by itself.
+    Nobody,
+    /// To be known, or a role on all databases.
+    Server(Option<Role>),
+    /// A role on the database that the path names.
+    Database(Role),
+}
+
+impl Needs {
+    /// What a request does, for the audit log.
+    pub fn class(self) -> &'static str {
+        match self {
+            Self::Nobody | Self::Server(None) => "session",
+            Self::Server(Some(role)) | Self::Database(role) => role.class().name(),
+        }
+    }
+}
+
+/// What a route's body is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyOf {
+    /// There is none.
+    Nothing,
+    /// JSON of a schema in `openapi`.
+    Schema(&'static str),
+    /// The same, or none.
+    Optional(&'static str),
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Reply>> + Send>>;
+
+/// What answers a route. A handler of a database or of the server gets its right to do so; there is no other way to it.
+#[derive(Clone, Copy)]
+pub(super) enum Handler {
+    Nobody(fn(Call) -> Answering),
+    Server(fn(Call, ServerAccess) -> Answering),
+    Database(fn(Call, Access) -> Answering),
+}
+
+/// A route.
+pub struct Route {
+    /// `GET`, `PUT`, …
+    pub method: &'static str,
+    /// The path, with places in braces.
+    pub path: &'static str,
+    /// What somebody needs.
+    pub needs: Needs,
+    /// The part of the interface that it belongs to.
+    pub tag: &'static str,
+    /// What it does.
+    pub summary: &'static str,
+    /// Its parameters behind the `?`, with commas between them; those that must be there with `!`.
+    pub params: &'static str,
+    /// Its body.
+    pub body: BodyOf,
+    /// The status of success.
+    pub success: u16,
+    pub(super) handler: Handler,
+}
+
+impl Route {
+    /// The names of its parameters, and whether each must be there.
+    pub fn params(&self) -> impl Iterator<Item = (&'static str, bool)> {
+        let names = self.params.split(',').filter(|name| !name.is_empty());
+        names.map(|name| match name.strip_suffix('!') {
+            Some(name) => (name, true),
+            None => (name, false),
+        })
+    }
+
+    /// The names of the places in its path.
+    pub fn places(&self) -> impl Iterator<Item = &'static str> {
+        self.path
+            .split('/')
+            .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
+    }
+}
+
+macro_rules! route {
+    ($method:literal $path:literal, Nobody, $handler:path, $tag:literal, $summary:literal, $params:literal, $body:expr, $success:literal) => {
+        Route {
+            method: $method,
+            path: $path,
+            needs: Needs::Nobody,
+            tag: $tag,
+            summary: $summary,
+            params: $params,
+            body: $body,
+            success: $success,
+            handler: Handler::Nobody(|call| Box::pin($handler(call))),
+        }
+    };
+    ($method:literal $path:literal, $kind:ident($needs:expr), $handler:path, $tag:literal, $summary:literal, $params:literal, $body:expr, $success:literal) => {
+        Route {
+            method: $method,
+            path: $path,
+            needs: Needs::$kind($needs),
+            tag: $tag,
+            summary: $summary,
+            params: $params,
+            body: $body,
+            success: $success,
+            handler: Handler::$kind(|call, access| Box::pin($handler(call, access))),
+        }
+    };
+}
+
+/// All routes.
+#[rustfmt::skip]
+pub static ROUTES: &[Route] = &[
+    route!("GET" "/health", Nobody, watching::health, "watch", "Whether the process lives", "", BodyOf::Nothing, 200),
+    route!("GET" "/ready", Nobody, watching::ready, "watch", "Whether every database answers; 503 while the server stops", "", BodyOf::Nothing, 200),
+    route!("GET" "/metrics", Server(Some(Role::Reader)), watching::figures, "watch", "Figures for Prometheus", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/openapi.json", Nobody, watching::description, "watch", "This description", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/docs", Nobody, watching::page, "watch", "This description as a page", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/docs/page.js", Nobody, watching::script, "watch", "The script of the page", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/docs/page.css", Nobody, watching::style, "watch", "The style of the page", "", BodyOf::Nothing, 200),
+    route!("POST" "/v1/setup", Nobody, admin::setup, "access", "Makes the first administrator with the one-time token of the first start", "", BodyOf::Schema("Setup"), 201),
+    route!("POST" "/v1/login", Nobody, admin::login, "access", "Gives a token for a name and a password", "", BodyOf::Schema("Login"), 200),
+    route!("POST" "/v1/logout", Server(None), admin::logout, "access", "Ends the token that it is called with", "", BodyOf::Nothing, 204),
+    route!("GET" "/v1/me", Server(None), admin::me, "access", "Who is asking, and what he may do", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/users", Server(Some(Role::Admin)), admin::users, "access", "All users", "", BodyOf::Nothing, 200),
+    route!("POST" "/v1/users", Server(Some(Role::Admin)), admin::create_user, "access", "Makes a user", "", BodyOf::Schema("NewUser"), 201),
+    route!("GET" "/v1/users/{user}", Server(None), admin::user, "access", "A user; others than oneself only for administrators", "", BodyOf::Nothing, 200),
+    route!("DELETE" "/v1/users/{user}", Server(Some(Role::Admin)), admin::remove_user, "access", "Removes a user with all its tokens", "", BodyOf::Nothing, 204),
+    route!("PUT" "/v1/users/{user}/roles", Server(Some(Role::Admin)), admin::set_roles, "access", "Gives a user these roles in place of those before", "", BodyOf::Schema("Roles"), 200),
+    route!("PUT" "/v1/users/{user}/password", Server(None), admin::set_password, "access", "Changes a password: one's own with the current one, others' as an administrator; ends the logins with the old one", "", BodyOf::Schema("Password"), 204),
+    route!("GET" "/v1/tokens", Server(None), admin::tokens, "access", "One's own tokens; `all` for administrators", "all", BodyOf::Nothing, 200),
+    route!("POST" "/v1/tokens", Server(None), admin::create_token, "access", "Makes a token; it is shown this once", "", BodyOf::Schema("NewToken"), 201),
+    route!("DELETE" "/v1/tokens/{id}", Server(None), admin::remove_token, "access", "Revokes a token", "", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases", Server(None), admin::databases, "databases", "The databases that one has a right on", "", BodyOf::Nothing, 200),
+    route!("POST" "/v1/databases", Server(Some(Role::Admin)), admin::create_database, "databases", "Makes a database", "", BodyOf::Schema("NewDatabase"), 201),
+    route!("DELETE" "/v1/databases/{db}", Server(Some(Role::Admin)), admin::drop_database, "databases", "Drops a database that was made over the network", "", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases/{db}", Database(Role::Reader), admin::database, "databases", "What a database holds", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/databases/{db}/queries", Database(Role::Admin), admin::queries, "databases", "Running queries", "", BodyOf::Nothing, 200),
+    route!("DELETE" "/v1/databases/{db}/queries/{id}", Database(Role::Admin), admin::kill_query, "databases", "Stops a running query", "", BodyOf::Nothing, 204),
+    route!("POST" "/v1/databases/{db}/backups", Database(Role::Admin), admin::backup, "databases", "Writes a copy of the database into the folder of backups", "", BodyOf::Schema("Backup"), 201),
+    route!("POST" "/v1/databases/{db}/query", Database(Role::Reader), query::query, "queries", "Runs a query; the rows as JSON, or as lines with `Accept: application/jsonl`", "", BodyOf::Schema("Query"), 200),
+    route!("POST" "/v1/databases/{db}/tx", Database(Role::Reader), query::begin, "queries", "Begins a transaction that stays open between requests", "", BodyOf::Optional("Begin"), 201),
+    route!("GET" "/v1/databases/{db}/tx/{transaction}", Database(Role::Reader), query::look, "queries", "How long a transaction stays open; using it prolongs it", "", BodyOf::Nothing, 200),
+    route!("POST" "/v1/databases/{db}/tx/{transaction}/query", Database(Role::Reader), query::query_in, "queries", "Runs a query in a transaction", "", BodyOf::Schema("Query"), 200),
+    route!("POST" "/v1/databases/{db}/tx/{transaction}/commit", Database(Role::Reader), query::commit, "queries", "Commits a transaction", "", BodyOf::Nothing, 200),
+    route!("DELETE" "/v1/databases/{db}/tx/{transaction}", Database(Role::Reader), query::rollback, "queries", "Rolls a transaction back", "", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases/{db}/buckets", Database(Role::Reader), data::buckets, "buckets", "All buckets", "", BodyOf::Nothing, 200),
+    route!("PUT" "/v1/databases/{db}/buckets/{bucket}", Database(Role::Schema), data::create_bucket, "buckets", "Makes a bucket with options; plain ones come into being with their first key", "", BodyOf::Optional("Bucket"), 201),
+    route!("DELETE" "/v1/databases/{db}/buckets/{bucket}", Database(Role::Schema), data::drop_bucket, "buckets", "Drops a bucket with all that is in it", "", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases/{db}/buckets/{bucket}/keys", Database(Role::Reader), data::scan_keys, "buckets", "Keys and values in order: a range, or a prefix, page by page", "prefix,from,to,order,limit,cursor,key_encoding", BodyOf::Nothing, 200),
+    route!("DELETE" "/v1/databases/{db}/buckets/{bucket}/keys", Database(Role::Editor), data::delete_keys, "buckets", "Deletes a range of keys", "prefix,from,to,key_encoding", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases/{db}/buckets/{bucket}/keys/{key}", Database(Role::Reader), data::get_key, "buckets", "The value of a key, with its ETag", "key_encoding", BodyOf::Nothing, 200),
+    route!("PUT" "/v1/databases/{db}/buckets/{bucket}/keys/{key}", Database(Role::Editor), data::put_key, "buckets", "Puts a value under a key; with `If-Match` or `If-None-Match`, compare-and-set", "expires_in_ms,key_encoding", BodyOf::Schema("Value"), 204),
+    route!("DELETE" "/v1/databases/{db}/buckets/{bucket}/keys/{key}", Database(Role::Editor), data::delete_key, "buckets", "Deletes a key", "key_encoding", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases/{db}/buckets/{bucket}/keys/{key}/values", Database(Role::Reader), data::key_values, "buckets", "The values of a key, in a bucket with several values a key", "limit,key_encoding", BodyOf::Nothing, 200),
+    route!("POST" "/v1/databases/{db}/buckets/{bucket}/keys/{key}/values", Database(Role::Editor), data::add_value, "buckets", "Adds a value to a key, or removes it", "remove,key_encoding", BodyOf::Schema("Value"), 204),
+    route!("POST" "/v1/databases/{db}/buckets/{bucket}/sequences/{sequence}/next", Database(Role::Editor), data::next_number, "buckets", "The next number of a sequence", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/databases/{db}/collections/{label}", Database(Role::Reader), data::scan_documents, "documents", "Documents in the order of their keys, page by page", "from,to,limit,cursor,key_type", BodyOf::Nothing, 200),
+    route!("POST" "/v1/databases/{db}/collections/{label}", Database(Role::Editor), data::insert_documents, "documents", "Inserts a document, or a list of them", "", BodyOf::Schema("Documents"), 201),
+    route!("GET" "/v1/databases/{db}/collections/{label}/{key}", Database(Role::Reader), data::get_document, "documents", "A document, with its ETag", "key_type", BodyOf::Nothing, 200),
+    route!("PUT" "/v1/databases/{db}/collections/{label}/{key}", Database(Role::Editor), data::put_document, "documents", "Inserts or replaces a document; with `If-Match` or `If-None-Match`, compare-and-set", "key_type", BodyOf::Schema("Object"), 204),
+    route!("PATCH" "/v1/databases/{db}/collections/{label}/{key}", Database(Role::Editor), data::patch_document, "documents", "Merges into a document; null removes", "key_type", BodyOf::Schema("Object"), 200),
+    route!("DELETE" "/v1/databases/{db}/collections/{label}/{key}", Database(Role::Editor), data::delete_document, "documents", "Deletes a document; `detach` with its relationships", "key_type,detach", BodyOf::Nothing, 204),
+    route!("POST" "/v1/databases/{db}/nodes", Database(Role::Editor), graph::create_node, "graph", "Makes a node", "", BodyOf::Schema("NewNode"), 201),
+    route!("GET" "/v1/databases/{db}/nodes/{id}", Database(Role::Reader), graph::get_node, "graph", "A node", "", BodyOf::Nothing, 200),
+    route!("PATCH" "/v1/databases/{db}/nodes/{id}", Database(Role::Editor), graph::patch_node, "graph", "Sets properties of a node; null removes", "", BodyOf::Schema("Object"), 200),
+    route!("DELETE" "/v1/databases/{db}/nodes/{id}", Database(Role::Editor), graph::delete_node, "graph", "Deletes a node; `detach` with its relationships", "detach", BodyOf::Nothing, 204),
+    route!("PUT" "/v1/databases/{db}/nodes/{id}/labels/{label}", Database(Role::Editor), graph::change_label, "graph", "Adds a label to a node", "", BodyOf::Nothing, 204),
+    route!("DELETE" "/v1/databases/{db}/nodes/{id}/labels/{label}", Database(Role::Editor), graph::change_label, "graph", "Removes a label from a node", "", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases/{db}/nodes/{id}/properties", Database(Role::Reader), graph::properties, "graph", "The properties of a node", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/databases/{db}/nodes/{id}/properties/{name}", Database(Role::Reader), graph::get_property, "graph", "A property of a node", "", BodyOf::Nothing, 200),
+    route!("PUT" "/v1/databases/{db}/nodes/{id}/properties/{name}", Database(Role::Editor), graph::put_property, "graph", "Sets a property of a node", "", BodyOf::Schema("Json"), 204),
+    route!("DELETE" "/v1/databases/{db}/nodes/{id}/properties/{name}", Database(Role::Editor), graph::delete_property, "graph", "Removes a property of a node", "", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases/{db}/nodes/{id}/degree", Database(Role::Reader), graph::degree, "graph", "How many relationships a node has, by direction and types", "direction,types", BodyOf::Nothing, 200),
+    route!("GET" "/v1/databases/{db}/nodes/{id}/neighbours", Database(Role::Reader), graph::neighbours, "graph", "Relationships of a node and the nodes at their other ends, page by page", "direction,types,limit,cursor", BodyOf::Nothing, 200),
+    route!("POST" "/v1/databases/{db}/relationships", Database(Role::Editor), graph::create_relationship, "graph", "Makes a relationship", "", BodyOf::Schema("NewRelationship"), 201),
+    route!("GET" "/v1/databases/{db}/relationships/{id}", Database(Role::Reader), graph::get_relationship, "graph", "A relationship", "", BodyOf::Nothing, 200),
+    route!("PATCH" "/v1/databases/{db}/relationships/{id}", Database(Role::Editor), graph::patch_relationship, "graph", "Sets properties of a relationship; null removes", "", BodyOf::Schema("Object"), 200),
+    route!("DELETE" "/v1/databases/{db}/relationships/{id}", Database(Role::Editor), graph::delete_relationship, "graph", "Deletes a relationship", "", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases/{db}/relationships/{id}/properties", Database(Role::Reader), graph::properties, "graph", "The properties of a relationship", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/databases/{db}/relationships/{id}/properties/{name}", Database(Role::Reader), graph::get_property, "graph", "A property of a relationship", "", BodyOf::Nothing, 200),
+    route!("PUT" "/v1/databases/{db}/relationships/{id}/properties/{name}", Database(Role::Editor), graph::put_property, "graph", "Sets a property of a relationship", "", BodyOf::Schema("Json"), 204),
+    route!("DELETE" "/v1/databases/{db}/relationships/{id}/properties/{name}", Database(Role::Editor), graph::delete_property, "graph", "Removes a property of a relationship", "", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases/{db}/relationship-types", Database(Role::Reader), graph::types, "graph", "Types of relationships, with their numbers", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/databases/{db}/labels", Database(Role::Reader), graph::labels, "graph", "Labels, with the numbers of their nodes", "", BodyOf::Nothing, 200),
+    route!("GET" "/v1/databases/{db}/changes", Database(Role::Reader), changes::changes, "changes", "What every commit changes, as server-sent events", "from,labels,types,buckets", BodyOf::Nothing, 200),
+    route!("POST" "/v1/databases/{db}/import/nodes", Database(Role::Editor), transfer::import_nodes, "transfer", "Loads nodes of a label from JSON lines, all or none", "label!,key", BodyOf::Schema("Lines"), 200),
+    route!("POST" "/v1/databases/{db}/import/relationships", Database(Role::Editor), transfer::import_relationships, "transfer", "Loads relationships from JSON lines with `_from` and `_to`, all or none", "type!,from!,to!", BodyOf::Schema("Lines"), 200),
+    route!("GET" "/v1/databases/{db}/export/nodes", Database(Role::Reader), transfer::export_nodes, "transfer", "The nodes of a label as JSON lines", "label!", BodyOf::Nothing, 200),
+    route!("GET" "/v1/databases/{db}/export/relationships", Database(Role::Reader), transfer::export_relationships, "transfer", "The relationships of a type as JSON lines, with `_from` and `_to`", "type!", BodyOf::Nothing, 200),
+];

@@ -1,0 +1,92 @@
+//! Health, readiness, figures, and the description of the interface.
+
+use axum::http::{StatusCode, header};
+use isomer_db::params;
+
+use super::{call::Call, openapi, reply::Reply};
+use crate::{Result, ServerError, access::ServerAccess, metrics};
+
+/// `GET /health`
+pub async fn health(_call: Call) -> Result<Reply> {
+    Reply::object(params! { "status" => "ok" })
+}
+
+/// `GET /ready`
+pub async fn ready(call: Call) -> Result<Reply> {
+    if call.core.is_stopping() {
+        return Err(ServerError::Unavailable(
+            "the server is about to stop".into(),
+        ));
+    }
+    let core = call.core.clone();
+    call.core.blocking(move || core.databases.check()).await?;
+    Reply::object(params! { "status" => "ready" })
+}
+
+/// `GET /metrics`
+pub async fn figures(call: Call, _access: ServerAccess) -> Result<Reply> {
+    let core = call.core.clone();
+    call.core
+        .blocking(move || {
+            let mut text = core.metrics.text();
+            for (name, help, value) in [
+                (
+                    "isomer_requests_at_work",
+                    "Requests at work",
+                    core.at_work(),
+                ),
+                (
+                    "isomer_open_transactions",
+                    "Transactions between requests",
+                    core.open.count(),
+                ),
+                (
+                    "isomer_change_feeds",
+                    "Change feeds that are open",
+                    core.feeds(),
+                ),
+            ] {
+                metrics::figure(&mut text, name, "gauge", help, value as f64);
+            }
+            metrics::of_databases(&mut text, &core.databases.figures());
+            Ok(Reply::whole(
+                StatusCode::OK,
+                "text/plain; version=0.0.4; charset=utf-8",
+                text,
+            ))
+        })
+        .await
+}
+
+/// `GET /v1/openapi.json`
+pub async fn description(_call: Call) -> Result<Reply> {
+    Ok(Reply::whole(
+        StatusCode::OK,
+        "application/json",
+        openapi::text(),
+    ))
+}
+
+const PAGE: &str = include_str!("docs/page.html");
+const SCRIPT: &str = include_str!("docs/page.js");
+const STYLE: &str = include_str!("docs/page.css");
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+fn page_part(content_type: &'static str, text: &'static str) -> Reply {
+    Reply::whole(StatusCode::OK, content_type, text).with(header::CONTENT_SECURITY_POLICY, POLICY)
+}
+
+/// `GET /v1/docs`
+pub async fn page(_call: Call) -> Result<Reply> {
+    Ok(page_part("text/html; charset=utf-8", PAGE))
+}
+
+/// `GET /v1/docs/page.js`
+pub async fn script(_call: Call) -> Result<Reply> {
+    Ok(page_part("text/javascript; charset=utf-8", SCRIPT))
+}
+
+/// `GET /v1/docs/page.css`
+pub async fn style(_call: Call) -> Result<Reply> {
+    Ok(page_part("text/css; charset=utf-8", STYLE))
+}

@@ -1,0 +1,264 @@
+//! Figures for Prometheus: counters and histograms of requests by route, and what the rest of the server tells when it is
+//! asked. Memory: fixed, about 200 bytes a route.
+
+use std::{
+    fmt::Write,
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// Upper bounds of the histograms, in microseconds.
+const BOUNDS_US: [u64; 16] = [
+    100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
+    1_000_000, 2_500_000, 10_000_000, 30_000_000,
+];
+
+/// What is counted of one route.
+#[derive(Debug, Default)]
+struct OfRoute {
+    /// By the first digit of the status: 2xx to 5xx.
+    answers: [AtomicU64; 4],
+    buckets: [AtomicU64; BOUNDS_US.len()],
+    sum_us: AtomicU64,
+}
+
+/// All figures that are counted as they happen.
+#[derive(Debug)]
+pub struct Metrics {
+    started: Instant,
+    names: Vec<(&'static str, &'static str)>,
+    routes: Vec<OfRoute>,
+    /// Connections that are open.
+    pub connections: AtomicU64,
+    /// Connections that were refused because there were too many.
+    pub connections_refused: AtomicU64,
+    /// Connections that were cut off because they were too slow.
+    pub connections_slow: AtomicU64,
+    /// Failed logins and wrong tokens.
+    pub logins_failed: AtomicU64,
+    /// Queries that took longer than `log.slow_query`.
+    pub slow_queries: AtomicU64,
+    /// Transactions that were rolled back because nobody used them.
+    pub transactions_expired: AtomicU64,
+}
+
+/// Adds one until it is dropped.
+pub struct Gauge<'m>(&'m AtomicU64);
+
+impl<'m> Gauge<'m> {
+    /// Adds one.
+    pub fn of(gauge: &'m AtomicU64) -> Self {
+        gauge.fetch_add(1, Ordering::Relaxed);
+        Self(gauge)
+    }
+}
+
+impl Drop for Gauge<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Metrics {
+    /// Nothing has happened. `names` are method and path of each route.
+    pub fn new(names: Vec<(&'static str, &'static str)>) -> Self {
+        Self {
+            started: Instant::now(),
+            routes: names.iter().map(|_| OfRoute::default()).collect(),
+            names,
+            connections: AtomicU64::new(0),
+            connections_refused: AtomicU64::new(0),
+            connections_slow: AtomicU64::new(0),
+            logins_failed: AtomicU64::new(0),
+            slow_queries: AtomicU64::new(0),
+            transactions_expired: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts a request of a route.
+    pub fn answered(&self, route: usize, status: u16, took: Duration) {
+        let Some(of_route) = self.routes.get(route) else {
+            return;
+        };
+        let class = usize::from(status / 100).clamp(2, 5) - 2;
+        of_route.answers[class].fetch_add(1, Ordering::Relaxed);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        of_route.sum_us.fetch_add(took_us, Ordering::Relaxed);
+        if let Some(at) = BOUNDS_US.iter().position(|bound| took_us <= *bound) {
+            of_route.buckets[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// All figures as Prometheus reads them (text format 0.0.4).
+    pub fn text(&self) -> String {
+        let mut text = String::with_capacity(16 << 10);
+        let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        header(
+            &mut text,
+            "isomer_http_requests_total",
+            "counter",
+            "Requests answered, by route and first digit of the status",
+        );
+        for ((method, path), of_route) in self.names.iter().zip(&self.routes) {
+            for (at, count) in of_route
+                .answers
+                .iter()
+                .enumerate()
+                .filter(|(_, count)| load(count) > 0)
+            {
+                let _ = writeln!(
+                    text,
+                    "isomer_http_requests_total{{method=\"{method}\",route=\"{path}\",status=\"{}xx\"}} {}",
+                    at + 2,
+                    load(count)
+                );
+            }
+        }
+        header(
+            &mut text,
+            "isomer_http_request_seconds",
+            "histogram",
+            "Time until the answer's head was ready, by route",
+        );
+        for ((method, path), of_route) in self.names.iter().zip(&self.routes) {
+            let total: u64 = of_route.answers.iter().map(load).sum();
+            if total == 0 {
+                continue;
+            }
+            let labels = format!("method=\"{method}\",route=\"{path}\"");
+            let mut below = 0;
+            for (bound, count) in BOUNDS_US.iter().zip(&of_route.buckets) {
+                below += load(count);
+                let _ = writeln!(
+                    text,
+                    "isomer_http_request_seconds_bucket{{{labels},le=\"{}\"}} {below}",
+                    *bound as f64 / 1e6
+                );
+            }
+            let _ = writeln!(
+                text,
+                "isomer_http_request_seconds_bucket{{{labels},le=\"+Inf\"}} {total}"
+            );
+            let _ = writeln!(
+                text,
+                "isomer_http_request_seconds_sum{{{labels}}} {}",
+                load(&of_route.sum_us) as f64 / 1e6
+            );
+            let _ = writeln!(
+                text,
+                "isomer_http_request_seconds_count{{{labels}}} {total}"
+            );
+        }
+        for (name, kind, help, value) in [
+            (
+                "isomer_connections",
+                "gauge",
+                "Connections that are open",
+                load(&self.connections),
+            ),
+            (
+                "isomer_connections_refused_total",
+                "counter",
+                "Connections refused because there were too many",
+                load(&self.connections_refused),
+            ),
+            (
+                "isomer_connections_slow_total",
+                "counter",
+                "Connections cut off because they were too slow",
+                load(&self.connections_slow),
+            ),
+            (
+                "isomer_logins_failed_total",
+                "counter",
+                "Failed logins and wrong tokens",
+                load(&self.logins_failed),
+            ),
+            (
+                "isomer_slow_queries_total",
+                "counter",
+                "Queries that took longer than log.slow_query",
+                load(&self.slow_queries),
+            ),
+            (
+                "isomer_transactions_expired_total",
+                "counter",
+                "Transactions between requests that were rolled back unused",
+                load(&self.transactions_expired),
+            ),
+            (
+                "isomer_uptime_seconds",
+                "gauge",
+                "Time since the start",
+                self.started.elapsed().as_secs(),
+            ),
+        ] {
+            figure(&mut text, name, kind, help, value as f64);
+        }
+        text
+    }
+}
+
+fn header(text: &mut String, name: &str, kind: &str, help: &str) {
+    let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
+}
+
+/// Appends one figure without labels.
+pub fn figure(text: &mut String, name: &str, kind: &str, help: &str, value: f64) {
+    header(text, name, kind, help);
+    let _ = writeln!(text, "{name} {value}");
+}
+
+/// Appends the figures of databases: (database, name, value), those of one name together.
+pub fn of_databases(text: &mut String, figures: &[(std::sync::Arc<str>, &'static str, f64)]) {
+    let mut names: Vec<&str> = figures.iter().map(|(_, name, _)| *name).collect();
+    names.sort_unstable();
+    names.dedup();
+    for name in names {
+        let kind = if name.ends_with("_total") {
+            "counter"
+        } else {
+            "gauge"
+        };
+        header(
+            text,
+            &format!("isomer_database_{name}"),
+            kind,
+            &format!("{} of a database", name.replace('_', " ")),
+        );
+        for (database, _, value) in figures.iter().filter(|(_, of, _)| *of == name) {
+            let _ = writeln!(
+                text,
+                "isomer_database_{name}{{database=\"{database}\"}} {value}"
+            );
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_are_cumulative_and_end_with_all() {
+        let metrics = Metrics::new(vec![("GET", "/health")]);
+        for micros in [50, 200, 200, 4_000, 60_000_000] {
+            metrics.answered(0, 200, Duration::from_micros(micros));
+        }
+        metrics.answered(0, 404, Duration::from_micros(50));
+        metrics.answered(7, 200, Duration::ZERO);
+        let text = metrics.text();
+        let labels = "method=\"GET\",route=\"/health\"";
+        for line in [
+            format!("isomer_http_requests_total{{{labels},status=\"2xx\"}} 5"),
+            format!("isomer_http_requests_total{{{labels},status=\"4xx\"}} 1"),
+            format!("isomer_http_request_seconds_bucket{{{labels},le=\"0.0001\"}} 2"),
+            format!("isomer_http_request_seconds_bucket{{{labels},le=\"0.00025\"}} 4"),
+            format!("isomer_http_request_seconds_bucket{{{labels},le=\"30\"}} 5"),
+            format!("isomer_http_request_seconds_bucket{{{labels},le=\"+Inf\"}} 6"),
+            format!("isomer_http_request_seconds_count{{{labels}}} 6"),
+        ] {
+            assert!(text.lines().any(|has| has == line), "{line}\n{text}");
+        }
+    }
+}

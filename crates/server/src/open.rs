@@ -1,0 +1,244 @@
+//! Transactions that stay open between requests.
+//!
+//! Each belongs to one user and one database, is used by one request at a time, and is rolled back when it was not used
+//! for a while, when it is too old, and when the server stops.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use isomer_db::{Transaction, data::Version};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use crate::{Result, ServerError, access::password};
+
+/// An open transaction.
+pub struct Open {
+    id: String,
+    user: Arc<str>,
+    database: Arc<str>,
+    /// Absent once it has ended.
+    transaction: Mutex<Option<Transaction>>,
+    times: Mutex<Times>,
+}
+
+#[derive(Clone, Copy)]
+struct Times {
+    /// When it ends unless it is used.
+    idle_end: Instant,
+    /// When it ends in any case.
+    end: Instant,
+}
+
+impl Open {
+    /// Its name for clients: 128 random bits.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// When it ends unless it is used again.
+    pub fn ends_in(&self) -> Duration {
+        let times = *self.times.lock();
+        times
+            .idle_end
+            .min(times.end)
+            .saturating_duration_since(Instant::now())
+    }
+
+    /// Refuses whoever it does not belong to, in the words for one that is not there.
+    pub(crate) fn check(&self, user: &str, database: &str) -> Result<()> {
+        if *self.user == *user && *self.database == *database {
+            return Ok(());
+        }
+        Err(no_transaction())
+    }
+
+    /// Runs something in it.
+    pub fn with<T>(&self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
+        let mut guard = self.transaction.try_lock().ok_or_else(busy)?;
+        work(guard.as_mut().ok_or_else(no_transaction)?)
+    }
+
+    fn take(&self) -> Result<Transaction> {
+        let mut guard = self.transaction.try_lock().ok_or_else(busy)?;
+        guard.take().ok_or_else(no_transaction)
+    }
+}
+
+fn busy() -> ServerError {
+    ServerError::Exists(
+        "another request is at work in this transaction: send one after the other".into(),
+    )
+}
+
+fn no_transaction() -> ServerError {
+    ServerError::NotFound(
+        "there is no such transaction: it has ended, or was not used for too long".into(),
+    )
+}
+
+/// All open transactions.
+pub struct OpenTransactions {
+    idle: Duration,
+    longest: Duration,
+    most_of_user: usize,
+    all: Mutex<FxHashMap<String, Arc<Open>>>,
+}
+
+impl OpenTransactions {
+    /// None yet; each ends after `idle` without use, and after `longest`.
+    pub fn new(idle: Duration, longest: Duration, most_of_user: usize) -> Self {
+        Self {
+            idle,
+            longest,
+            most_of_user,
+            all: Mutex::default(),
+        }
+    }
+
+    /// Keeps a transaction open.
+    pub fn add(
+        &self,
+        user: &Arc<str>,
+        database: &Arc<str>,
+        transaction: Transaction,
+    ) -> Result<Arc<Open>> {
+        let id = password::hex(&password::random::<16>()?);
+        let mut all = self.all.lock();
+        if all.values().filter(|open| open.user == *user).count() >= self.most_of_user {
+            return Err(ServerError::TooMany {
+                message: format!(
+                    "`{user}` has {} open transactions, which is the limit",
+                    self.most_of_user
+                ),
+                retry_after_s: 1,
+            });
+        }
+        let now = Instant::now();
+        let open = Arc::new(Open {
+            id: id.clone(),
+            user: user.clone(),
+            database: database.clone(),
+            transaction: Mutex::new(Some(transaction)),
+            times: Mutex::new(Times {
+                idle_end: now + self.idle,
+                end: now + self.longest,
+            }),
+        });
+        all.insert(id, open.clone());
+        Ok(open)
+    }
+
+    /// An open transaction, which is used now.
+    pub fn get(&self, id: &str) -> Result<Arc<Open>> {
+        let open = self
+            .all
+            .lock()
+            .get(id)
+            .cloned()
+            .ok_or_else(no_transaction)?;
+        open.times.lock().idle_end = Instant::now() + self.idle;
+        Ok(open)
+    }
+
+    /// Commits one; it has ended, whatever comes of it.
+    pub fn commit(&self, open: &Open) -> Result<Version> {
+        let transaction = open.take()?;
+        self.all.lock().remove(&open.id);
+        Ok(transaction.commit()?)
+    }
+
+    /// Rolls one back.
+    pub fn rollback(&self, open: &Open) -> Result<()> {
+        let transaction = open.take()?;
+        self.all.lock().remove(&open.id);
+        transaction.rollback();
+        Ok(())
+    }
+
+    /// Rolls back those whose time is over. One that is at work ends with its request.
+    pub fn sweep(&self) -> usize {
+        let now = Instant::now();
+        let over = |open: &Arc<Open>| {
+            let times = *open.times.lock();
+            times.idle_end.min(times.end) <= now
+        };
+        let ended: Vec<_> = self
+            .all
+            .lock()
+            .values()
+            .filter(|open| over(open))
+            .cloned()
+            .collect();
+        ended
+            .iter()
+            .filter(|open| self.rollback(open).is_ok())
+            .count()
+    }
+
+    /// Rolls back all of them.
+    pub fn clear(&self) {
+        let all: Vec<_> = self.all.lock().drain().map(|(_, open)| open).collect();
+        for open in all {
+            if let Some(transaction) = open.transaction.lock().take() {
+                transaction.rollback();
+            }
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.all.lock().len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_transaction_that_nobody_uses_is_rolled_back() {
+        let db = isomer_db::Database::open_in_memory().unwrap();
+        let all = OpenTransactions::new(Duration::from_millis(20), Duration::from_secs(60), 2);
+        let (ada, people): (Arc<str>, Arc<str>) = ("ada".into(), "people".into());
+        let open = all.add(&ada, &people, db.begin().unwrap()).unwrap();
+        open.with(|tx| Ok(tx.query("CREATE (:Draft)", ())?))
+            .unwrap();
+        assert_eq!(all.sweep(), 0);
+        std::thread::sleep(Duration::from_millis(30));
+        assert_eq!(all.sweep(), 1);
+        assert!(all.get(open.id()).is_err());
+        assert!(
+            open.with(|_| Ok(())).is_err(),
+            "who still holds it cannot use it"
+        );
+        assert_eq!(db.query("MATCH (d:Draft) RETURN d", ()).unwrap().len(), 0);
+    }
+
+    #[test]
+    fn it_belongs_to_one_user_and_one_request_at_a_time() {
+        let db = isomer_db::Database::open_in_memory().unwrap();
+        let all = OpenTransactions::new(Duration::from_secs(60), Duration::from_secs(60), 2);
+        let (ada, people): (Arc<str>, Arc<str>) = ("ada".into(), "people".into());
+        let open = all.add(&ada, &people, db.begin().unwrap()).unwrap();
+        assert!(open.check("ada", "people").is_ok());
+        assert!(open.check("bob", "people").is_err());
+        assert!(open.check("ada", "other").is_err());
+        open.with(|_| {
+            assert!(open.with(|_| Ok(())).is_err());
+            Ok(())
+        })
+        .unwrap();
+        all.add(&ada, &people, db.begin().unwrap()).unwrap();
+        assert!(
+            all.add(&ada, &people, db.begin().unwrap()).is_err(),
+            "two are the limit"
+        );
+        all.commit(&open).unwrap();
+        assert!(all.commit(&open).is_err());
+        all.clear();
+        assert_eq!(all.count(), 0);
+    }
+}

@@ -1,0 +1,263 @@
+//! Slow clients, too many of them, and what one user may take.
+
+use std::{
+    io::{Read, Write},
+    time::{Duration, Instant},
+};
+
+use crate::support::{Server, read_answer};
+
+const QUERY: &str = "/v1/databases/people/query";
+
+/// How long the server keeps a connection that does this.
+fn kept_for(server: &Server, during: impl FnOnce(&mut std::net::TcpStream)) -> Duration {
+    let mut stream = server.client("").connect();
+    let began = Instant::now();
+    during(&mut stream);
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    began.elapsed()
+}
+
+#[test]
+fn slow_heads_and_idle_connections_are_cut_off() {
+    let server = Server::with(&[
+        ("limits.head_time", "400ms"),
+        ("limits.idle_time", "1500ms"),
+    ]);
+    let nothing = kept_for(&server, |_| {});
+    assert!(
+        nothing >= Duration::from_millis(1400) && nothing < Duration::from_secs(10),
+        "{nothing:?}"
+    );
+    // A byte now and then does not prolong it.
+    let slow = kept_for(&server, |stream| {
+        for byte in b"GET /health HTTP/1.1\r\nHost: localhost\r\n" {
+            if stream.write_all(&[*byte]).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    assert!(slow < Duration::from_secs(10), "{slow:?}");
+    // Between two requests there is the time of idle connections, not that of heads.
+    let mut stream = server.client("").connect();
+    for _ in 0..2 {
+        stream
+            .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            .unwrap();
+        assert_eq!(read_answer(&mut stream).unwrap().status, 200);
+        std::thread::sleep(Duration::from_millis(800));
+    }
+    let figures = server.admin().get("/metrics").text().to_owned();
+    assert!(
+        !figures.contains("isomer_connections_slow_total 0"),
+        "{figures}"
+    );
+}
+
+#[test]
+fn a_body_that_drips_is_refused_in_time() {
+    let server = Server::with(&[("limits.body_time", "500ms")]);
+    let mut stream = server.admin().connect();
+    let head = format!(
+        "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n",
+        server.admin
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    let began = Instant::now();
+    let mut drip = stream.try_clone().unwrap();
+    let dripping = std::thread::spawn(move || {
+        for _ in 0..40 {
+            if drip.write_all(b" ").is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+    assert_eq!(read_answer(&mut stream).unwrap().status, 408);
+    assert!(began.elapsed() < Duration::from_secs(10));
+    dripping.join().unwrap();
+}
+
+#[test]
+fn an_import_that_stops_in_the_middle_leaves_nothing() {
+    let server = Server::with(&[("limits.body_time", "400ms")]);
+    let head = format!(
+        "POST /v1/databases/people/import/nodes?label=P HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+         Content-Type: application/jsonl\r\nTransfer-Encoding: chunked\r\n\r\n10\r\n{{\"_key\": \"abcd\"}}\r\n",
+        server.admin
+    );
+    let mut stalled = server.admin().connect();
+    stalled.write_all(head.as_bytes()).unwrap();
+    let answer = read_answer(&mut stalled).unwrap();
+    assert_eq!(answer.status, 400, "{answer:?}");
+    let mut gone = server.admin().connect();
+    gone.write_all(head.as_bytes()).unwrap();
+    drop(gone);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(
+        server
+            .people
+            .query("MATCH (p:P) RETURN p", ())
+            .unwrap()
+            .len(),
+        0
+    );
+}
+
+#[test]
+fn a_client_that_takes_nothing_is_cut_off_and_its_snapshot_is_freed() {
+    let server = Server::with(&[
+        ("limits.write_time", "500ms"),
+        ("limits.query_time", "5min"),
+    ]);
+    let body = "{\"query\":\"UNWIND range(1, 100000000) AS n RETURN n, 'a text that fills the buffers of the connection' AS t\"}";
+    let head = format!(
+        "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nAccept: application/jsonl\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        server.admin,
+        body.len()
+    );
+    let mut stream = server.admin().connect();
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .unwrap();
+    let admin = server.admin();
+    let running = || {
+        admin
+            .get("/v1/databases/people/queries")
+            .text()
+            .matches("UNWIND")
+            .count()
+    };
+    let until = |count: usize| {
+        let began = Instant::now();
+        while running() != count {
+            assert!(began.elapsed() < Duration::from_secs(20), "never {count}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    until(1);
+    until(0);
+    drop(stream);
+}
+
+#[test]
+fn more_connections_than_allowed_are_closed_at_once() {
+    let server = Server::with(&[("limits.connections", "5")]);
+    std::thread::sleep(Duration::from_millis(100));
+    let held: Vec<_> = (0..5).map(|_| server.client("").connect()).collect();
+    std::thread::sleep(Duration::from_millis(200));
+    let refused = server
+        .client("")
+        .raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert!(refused.is_err(), "{refused:?}");
+    drop(held);
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(server.client("").get("/health").status, 200);
+}
+
+#[test]
+fn one_user_does_not_take_the_place_of_all() {
+    let server = Server::with(&[("limits.user_requests", "2"), ("limits.query_time", "5min")]);
+    let ada = server.client(&server.user("ada", "{\"people\":\"reader\"}"));
+    let bob = server.client(&server.user("bob", "{\"people\":\"reader\"}"));
+    let endless = "{\"query\":\"UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b RETURN count(*)\"}";
+    let mut held: Vec<_> = (0..2)
+        .map(|_| {
+            let mut stream = ada.connect();
+            let head = format!(
+                "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                ada.token,
+                endless.len()
+            );
+            stream.write_all(format!("{head}{endless}").as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    let began = Instant::now();
+    while ada.get("/v1/me").status != 429 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert_eq!(bob.rows("people", "RETURN 1")[0][0], 1);
+    held.clear();
+    let began = Instant::now();
+    while ada.get("/v1/me").status == 429 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn results_and_memory_have_limits() {
+    let server = Server::with(&[("limits.result", "100KiB"), ("limits.query_memory", "4MiB")]);
+    let admin = server.admin();
+    let run = |text: &str| {
+        admin.json(
+            "POST",
+            QUERY,
+            &serde_json::json!({ "query": text }).to_string(),
+        )
+    };
+    let wide = run("UNWIND range(1, 20000) AS n RETURN n");
+    assert_eq!((wide.status, wide.kind().as_str()), (413, "Limit"));
+    let held = run("UNWIND range(1, 1000000) AS n RETURN collect(toString(n))");
+    assert_eq!((held.status, held.kind().as_str()), (422, "Limit"));
+    let rows = r#"{"query": "UNWIND range(1, 100) AS n RETURN n", "limits": {"rows": 10}}"#;
+    assert_eq!(admin.json("POST", QUERY, rows).status, 422);
+}
+
+/// Requests that are at work when the server stops are answered; new ones find nobody.
+#[test]
+fn stopping_lets_requests_end() {
+    let server = Server::new();
+    let (address, admin) = (server.address(), server.admin());
+    let keys = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
+    let writers: Vec<_> = (0..4)
+        .map(|writer| {
+            let (admin, keys) = (admin.clone(), keys.clone());
+            std::thread::spawn(move || {
+                for number in 0.. {
+                    let key = format!("{writer}-{number}");
+                    let request = format!(
+                        "PUT /v1/databases/people/buckets/b/keys/{key} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\n\
+                         Content-Type: application/json\r\nContent-Length: 1\r\nConnection: close\r\n\r\n1",
+                        admin.token
+                    );
+                    let Ok(mut stream) = std::net::TcpStream::connect(admin.address) else {
+                        return;
+                    };
+                    let _ = stream.write_all(request.as_bytes());
+                    match read_answer(&mut stream) {
+                        Ok(answer) => {
+                            assert_eq!(answer.status, 204);
+                            keys.lock().unwrap().push(key);
+                        }
+                        Err(_) => return,
+                    }
+                }
+            })
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(300));
+    let people = server.people.clone();
+    let store = people.store().unwrap();
+    let began = Instant::now();
+    server.running.stop().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(10));
+    writers
+        .into_iter()
+        .for_each(|writer| writer.join().unwrap());
+    assert!(std::net::TcpStream::connect(address).is_err());
+    let keys = keys.lock().unwrap();
+    assert!(keys.len() > 10, "{}", keys.len());
+    let tx = store.begin(isomer_db::data::Access::Read).unwrap();
+    for key in keys.iter() {
+        assert!(
+            tx.kv_get("b", key.as_bytes()).unwrap().is_some(),
+            "{key} was acknowledged"
+        );
+    }
+}

@@ -1,0 +1,465 @@
+//! Queries, streams, transactions between requests, idempotency keys.
+
+use std::io::Write;
+
+use crate::support::{Server, read_answer};
+
+const QUERY: &str = "/v1/databases/people/query";
+
+fn query(text: &str) -> String {
+    serde_json::json!({ "query": text }).to_string()
+}
+
+#[test]
+fn a_query_answers_columns_rows_and_what_it_changed() {
+    let server = Server::new();
+    let admin = server.admin();
+    let body = r#"{"query": "CREATE (p:Person {_key: $key, born: date('1815-12-10'), raw: $raw}) RETURN p.born AS born, p.raw AS raw, 1.5 AS x",
+                   "parameters": {"key": "ada", "raw": {"$bytes": "AP8="}}}"#;
+    let answer = admin.json("POST", QUERY, body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let value = answer.value();
+    assert_eq!(value["columns"], serde_json::json!(["born", "raw", "x"]));
+    assert_eq!(
+        value["rows"],
+        serde_json::json!([["1815-12-10", {"$bytes": "AP8="}, 1.5]])
+    );
+    assert_eq!(value["class"], "write");
+    assert_eq!(value["counters"]["nodes_created"], 1);
+    let plan = admin
+        .json("POST", QUERY, &query("EXPLAIN MATCH (p:Person) RETURN p"))
+        .value();
+    assert!(plan["plan"].as_str().unwrap().contains("Person"), "{plan}");
+    assert_eq!(
+        server
+            .people
+            .query("MATCH (p:Person) RETURN p", ())
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn errors_tell_kind_code_and_place() {
+    let server = Server::new();
+    let admin = server.admin();
+    let answer = admin.json("POST", QUERY, &query("MATCH (n) RETUN n"));
+    assert_eq!((answer.status, answer.kind().as_str()), (400, "Invalid"));
+    let error = answer.value()["error"].clone();
+    assert!(
+        error["message"]
+            .as_str()
+            .unwrap()
+            .contains("line 1, column 11"),
+        "{error}"
+    );
+    assert!(
+        error["code"].as_str().unwrap().starts_with("SyntaxError"),
+        "{error}"
+    );
+    server
+        .people
+        .query(
+            "CREATE CONSTRAINT u FOR (p:Person) REQUIRE p.name IS UNIQUE",
+            (),
+        )
+        .unwrap();
+    let create = query("CREATE (:Person {name: 'ada'})");
+    assert_eq!(admin.json("POST", QUERY, &create).status, 200);
+    let again = admin.json("POST", QUERY, &create);
+    assert_eq!((again.status, again.kind().as_str()), (409, "Exists"));
+    let missing = admin.json("POST", QUERY, &query("RETURN $nothing"));
+    assert_eq!(missing.status, 400, "{missing:?}");
+    let slow =
+        r#"{"query": "UNWIND range(1, 100000000) AS n RETURN sum(n)", "limits": {"time_ms": 50}}"#;
+    let slow = admin.json("POST", QUERY, slow);
+    assert_eq!((slow.status, slow.kind().as_str()), (422, "Limit"));
+}
+
+#[test]
+fn a_streamed_result_is_lines_with_a_summary() {
+    let server = Server::new();
+    let lines = server.admin().with("Accept", "application/jsonl");
+    let answer = lines.json(
+        "POST",
+        QUERY,
+        &query("UNWIND range(1, 50000) AS n RETURN n, 'row ' + toString(n) AS text"),
+    );
+    assert_eq!(answer.header("content-type"), Some("application/jsonl"));
+    let all: Vec<serde_json::Value> = answer
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(all.len(), 50_002);
+    assert_eq!(all[0]["columns"], serde_json::json!(["n", "text"]));
+    assert_eq!(all[50_000], serde_json::json!([50_000, "row 50000"]));
+    assert_eq!(all[50_001]["summary"]["rows"], 50_000);
+    // What goes wrong on the way is the last line.
+    let broken = lines.json(
+        "POST",
+        QUERY,
+        &query("UNWIND [1, 2, 0] AS n RETURN 10 / n AS x"),
+    );
+    assert_eq!(broken.status, 200);
+    let last: serde_json::Value =
+        serde_json::from_str(broken.text().lines().last().unwrap()).unwrap();
+    assert_eq!(last["error"]["kind"], "Invalid", "{broken:?}");
+    // What a streamed query writes is there when its summary is.
+    let wrote = lines.json(
+        "POST",
+        QUERY,
+        &query("UNWIND range(1, 10) AS n CREATE (:N {n: n}) RETURN n"),
+    );
+    assert!(wrote.text().contains("\"nodes_created\":10"));
+    assert_eq!(
+        server
+            .people
+            .query("MATCH (n:N) RETURN n", ())
+            .unwrap()
+            .len(),
+        10
+    );
+}
+
+#[test]
+fn answers_are_compressed_for_those_who_take_it() {
+    use std::io::Read;
+    let server = Server::new();
+    let text = query("UNWIND range(1, 20000) AS n RETURN 'the same text again and again' AS t");
+    for accept in ["application/json", "application/jsonl"] {
+        let client = server.admin().with("Accept", accept);
+        let plain = client.json("POST", QUERY, &text);
+        let packed = client
+            .with("Accept-Encoding", "gzip")
+            .json("POST", QUERY, &text);
+        assert!(plain.header("content-encoding").is_none());
+        assert_eq!(packed.header("content-encoding"), Some("gzip"), "{accept}");
+        assert!(packed.body.len() * 10 < plain.body.len(), "{accept}");
+        let mut unpacked = Vec::new();
+        flate2::read::GzDecoder::new(&packed.body[..])
+            .read_to_end(&mut unpacked)
+            .unwrap();
+        assert_eq!(unpacked, plain.body, "{accept}");
+    }
+}
+
+#[test]
+fn a_transaction_lives_between_requests() {
+    let server = Server::new();
+    let admin = server.admin();
+    let begun = admin.post("/v1/databases/people/tx");
+    assert_eq!(begun.status, 201, "{begun:?}");
+    let path = begun.header("location").unwrap().to_owned();
+    let id = begun.value()["transaction"].as_str().unwrap().to_owned();
+    let made = admin.json(
+        "POST",
+        &format!("{path}/query"),
+        &query("CREATE (:Person {_key: 'ada'})"),
+    );
+    assert_eq!(made.status, 200, "{made:?}");
+    // All models join in, and others see nothing of it.
+    let within = admin.with("Isomer-Transaction", &id);
+    assert_eq!(
+        within
+            .get("/v1/databases/people/collections/Person/ada")
+            .status,
+        200
+    );
+    assert_eq!(
+        within
+            .json("PUT", "/v1/databases/people/buckets/b/keys/k", "1")
+            .status,
+        204
+    );
+    assert_eq!(
+        admin
+            .get("/v1/databases/people/collections/Person/ada")
+            .status,
+        404
+    );
+    assert!(admin.get(&path).value()["expires_in_ms"].as_u64().unwrap() > 1000);
+    assert_eq!(admin.post(&format!("{path}/commit")).status, 200);
+    assert_eq!(
+        admin
+            .get("/v1/databases/people/collections/Person/ada")
+            .status,
+        200
+    );
+    assert_eq!(
+        admin.get("/v1/databases/people/buckets/b/keys/k").text(),
+        "1"
+    );
+    assert_eq!(admin.post(&format!("{path}/commit")).status, 404);
+
+    let path = admin
+        .post("/v1/databases/people/tx")
+        .header("location")
+        .unwrap()
+        .to_owned();
+    admin.json(
+        "POST",
+        &format!("{path}/query"),
+        &query("MATCH (p:Person) DETACH DELETE p"),
+    );
+    assert_eq!(admin.delete(&path).status, 204);
+    assert_eq!(
+        admin
+            .get("/v1/databases/people/collections/Person/ada")
+            .status,
+        200
+    );
+}
+
+#[test]
+fn transactions_that_collide_are_told_to_run_again() {
+    let server = Server::new();
+    let admin = server.admin();
+    admin.rows("people", "CREATE (:Account {_key: 'a', euros: 1})");
+    let begin = || {
+        admin
+            .post("/v1/databases/people/tx")
+            .header("location")
+            .unwrap()
+            .to_owned()
+    };
+    let (one, two) = (begin(), begin());
+    let spend = query("MATCH (a:Account {_key: 'a'}) SET a.euros = a.euros - 1 RETURN a.euros");
+    for path in [&one, &two] {
+        assert_eq!(
+            admin.json("POST", &format!("{path}/query"), &spend).status,
+            200
+        );
+    }
+    assert_eq!(admin.post(&format!("{one}/commit")).status, 200);
+    let lost = admin.post(&format!("{two}/commit"));
+    assert_eq!((lost.status, lost.kind().as_str()), (409, "Retry"));
+    assert_eq!(lost.value()["error"]["retryable"], true);
+    assert_eq!(
+        admin.rows("people", "MATCH (a:Account) RETURN a.euros")[0][0],
+        0
+    );
+}
+
+#[test]
+fn a_transaction_that_is_left_alone_is_rolled_back() {
+    let server = Server::with(&[
+        ("limits.transaction_idle", "300ms"),
+        ("limits.user_transactions", "2"),
+    ]);
+    let admin = server.admin();
+    let path = admin
+        .post("/v1/databases/people/tx")
+        .header("location")
+        .unwrap()
+        .to_owned();
+    admin.json("POST", &format!("{path}/query"), &query("CREATE (:Draft)"));
+    admin.post("/v1/databases/people/tx");
+    assert_eq!(
+        admin.post("/v1/databases/people/tx").status,
+        429,
+        "two are the limit"
+    );
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    assert_eq!(admin.post(&format!("{path}/commit")).status, 404);
+    assert_eq!(
+        admin.rows("people", "MATCH (d:Draft) RETURN count(d)")[0][0],
+        0
+    );
+    assert_eq!(admin.post("/v1/databases/people/tx").status, 201);
+}
+
+#[test]
+fn a_write_that_is_sent_again_with_its_key_is_done_once() {
+    let server = Server::new();
+    let admin = server.admin().with("Idempotency-Key", "order-17");
+    let body = query("CREATE (o:Order) RETURN 1 AS made");
+    let first = admin.json("POST", QUERY, &body);
+    let again = admin.json("POST", QUERY, &body);
+    assert_eq!((first.status, &first.body), (again.status, &again.body));
+    assert_eq!(again.header("idempotent-replay"), Some("true"));
+    assert!(first.header("idempotent-replay").is_none());
+    assert_eq!(
+        server
+            .people
+            .query("MATCH (o:Order) RETURN o", ())
+            .unwrap()
+            .len(),
+        1
+    );
+    let other = admin.json("POST", QUERY, &query("CREATE (:Other)"));
+    assert_eq!((other.status, other.kind().as_str()), (400, "Invalid"));
+    // A key is its user's own, and a failed write keeps none.
+    let ada = server
+        .client(&server.user("ada", "{\"people\":\"editor\"}"))
+        .with("Idempotency-Key", "order-17");
+    assert_eq!(ada.json("POST", QUERY, &body).status, 200);
+    assert_eq!(
+        server
+            .people
+            .query("MATCH (o:Order) RETURN o", ())
+            .unwrap()
+            .len(),
+        2
+    );
+    let insert = server.admin().with("Idempotency-Key", "i-1");
+    let twice: Vec<_> = (0..2)
+        .map(|_| {
+            insert.json(
+                "POST",
+                "/v1/databases/people/collections/User",
+                "{\"name\":\"x\"}",
+            )
+        })
+        .collect();
+    assert_eq!(twice[0].value()["_key"], twice[1].value()["_key"]);
+    assert_eq!(
+        server
+            .people
+            .query("MATCH (u:User) RETURN u", ())
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+/// Twenty at once with one key: one of them does it, all are told the same.
+#[test]
+fn requests_at_once_with_one_key_are_one() {
+    let server = Server::new();
+    let admin = server.admin().with("Idempotency-Key", "once");
+    let answers: Vec<_> = std::thread::scope(|scope| {
+        let all: Vec<_> = (0..20)
+            .map(|_| {
+                scope.spawn(|| admin.json("POST", "/v1/databases/people/collections/Order", "{}"))
+            })
+            .collect();
+        all.into_iter().map(|one| one.join().unwrap()).collect()
+    });
+    assert!(
+        answers
+            .iter()
+            .all(|answer| answer.status == 201 && answer.body == answers[0].body),
+        "{answers:?}"
+    );
+    assert_eq!(
+        server
+            .people
+            .query("MATCH (o:Order) RETURN o", ())
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn a_client_that_goes_away_stops_its_query() {
+    let server = Server::with(&[("limits.query_time", "5min")]);
+    let body = query("UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b RETURN count(*)");
+    let mut stream = server.admin().connect();
+    let head = format!(
+        "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        server.admin,
+        body.len()
+    );
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .unwrap();
+    let admin = server.admin();
+    let running = || {
+        admin
+            .get("/v1/databases/people/queries")
+            .text()
+            .matches("UNWIND range(1, 1000000) AS a")
+            .count()
+    };
+    wait_until("it runs", || running() == 1);
+    drop(stream);
+    wait_until("it is stopped", || running() == 0);
+}
+
+#[test]
+fn a_running_query_is_seen_and_killed() {
+    let server = Server::with(&[("limits.query_time", "5min")]);
+    let admin = server.admin();
+    let body = query("UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b RETURN count(*)");
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| admin.json("POST", QUERY, &body));
+        let find = || {
+            let all = admin.get("/v1/databases/people/queries").value()["queries"].clone();
+            let found = all
+                .as_array()
+                .unwrap()
+                .iter()
+                .find(|one| one.to_string().contains("UNWIND"))
+                .cloned();
+            found.map(|one| one.to_string())
+        };
+        wait_until("it runs", || find().is_some());
+        let text = find().unwrap();
+        let one: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let id = one
+            .as_object()
+            .unwrap()
+            .iter()
+            .find(|(name, _)| name.to_lowercase().contains("id"))
+            .unwrap()
+            .1
+            .clone();
+        assert_eq!(
+            admin
+                .delete(&format!("/v1/databases/people/queries/{id}"))
+                .status,
+            204,
+            "{text}"
+        );
+        let answer = running.join().unwrap();
+        assert_eq!((answer.status, answer.kind().as_str()), (409, "Cancelled"));
+    });
+    assert_eq!(
+        admin.delete("/v1/databases/people/queries/999999").status,
+        404
+    );
+}
+
+/// A reader that takes nothing holds no thread: all others go on, with a single thread to run queries on.
+#[test]
+fn a_slow_reader_holds_no_thread() {
+    let server = Server::with(&[("limits.requests", "1"), ("threads", "1")]);
+    let body = query(
+        "UNWIND range(1, 3000000) AS n RETURN n, 'a text that makes the row longer than it would be' AS t",
+    );
+    let mut slow: Vec<_> = (0..4)
+        .map(|_| {
+            let mut stream = server.admin().connect();
+            let head = format!(
+                "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nAccept: application/jsonl\r\n\
+                 Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+                server.admin,
+                body.len()
+            );
+            stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+            stream
+        })
+        .collect();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    for _ in 0..20 {
+        assert_eq!(server.admin().rows("people", "RETURN 1")[0][0], 1);
+    }
+    // It gets all of it in the end.
+    let answer = read_answer(&mut slow[0]).unwrap();
+    assert!(
+        answer.text().ends_with("\"rows\":3000000}}\n"),
+        "{}",
+        &answer.text()[answer.body.len() - 200..]
+    );
+}
+
+fn wait_until(what: &str, holds: impl Fn() -> bool) {
+    let began = std::time::Instant::now();
+    while !holds() {
+        assert!(began.elapsed().as_secs() < 20, "never: {what}");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}

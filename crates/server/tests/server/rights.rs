@@ -1,0 +1,510 @@
+//! Who may do what.
+
+use isomer_server::{
+    access::Role,
+    http::route::{BodyOf, Needs, ROUTES, Route},
+};
+
+use crate::support::{Client, PASSWORD, Server};
+
+/// The path of a route in a database, with something in all its places.
+fn path(route: &Route, database: &str) -> String {
+    let mut path = route.path.replace("{db}", database);
+    for (place, value) in [
+        ("{bucket}", "b"),
+        ("{key}", "k"),
+        ("{sequence}", "s"),
+        ("{label}", "L"),
+        ("{id}", "7"),
+        ("{name}", "n"),
+        ("{user}", "nobody"),
+        ("{transaction}", "00112233445566778899aabbccddeeff"),
+    ] {
+        path = path.replace(place, value);
+    }
+    assert!(
+        !path.contains('{'),
+        "{path}: a place without a value in this test"
+    );
+    if route.tag == "changes" {
+        // A feed has no end: with this it is none.
+        return format!("{path}?from=nothing");
+    }
+    let needed: Vec<String> = route
+        .params()
+        .filter(|(_, needed)| *needed)
+        .map(|(name, _)| format!("{name}=X"))
+        .collect();
+    if needed.is_empty() {
+        path
+    } else {
+        format!("{path}?{}", needed.join("&"))
+    }
+}
+
+fn call(server: &Server, token: &str, route: &Route, database: &str) -> (u16, String) {
+    let client = server.client(token);
+    let answer = match route.body {
+        BodyOf::Nothing => client.send(route.method, &path(route, database), &[], b""),
+        // Not what any route expects: rights come before bodies.
+        _ => client.json(route.method, &path(route, database), "{\"nonsense\": true}"),
+    };
+    let kind = answer.kind_or_none();
+    (answer.status, kind)
+}
+
+impl crate::support::Answer {
+    fn kind_or_none(&self) -> String {
+        serde_json::from_slice::<serde_json::Value>(&self.body)
+            .ok()
+            .and_then(|value| value["error"]["kind"].as_str().map(str::to_owned))
+            .unwrap_or_default()
+    }
+}
+
+/// Every route, every role, on the database that the role is for and on another one: what is not allowed is refused
+/// before anything is read or said, and nobody without a token gets anywhere.
+#[test]
+fn every_route_is_closed_to_every_role_that_it_is_not_for() {
+    let server = Server::with(&[("limits.login_failures", "100000")]);
+    let roles = [
+        None,
+        Some(Role::Reader),
+        Some(Role::Editor),
+        Some(Role::Schema),
+        Some(Role::Admin),
+    ];
+    let everywhere: Vec<(Role, String)> = Role::ALL
+        .into_iter()
+        .map(|role| {
+            (
+                role,
+                server.user(
+                    &format!("all-{}", role.name()),
+                    &format!("{{\"*\":\"{}\"}}", role.name()),
+                ),
+            )
+        })
+        .collect();
+    let mut tried = 0;
+    for role in roles {
+        let (name, rights) = match role {
+            None => ("none".to_owned(), "{}".to_owned()),
+            Some(role) => (
+                format!("only-{}", role.name()),
+                format!("{{\"people\":\"{}\"}}", role.name()),
+            ),
+        };
+        let mut token = server.user(&name, &rights);
+        for route in ROUTES {
+            let told = format!("{} {} as {name}", route.method, route.path);
+            let (own, own_kind) = call(&server, &token, route, "people");
+            if route.path == "/v1/logout" {
+                token = server.login(&name);
+            }
+            match route.needs {
+                Needs::Nobody => assert_ne!(own_kind, "Denied", "{told}"),
+                Needs::Server(None) => assert_ne!(own, 401, "{told}"),
+                Needs::Server(Some(_)) => {
+                    assert_eq!((own, own_kind.as_str()), (403, "Denied"), "{told}")
+                }
+                Needs::Database(need) => {
+                    let allowed = role >= Some(need);
+                    assert_eq!(own_kind == "Denied", !allowed, "{told}: {own} {own_kind}");
+                    if !allowed {
+                        assert_eq!(own, 403, "{told}");
+                    }
+                    // Another database, and one that is not there: the same answer.
+                    for other in ["other", "nowhere", "..%2Fpeople", "people%00", "*"] {
+                        let (status, kind) = call(&server, &token, route, other);
+                        assert_eq!(
+                            (status, kind.as_str()),
+                            (403, "Denied"),
+                            "{told} on {other}"
+                        );
+                    }
+                }
+            }
+            if route.needs != Needs::Nobody {
+                for nobody in ["", "isomer_00_00", "x"] {
+                    let (status, kind) = call(&server, nobody, route, "people");
+                    assert_eq!(
+                        (status, kind.as_str()),
+                        (401, "Unauthenticated"),
+                        "{told} with the token `{nobody}`"
+                    );
+                }
+            }
+            tried += 1;
+        }
+    }
+    for route in ROUTES {
+        if let Needs::Server(Some(need)) = route.needs {
+            for (role, token) in &everywhere {
+                let (_, kind) = call(&server, token, route, "people");
+                assert_eq!(
+                    kind == "Denied",
+                    *role < need,
+                    "{} {} as {}",
+                    route.method,
+                    route.path,
+                    role.name()
+                );
+            }
+        }
+    }
+    assert_eq!(tried, ROUTES.len() * roles.len());
+    // Nothing of all that changed anything that it must not: the databases stand.
+    assert_eq!(server.admin().get("/v1/databases/other").status, 200);
+}
+
+/// What a statement does is taken from its plan, not from where it was sent.
+#[test]
+fn a_statement_needs_the_role_of_its_class() {
+    let server = Server::new();
+    let statements = [
+        (Role::Reader, "MATCH (n) RETURN count(n)"),
+        (Role::Reader, "SHOW INDEXES"),
+        (Role::Editor, "CREATE (:A)"),
+        (Role::Editor, "MATCH (n:A) SET n.x = 1"),
+        (Role::Editor, "CALL kv.put('b', 'k', 1)"),
+        (Role::Editor, "EXPLAIN CREATE (:A)"),
+        (Role::Editor, "FOREACH (i IN [1] | MERGE (:C))"),
+        (Role::Schema, "CREATE INDEX a_x FOR (n:A) ON (n.x)"),
+        (Role::Schema, "DROP INDEX a_x"),
+        (Role::Admin, "SHOW QUERIES"),
+        (Role::Admin, "KILL QUERY 999999"),
+    ];
+    let tokens: Vec<(Role, String)> = Role::ALL
+        .into_iter()
+        .map(|role| {
+            (
+                role,
+                server.user(
+                    &format!("only-{}", role.name()),
+                    &format!("{{\"people\":\"{}\"}}", role.name()),
+                ),
+            )
+        })
+        .collect();
+    for (need, statement) in statements {
+        let body = serde_json::json!({ "query": statement }).to_string();
+        for (role, token) in &tokens {
+            let client = server.client(token);
+            let lines = client.with("Accept", "application/jsonl");
+            let open = client.post("/v1/databases/people/tx").value()["transaction"]
+                .as_str()
+                .unwrap()
+                .to_owned();
+            let answers = [
+                client.json("POST", "/v1/databases/people/query", &body),
+                lines.json("POST", "/v1/databases/people/query", &body),
+                client.json(
+                    "POST",
+                    &format!("/v1/databases/people/tx/{open}/query"),
+                    &body,
+                ),
+            ];
+            for answer in answers {
+                let denied = answer.status == 403 && answer.text().contains("Denied");
+                assert_eq!(
+                    denied,
+                    *role < need,
+                    "{statement} as {}: {answer:?}",
+                    role.name()
+                );
+            }
+            client.delete(&format!("/v1/databases/people/tx/{open}"));
+        }
+    }
+}
+
+#[test]
+fn a_transaction_is_of_no_use_to_another_user() {
+    let server = Server::new();
+    let ada = server.client(&server.user("ada", "{\"people\":\"editor\"}"));
+    let bob = server.client(&server.user("bob", "{\"people\":\"editor\",\"other\":\"editor\"}"));
+    let open = ada.post("/v1/databases/people/tx").value()["transaction"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let query = "{\"query\":\"RETURN 1\"}";
+    let path = |database: &str| format!("/v1/databases/{database}/tx/{open}/query");
+    assert_eq!(bob.json("POST", &path("people"), query).status, 404);
+    assert_eq!(bob.json("POST", &path("other"), query).status, 404);
+    assert_eq!(ada.json("POST", &path("other"), query).status, 403);
+    let within = bob.with("Isomer-Transaction", &open);
+    assert_eq!(within.get("/v1/databases/people/buckets").status, 404);
+    assert_eq!(ada.json("POST", &path("people"), query).status, 200);
+}
+
+#[test]
+fn a_token_does_no_more_than_its_scope_and_leaves_no_other_behind() {
+    let server = Server::new();
+    let ada = server.client(&server.user("ada", "{\"people\":\"editor\"}"));
+    let made = ada.json(
+        "POST",
+        "/v1/tokens",
+        "{\"name\":\"report\",\"scope\":{\"people\":\"reader\"}}",
+    );
+    assert_eq!(made.status, 201, "{made:?}");
+    let report = server.client(made.value()["token"].as_str().unwrap());
+    assert_eq!(report.rows("people", "RETURN 1")[0][0], 1);
+    let write = "{\"query\":\"CREATE (:A)\"}";
+    assert_eq!(
+        report
+            .json("POST", "/v1/databases/people/query", write)
+            .status,
+        403
+    );
+    assert_eq!(report.json("POST", "/v1/tokens", "{}").status, 403);
+    for beyond in [
+        "{\"people\":\"admin\"}",
+        "{\"other\":\"reader\"}",
+        "{\"*\":\"reader\"}",
+    ] {
+        let body = format!("{{\"scope\":{beyond}}}");
+        assert_eq!(
+            ada.json("POST", "/v1/tokens", &body).status,
+            403,
+            "{beyond}"
+        );
+    }
+    // The user's rights bound the token's from day to day.
+    server.admin().json("PUT", "/v1/users/ada/roles", "{}");
+    assert_eq!(
+        report
+            .json(
+                "POST",
+                "/v1/databases/people/query",
+                "{\"query\":\"RETURN 1\"}"
+            )
+            .status,
+        403
+    );
+    assert!(!made.text().is_empty());
+    let listed = server.admin().get("/v1/tokens?all").text().to_owned();
+    let secret = made.value()["token"]
+        .as_str()
+        .unwrap()
+        .rsplit('_')
+        .next()
+        .unwrap()
+        .to_owned();
+    assert!(listed.contains("report") && !listed.contains(&secret));
+}
+
+#[test]
+fn revoked_and_expired_tokens_are_refused_at_once() {
+    let server = Server::new();
+    let token = server.user("ada", "{\"people\":\"reader\"}");
+    let ada = server.client(&token);
+    let short = ada
+        .json("POST", "/v1/tokens", "{\"expires_in_ms\":30}")
+        .value();
+    let short = server.client(short["token"].as_str().unwrap());
+    assert_eq!(short.get("/v1/me").status, 200);
+    std::thread::sleep(std::time::Duration::from_millis(40));
+    assert_eq!(short.get("/v1/me").status, 401);
+    let made = ada.json("POST", "/v1/tokens", "{}").value();
+    let revoked = server.client(made["token"].as_str().unwrap());
+    assert_eq!(revoked.get("/v1/me").status, 200);
+    assert_eq!(
+        ada.delete(&format!(
+            "/v1/tokens/{}",
+            made["about"]["id"].as_str().unwrap()
+        ))
+        .status,
+        204
+    );
+    assert_eq!(revoked.get("/v1/me").status, 401);
+    assert_eq!(ada.post("/v1/logout").status, 204);
+    assert_eq!(ada.get("/v1/me").status, 401);
+}
+
+#[test]
+fn guesses_are_answered_less_and_less_and_alike() {
+    let server = Server::with(&[("limits.login_failures", "5")]);
+    let nobody = server.client("");
+    let wrong = nobody.json(
+        "POST",
+        "/v1/login",
+        "{\"user\":\"admin\",\"password\":\"wrong password\"}",
+    );
+    let unknown = nobody.json(
+        "POST",
+        "/v1/login",
+        "{\"user\":\"eve\",\"password\":\"wrong password\"}",
+    );
+    assert_eq!((wrong.status, unknown.status), (401, 401));
+    assert_eq!(wrong.body, unknown.body, "who is known is not told");
+    let mut statuses = Vec::new();
+    for number in 0..6 {
+        let body = format!("{{\"user\":\"admin\",\"password\":\"guess number {number}\"}}");
+        statuses.push(nobody.json("POST", "/v1/login", &body).status);
+    }
+    assert_eq!(statuses, [401, 401, 401, 429, 429, 429]);
+    let right = format!("{{\"user\":\"admin\",\"password\":\"{PASSWORD}\"}}");
+    let held_up = nobody.json("POST", "/v1/login", &right);
+    assert_eq!(
+        held_up.status, 429,
+        "the right password is not found out, either"
+    );
+    assert!(held_up.header("retry-after").is_some());
+    // Who has a token is not touched by those who guess.
+    assert_eq!(server.admin().get("/v1/me").status, 200);
+    // Nor are tokens guessed.
+    let guess = server.client(
+        "isomer_0000000000000000_0000000000000000000000000000000000000000000000000000000000000000",
+    );
+    assert_eq!(guess.get("/v1/me").status, 429);
+}
+
+#[test]
+fn tokens_of_other_makes_are_refused() {
+    let server = Server::with(&[("limits.login_failures", "1000")]);
+    for token in [
+        "eyJhbGciOiJub25lIiwidHlwIjoiSldUIn0.eyJzdWIiOiJhZG1pbiJ9.",
+        "null",
+        "undefined",
+        "isomer_",
+        "isomer__",
+        &server.admin[..server.admin.len() - 1],
+        &format!("{}0", server.admin),
+    ] {
+        assert_eq!(server.client(token).get("/v1/me").status, 401, "{token}");
+    }
+    let nobody = server.client("");
+    for header in [
+        format!("Basic {}", server.admin),
+        server.admin.clone(),
+        "Bearer".to_owned(),
+        "Bearer ".to_owned(),
+    ] {
+        assert_eq!(
+            nobody.with("Authorization", &header).get("/v1/me").status,
+            401,
+            "{header}"
+        );
+    }
+    let twice = server
+        .admin()
+        .with("Authorization", &format!("Bearer {}", server.admin));
+    assert_eq!(twice.get("/v1/me").status, 401, "two tokens are none");
+}
+
+#[test]
+fn the_first_administrator_is_made_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut layers = isomer_server::config::Layers::new();
+    layers.add_flag("listen", "127.0.0.1:0").unwrap();
+    layers
+        .add_flag("system", folder.path().join("system").display().to_string())
+        .unwrap();
+    let options = isomer_server::ServeOptions::new(layers.config().unwrap());
+    let running = isomer_server::start(options.clone()).unwrap();
+    let token = running.setup_token().unwrap().to_owned();
+    let post = |address, token: &str| {
+        let body =
+            format!("{{\"token\":\"{token}\",\"user\":\"ada\",\"password\":\"{PASSWORD}\"}}");
+        Client::at(address).json("POST", "/v1/setup", &body)
+    };
+    assert_eq!(post(running.address(), "isomer_setup_00").status, 401);
+    let made = post(running.address(), &token);
+    assert_eq!(made.status, 201, "{made:?}");
+    assert_eq!(post(running.address(), &token).status, 401);
+    drop(running);
+    let again = isomer_server::start(options).unwrap();
+    assert!(again.setup_token().is_none(), "there is an administrator");
+}
+
+#[test]
+fn what_happened_is_in_the_audit_log_and_what_was_said_is_not() {
+    let server = Server::new();
+    let ada = server.client(&server.user("ada", "{\"people\":\"editor\"}"));
+    ada.rows("people", "CREATE (:Secret {word: 'xyzzy'})");
+    ada.json(
+        "POST",
+        "/v1/databases/other/query",
+        "{\"query\":\"RETURN 'plugh'\"}",
+    );
+    let log = std::fs::read_to_string(server.folder.path().join("system/audit.jsonl")).unwrap();
+    let lines: Vec<serde_json::Value> = log
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let denied = lines.iter().find(|line| line["status"] == 403).unwrap();
+    assert_eq!(denied["user"], "ada");
+    assert_eq!(denied["database"], "other");
+    assert_eq!(denied["action"], "POST /v1/databases/{db}/query");
+    assert_eq!(denied["from"], "127.0.0.1");
+    assert!(
+        lines
+            .iter()
+            .any(|line| line["action"] == "POST /v1/users" && line["user"] == "admin")
+    );
+    for secret in [
+        "xyzzy",
+        "plugh",
+        PASSWORD,
+        server.admin.rsplit('_').next().unwrap(),
+    ] {
+        assert!(!log.contains(secret), "{secret}");
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let mode = std::fs::metadata(server.folder.path().join("system/audit.jsonl"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn without_authentication_pages_of_other_sites_still_get_nothing() {
+    let server = Server::with(&[("without_authentication", "true")]);
+    let nobody = server.client("");
+    assert_eq!(nobody.rows("people", "RETURN 1")[0][0], 1);
+    assert_eq!(
+        nobody
+            .with("Origin", "http://evil.example")
+            .get("/v1/me")
+            .status,
+        403
+    );
+    assert_eq!(nobody.with("Origin", "null").get("/v1/me").status, 403);
+    let form = nobody.send(
+        "POST",
+        "/v1/databases/people/query",
+        &[("Content-Type", "application/x-www-form-urlencoded")],
+        b"query=CREATE",
+    );
+    assert_eq!(form.status, 415);
+    let text = nobody.send(
+        "POST",
+        "/v1/databases/people/query",
+        &[("Content-Type", "text/plain")],
+        b"{\"query\":\"CREATE (:A)\"}",
+    );
+    assert_eq!(text.status, 415);
+    for host in [
+        "evil.example",
+        "evil.example:4766",
+        "127.0.0.1.evil.example",
+        "",
+    ] {
+        let request = format!("GET /v1/me HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        assert_eq!(
+            nobody.raw(request.as_bytes()).unwrap().status,
+            421,
+            "{host}"
+        );
+    }
+    let answer = nobody.get("/v1/me");
+    assert!(answer.header("access-control-allow-origin").is_none());
+    assert!(
+        answer
+            .header("content-security-policy")
+            .unwrap()
+            .contains("frame-ancestors 'none'")
+    );
+}
