@@ -26,12 +26,15 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 pub use self::cursor::MemtableCursor;
 use self::{
     node::Target,
-    tree::{Inserter, Tree},
+    tree::{Inserter, Place, Tree},
 };
 use crate::{Erasure, erasures::Erasures};
 
 /// So many entries are looked for ahead of the one that is put in.
 const AHEAD: usize = 4;
+
+/// An entry and where it belongs.
+type Located<'a> = (Place, &'a [u8], Option<&'a [u8]>);
 
 /// A memtable.
 pub struct Memtable {
@@ -185,20 +188,27 @@ impl Committer<'_> {
         version: Version,
         entries: impl Iterator<Item = (&'a [u8], Option<&'a [u8]>)>,
     ) {
-        let mut ahead: [(&[u8], Option<&[u8]>); AHEAD] = [(b"", None); AHEAD];
+        let memtable = self.memtable;
+        let mut ahead: [Option<Located<'_>>; AHEAD] = [None; AHEAD];
         let mut count = 0;
-        for (key, value) in entries {
-            self.memtable.tree.prefetch(key, version);
-            let (key, value) = std::mem::replace(&mut ahead[count % AHEAD], (key, value));
-            if count >= AHEAD {
-                self.insert(key, version, value);
+        let mut insert = |waiting: Option<Located<'_>>| {
+            if let Some((place, key, value)) = waiting {
+                let inserter = &mut *self.inserter;
+                memtable
+                    .tree
+                    .insert_at(place, inserter, key, version, value);
             }
+        };
+        for (key, value) in entries {
+            let place = memtable.tree.locate(key, version);
+            insert(ahead[count % AHEAD].replace((place, key, value)));
             count += 1;
         }
-        for at in count.saturating_sub(AHEAD)..count {
-            let (key, value) = ahead[at % AHEAD];
-            self.insert(key, version, value);
+        for at in count..count + AHEAD {
+            insert(ahead[at % AHEAD].take());
         }
+        self.inserted += count as u64;
+        memtable.note(version);
     }
 
     /// Notes a deleted range.

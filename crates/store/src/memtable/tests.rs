@@ -51,10 +51,28 @@ fn it_is_a_sorted_map() {
             memtable.insert(&key, version, value.as_deref());
             naive.insert((key, std::cmp::Reverse(version)), value);
         }
-        assert_eq!(memtable.entry_count(), 6000);
+        // Whole commits, whose keys lie close together and far apart.
+        for version in 6001..6100u64 {
+            let commit: BTreeMap<Vec<u8>, Option<Vec<u8>>> = (0..random.below(200))
+                .map(|number| {
+                    (
+                        key(random, shape),
+                        (number % 4 > 0).then(|| vec![number as u8; 9]),
+                    )
+                })
+                .collect();
+            let slots = commit
+                .iter()
+                .map(|(key, value)| (&key[..], value.as_deref()));
+            memtable.committer().insert_all(version, slots);
+            for (key, value) in commit {
+                naive.insert((key, std::cmp::Reverse(version)), value);
+            }
+        }
+        assert_eq!(memtable.entry_count(), naive.len() as u64);
         assert_eq!(
             (memtable.first_version(), memtable.last_version()),
-            (1, 6000)
+            (1, 6099)
         );
         let expected: Vec<_> = naive
             .iter()

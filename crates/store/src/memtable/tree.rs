@@ -41,6 +41,13 @@ struct Step {
 // Sound: the pointers of a path are of nodes of the tree and used during one insertion only; the arena is `Send`.
 unsafe impl Send for Inserter {}
 
+/// Where an entry belongs: a leaf, while its version is this.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    leaf: *mut Node,
+    version: u64,
+}
+
 /// The entries of a leaf as they were at one moment, and the leaf behind it.
 pub struct Batch {
     entries: [Option<Entry>; WIDTH],
@@ -212,19 +219,46 @@ impl Tree {
         }
     }
 
-    /// Asks for the leaf in which `key` belongs to come near, for the one thread that inserts.
-    pub fn prefetch(&self, key: &[u8], version: Version) {
+    /// Finds the leaf in which an entry belongs, and asks for it to come near. For the one thread that inserts.
+    pub fn locate(&self, key: &[u8], version: Version) -> Place {
         let target = Target { key, version };
-        let mut node = Node::at(self.root.load(Ordering::Relaxed));
-        while let Some(inner) = node.filter(|node| node.is_inner()) {
-            let Ok(child) = inner.rank(target, Equal::Before) else {
-                return;
-            };
-            node = Node::at(inner.child(child));
+        let mut pointer = self.root.load(Ordering::Relaxed);
+        loop {
+            let node = Node::at(pointer).expect("a node of the tree");
+            if !node.is_inner() {
+                node.prefetch();
+                let version = node.begin();
+                return Place {
+                    leaf: pointer,
+                    version,
+                };
+            }
+            let child = node.rank(target, Equal::Before);
+            pointer = node.child(child.expect("the writer reads what it wrote"));
         }
-        if let Some(leaf) = node {
-            leaf.prefetch();
+    }
+
+    /// As [`Tree::insert`], at a place that [`Tree::locate`] found for the same entry: where nothing has changed there since
+    /// and there is room, the way down is saved.
+    pub fn insert_at(
+        &self,
+        place: Place,
+        inserter: &mut Inserter,
+        key: &[u8],
+        version: Version,
+        value: Option<&[u8]>,
+    ) {
+        let leaf = Node::at(place.leaf).expect("a node of the tree");
+        if leaf.check(place.version).is_err() || leaf.is_full() {
+            return self.insert(inserter, key, version, value);
         }
+        let target = Target { key, version };
+        let at = leaf.rank(target, Equal::Behind);
+        let at = at.expect("the writer reads what it wrote");
+        let entry = inserter.arena.add(key, version, value);
+        leaf.lock();
+        leaf.insert(at, entry, ptr::null_mut());
+        leaf.unlock();
     }
 
     /// Puts an entry in. No entry of the same key and version may be there.

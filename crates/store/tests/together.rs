@@ -1,0 +1,157 @@
+//! Readers, writers, the flush and merges at once: every snapshot is one version, whole.
+
+use std::{
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use isomer_storage::{
+    Durability, Engine, KeyRange, Order, Snapshot,
+    conformance::{ALL, Random, scan},
+};
+use isomer_store::{StoreEngine, StoreOptions};
+
+const KEYS: u64 = 400;
+
+fn key(number: u64) -> Vec<u8> {
+    format!("key {:05}", number * 7919 % 100_003).into_bytes()
+}
+
+/// Every commit writes its number under some keys, and under the first key always; all of a round are written before the
+/// next round begins, so that a snapshot tells which values it must find.
+fn value(round: u64, number: u64) -> Vec<u8> {
+    let mut value = round.to_be_bytes().to_vec();
+    // Some values are kept apart.
+    value.resize(8 + (round * 31 + number * 17) as usize % 900, number as u8);
+    value
+}
+
+fn check(snapshot: &dyn Snapshot, random: &mut Random) {
+    let rounds = snapshot.get(b"rounds").expect("a get");
+    let round = rounds.map_or(0, |bytes| {
+        u64::from_be_bytes(bytes[..8].try_into().expect("eight bytes"))
+    });
+    if round == 0 {
+        return;
+    }
+    // In every third round the even keys are deleted, one by one or as ranges.
+    let holds = |number: u64| !round.is_multiple_of(3) || number % 2 == 1;
+    for _ in 0..30 {
+        let number = random.below(KEYS);
+        let found = snapshot.get(&key(number)).expect("a get");
+        let expected = holds(number).then(|| value(round, number));
+        assert!(
+            found == expected,
+            "key {number} in round {round}: {:?}",
+            found.map(|value| value.len())
+        );
+    }
+    let order = if random.below(2) == 0 {
+        Order::Ascending
+    } else {
+        Order::Descending
+    };
+    let pairs = scan(snapshot, ALL, order, 1 + random.below(100) as usize);
+    let count = (0..KEYS).filter(|number| holds(*number)).count();
+    assert_eq!(pairs.len(), count + 1, "round {round}");
+    for (_, found) in pairs.iter().filter(|(key, _)| key.starts_with(b"key")) {
+        assert_eq!(
+            found[..8],
+            round.to_be_bytes(),
+            "another round's value in round {round}"
+        );
+    }
+}
+
+#[test]
+fn snapshots_are_whole_while_everything_moves() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = StoreOptions {
+        segment_bytes: 64 << 10,
+        memtable_bytes: 256 << 10,
+        blob_threshold_bytes: 600,
+        cache_bytes: 2 << 20,
+        ..StoreOptions::default()
+    };
+    let engine = StoreEngine::open(folder.path(), options.clone()).expect("opens");
+    let (done, checks) = (AtomicBool::new(false), AtomicU64::new(0));
+    let mut rounds = 0u64;
+    thread::scope(|scope| {
+        for seed in 0..2 {
+            let (engine, done, checks) = (&engine, &done, &checks);
+            scope.spawn(move || {
+                let random = &mut Random(seed);
+                let mut held = engine.snapshot().expect("a snapshot");
+                while !done.load(Ordering::Relaxed) {
+                    let snapshot = engine.snapshot().expect("a snapshot");
+                    check(&*snapshot, random);
+                    check(&*held, random);
+                    if random.below(10) == 0 {
+                        held = snapshot;
+                    }
+                    checks.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let until = Instant::now() + Duration::from_secs(4);
+        let mut ordered: Vec<u64> = (0..KEYS).collect();
+        ordered.sort_by_key(|number| key(*number));
+        // A panic of a reader is told when the scope ends.
+        while Instant::now() < until && (rounds < 2000 || checks.load(Ordering::Relaxed) < 20) {
+            rounds += 1;
+            let mut transaction = engine.begin().expect("a transaction");
+            if rounds.is_multiple_of(9) {
+                // All of them, so many that they become an erasure.
+                let range = KeyRange {
+                    start: b"key",
+                    end: Some(b"kez"),
+                };
+                transaction.delete_range(range).expect("a delete");
+            }
+            for number in &ordered {
+                if rounds.is_multiple_of(3) && number.is_multiple_of(2) {
+                    transaction.delete(&key(*number)).expect("a delete");
+                } else {
+                    transaction
+                        .put(&key(*number), &value(rounds, *number))
+                        .expect("a put");
+                }
+            }
+            transaction
+                .put(b"rounds", &rounds.to_be_bytes())
+                .expect("a put");
+            let durability = if rounds.is_multiple_of(50) {
+                Durability::Synced
+            } else {
+                Durability::Buffered
+            };
+            transaction.commit(durability).expect("a commit");
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert!(rounds > 20, "{rounds} rounds");
+    assert!(checks.load(Ordering::Relaxed) > 5);
+    check(&*engine.snapshot().expect("a snapshot"), &mut Random(5));
+    engine.compact_all().expect("merged");
+    check(&*engine.snapshot().expect("a snapshot"), &mut Random(6));
+    let statistics = engine.statistics().expect("statistics");
+    let entries = statistics
+        .details
+        .iter()
+        .find(|(name, _)| name == "entries")
+        .expect("a detail");
+    assert_eq!(
+        entries.1,
+        statistics.key_count.to_string(),
+        "old versions are gone"
+    );
+    assert_eq!(
+        engine.verify(&mut |_, _| {}).expect("verified"),
+        Vec::<String>::new()
+    );
+    drop(engine);
+    let engine = StoreEngine::open(folder.path(), options).expect("opens");
+    assert_eq!(engine.version(), rounds);
+    check(&*engine.snapshot().expect("a snapshot"), &mut Random(7));
+}
