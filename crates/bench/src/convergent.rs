@@ -200,7 +200,7 @@ impl Bench<'_> {
         for _ in 0..rounds {
             let watch = Stopwatch::start();
             let value = data.convergent_value(owner, &SET)?;
-            times.push(watch.read().0);
+            times.push(watch.read().1);
             let count = value
                 .as_ref()
                 .and_then(Value::as_list)
@@ -211,7 +211,7 @@ impl Bench<'_> {
         told("read_all_ms", millis(times[times.len() / 2]), "ms", rounds);
         let watch = Stopwatch::start();
         let counted = data.convergent_size(owner, &SET)?;
-        told("size_ms", millis(watch.read().0), "ms", 1);
+        told("size_ms", millis(watch.read().1), "ms", 1);
         ensure!(counted == Some(size), "{counted:?} elements were counted");
         Ok(())
     }

@@ -49,13 +49,14 @@ pub(crate) fn amount(value: &[u8]) -> Result<(i128, Option<u64>), DataError> {
 }
 
 /// Folds the stable increments of the counter at `place`, each replica's apart, but for the `keep` newest of each, so that
-/// clients can go on removing with contexts that are a little old. Answers how many entries there are less.
+/// clients can go on removing with contexts that are a little old. Answers the dots of the new sums: of their replicas nothing
+/// below is left.
 pub(crate) fn fold(
     rows: &mut (impl RowsMut + ?Sized),
     place: &[u8],
     stable: &Vector,
     keep: usize,
-) -> Result<usize, DataError> {
+) -> Result<Vec<Dot>, DataError> {
     let mut entries: Vec<(Dot, i128, u64)> = Vec::new();
     rows.scan(place, &[], 256, &mut |key, value| {
         let dot = Dot::sole(&key[place.len()..]).ok_or_else(malformed)?;
@@ -65,7 +66,7 @@ pub(crate) fn fold(
         }
         Ok(true)
     })?;
-    let mut gone = 0;
+    let mut sums = Vec::new();
     for own in entries.chunk_by(|a, b| a.0.replica == b.0.replica) {
         let own = &own[..own.len().saturating_sub(keep)];
         let [rest @ .., last] = own else { continue };
@@ -79,9 +80,9 @@ pub(crate) fn fold(
         let first = own.iter().map(|(.., first)| *first).min();
         let sum = folded(first.unwrap_or(last.2), sum);
         rows.put_row(&super::effect::keyed(place, &[], last.0), &sum)?;
-        gone += rest.len();
+        sums.push(last.0);
     }
-    Ok(gone)
+    Ok(sums)
 }
 
 /// Whether `context` covers some of the increments that an entry sums up and not all: they cannot be taken apart any more.

@@ -180,7 +180,7 @@ impl Transaction {
     /// The value of whatever field stands under a name.
     fn value_at(&self, named: &[u8]) -> Result<Option<Value>, DataError> {
         let mut reading: Option<(Vec<u8>, Reading)> = None;
-        self.scan(named, &[], 64, &mut |key, value| {
+        self.scan_named(named, 64, &mut |key, value| {
             let below = &key[named.len()..];
             let (head, reading) = match &mut reading {
                 Some(reading) => reading,

@@ -1,5 +1,7 @@
 //! Convergent operations in a transaction.
 
+use std::sync::Arc;
+
 use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, StorageError};
 use isomer_value::{NodeId, PropId, Value, limits::MAX_NESTING, record::RecordRef};
 use rustc_hash::FxHashSet;
@@ -8,12 +10,12 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::{
     clock::{Dot, Vector},
     counter,
-    effect::{Action, Stamp},
+    effect::{Action, Stamp, keyed},
     place::{
         self, ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS, check_scalar, element, entry,
         payload, take_kind,
     },
-    replica::Ticket,
+    replica::{Gap, Ticket},
     rows::{Rows, RowsMut, Visit},
     sketch,
     spot::{ConvergentOwner, Spot},
@@ -23,7 +25,7 @@ use crate::{
     catalog::{Constraint, ConstraintKind},
     footprint::Item,
     graph::{KEY, row_of},
-    keyspace::{self, after_prefix, take_id},
+    keyspace::{self, after_prefix, push_id, take_id},
     properties::brief,
     stream::Change,
 };
@@ -391,11 +393,27 @@ impl Transaction {
     /// What the field at a place is, with a sketch's precision; not noted as observed.
     pub(crate) fn kind_at(&self, named: &[u8]) -> Result<Option<(ConvergentKind, u8)>, DataError> {
         let mut found = None;
-        self.scan(named, &[], 1, &mut |key, _| {
+        self.scan_named(named, 1, &mut |key, _| {
             found = take_kind(&mut &key[named.len()..]);
             Ok(false)
         })?;
         Ok(found)
+    }
+
+    /// All entries of the field at `named`, past those that a folded counter does not hold any more.
+    pub(super) fn scan_named(
+        &self,
+        named: &[u8],
+        about: usize,
+        visit: &mut Visit<'_>,
+    ) -> Result<(), DataError> {
+        let counter = [named, &[ConvergentKind::Counter as u8]].concat();
+        let gap = self
+            .store()
+            .shared()
+            .own_replica
+            .gap(&counter, self.version());
+        scan_past(self.read(), named, gap.as_deref(), about, visit)
     }
 
     /// Notes in the footprint what an operation observes and changes.
@@ -657,8 +675,8 @@ impl RowsMut for Transaction {
     }
 }
 
-/// The rows of an engine's transaction.
-struct EngineRows(Box<dyn isomer_storage::Transaction>);
+/// The rows of an engine's transaction, and where the counter that it folds holds none.
+struct EngineRows(Box<dyn isomer_storage::Transaction>, Option<Arc<Gap>>);
 
 impl Rows for EngineRows {
     fn scan(
@@ -668,7 +686,10 @@ impl Rows for EngineRows {
         about: usize,
         visit: &mut Visit<'_>,
     ) -> Result<(), DataError> {
-        scan_rows(&*self.0, prefix, from, about, visit)
+        match &self.1 {
+            Some(gap) if from.is_empty() => scan_past(&*self.0, prefix, Some(gap), about, visit),
+            _ => scan_rows(&*self.0, prefix, from, about, visit),
+        }
     }
 }
 
@@ -698,7 +719,40 @@ fn scan_rows(
     visit: &mut Visit<'_>,
 ) -> Result<(), DataError> {
     let end = after_prefix(prefix);
-    let mut rest = Some((prefix.max(from).to_vec(), end));
+    scan_between(read, prefix.max(from), end, about, visit)
+}
+
+/// All that begins with `prefix` but for what lies in `gap`, where nothing is.
+fn scan_past(
+    read: &(impl isomer_storage::Read + ?Sized),
+    prefix: &[u8],
+    gap: Option<&Gap>,
+    about: usize,
+    visit: &mut Visit<'_>,
+) -> Result<(), DataError> {
+    let Some(gap) = gap else {
+        return scan_rows(read, prefix, &[], about, visit);
+    };
+    let mut goes_on = true;
+    let before = Some(gap.from.clone());
+    scan_between(read, prefix, before, about, &mut |key, value| {
+        goes_on = visit(key, value)?;
+        Ok(goes_on)
+    })?;
+    match goes_on {
+        true => scan_between(read, &gap.to, after_prefix(prefix), about, visit),
+        false => Ok(()),
+    }
+}
+
+fn scan_between(
+    read: &(impl isomer_storage::Read + ?Sized),
+    start: &[u8],
+    end: Option<Vec<u8>>,
+    about: usize,
+    visit: &mut Visit<'_>,
+) -> Result<(), DataError> {
+    let mut rest = Some((start.to_vec(), end));
     let mut page = Page::new();
     let mut keys = about.clamp(1, 8192);
     while let Some((start, end)) = rest.take() {
@@ -735,9 +789,12 @@ impl Store {
         }
     }
 
-    fn fold_counter(&self, spot: &Spot) -> Result<usize, DataError> {
+    fn fold_counter(&self, spot: &Spot) -> Result<(), DataError> {
         let stable = self.shared().own_replica.settled();
-        let mut rows = EngineRows(self.engine().begin()?);
+        let tx = self.engine().begin()?;
+        let own_replica = &self.shared().own_replica;
+        let gap = own_replica.gap(&spot.place, tx.version());
+        let mut rows = EngineRows(tx, gap);
         for level in spot.levels() {
             let hash = xxh3_128(level);
             rows.0.guard(Item::Cleared(hash).granule(), GuardMode::Read);
@@ -750,16 +807,28 @@ impl Store {
         if let Some(exists) = owner_exists(spot)? {
             rows.0.guard(exists.granule(), GuardMode::Read);
         }
-        let gone = counter::fold(&mut rows, &spot.place, &stable, KEPT_APART)?;
-        if gone > 0 {
-            let _gate = self.shared().gate.read();
-            match rows.0.commit(Durability::Buffered) {
-                Ok(_) => {}
-                Err(StorageError::Conflict { .. }) => return Ok(0),
-                Err(error) => return Err(error.into()),
-            }
+        let sums = counter::fold(&mut rows, &spot.place, &stable, KEPT_APART)?;
+        if sums.is_empty() {
+            return Ok(());
         }
-        Ok(gone)
+        let committed = {
+            let _gate = self.shared().gate.read();
+            rows.0.commit(Durability::Buffered)
+        };
+        let version = match committed {
+            Ok(version) => version,
+            Err(StorageError::Conflict { .. }) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        // Whatever of this replica is under way has a greater number than what is settled.
+        let own = own_replica.own();
+        if let Some(sum) = sums.iter().find(|sum| Some(sum.replica) == own) {
+            let mut from = spot.place.clone();
+            push_id(&mut from, sum.replica.0.into());
+            let to = keyed(&spot.place, &[], *sum);
+            own_replica.note_gap(&spot.place, version, from, to);
+        }
+        Ok(())
     }
 }
 

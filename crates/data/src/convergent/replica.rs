@@ -12,7 +12,10 @@
 
 use std::{
     collections::BTreeSet,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use isomer_storage::{
@@ -49,6 +52,19 @@ pub(crate) struct OwnReplica {
     properties: RwLock<FxHashSet<PropId>>,
     /// Increments since a counter was folded.
     unfolded: Mutex<FxHashMap<Vec<u8>, u32>>,
+    /// Where folded counters hold nothing any more.
+    gaps: RwLock<FxHashMap<Vec<u8>, Arc<Gap>>>,
+}
+
+/// A part of a counter's keys that is empty in every state of a version or a later one: what was folded. An engine may
+/// pass keys that are gone one by one; so readers do not even look.
+#[derive(Debug)]
+pub(crate) struct Gap {
+    since: Version,
+    /// Where it begins.
+    pub(crate) from: Vec<u8>,
+    /// The first key that may be there.
+    pub(crate) to: Vec<u8>,
 }
 
 #[derive(Debug, Default)]
@@ -150,6 +166,24 @@ impl OwnReplica {
         }
     }
 
+    /// The counter at `place` was folded in the commit `version`: of a replica whose keys begin with `from` nothing is left below `to`.
+    pub(crate) fn note_gap(&self, place: &[u8], since: Version, from: Vec<u8>, to: Vec<u8>) {
+        let mut gaps = self.gaps.write();
+        if gaps.len() >= MOST_COUNTED {
+            gaps.clear();
+        }
+        gaps.insert(place.to_vec(), Arc::new(Gap { since, from, to }));
+    }
+
+    /// Where the counter at `place` holds nothing in a state of this version.
+    pub(crate) fn gap(&self, place: &[u8], version: Version) -> Option<Arc<Gap>> {
+        if !self.has_any() {
+            return None;
+        }
+        let gaps = self.gaps.read();
+        gaps.get(place).filter(|gap| gap.since <= version).cloned()
+    }
+
     /// Everything that every later snapshot has seen, of this database under all its names; of others nothing.
     pub(crate) fn settled(&self) -> Vector {
         let numbers = self.numbers.lock();
@@ -168,6 +202,11 @@ impl OwnReplica {
 
     pub(crate) fn name(&self, replica: ReplicaNo) -> Option<ReplicaId> {
         self.numbers.lock().names.get(replica.0 as usize).copied()
+    }
+
+    /// The number of this database.
+    pub(crate) fn own(&self) -> Option<ReplicaNo> {
+        self.numbers.lock().own
     }
 
     pub(crate) fn number(&self, name: ReplicaId) -> Option<ReplicaNo> {
