@@ -1,4 +1,4 @@
-//! `isomer backup`, `isomer restore`, `isomer rotate-key`.
+//! `isomer backup`, `isomer restore`, `isomer rotate-key`, `isomer compact`.
 
 use std::{io::IsTerminal, path::PathBuf, time::Instant};
 
@@ -80,6 +80,36 @@ pub struct RotateOptions {
     /// Environment variable with the new key: 64 hexadecimal digits
     #[arg(long, value_name = "NAME", conflicts_with = "new_key_file")]
     pub new_key_env: Option<String>,
+}
+
+/// Options of `isomer compact`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:
+  isomer compact people.db
+
+The engine merges by itself what pays. This gives back what is left, after large deletions for example.")]
+pub struct CompactOptions {
+    /// The database
+    pub db: PathBuf,
+}
+
+/// Runs `isomer compact`.
+pub fn compact(options: &CompactOptions) -> Result<()> {
+    let start = Instant::now();
+    let db = open::open_existing(&options.db)?;
+    let size = || -> Result<u64> { Ok(db.store()?.engine().statistics()?.stored_bytes) };
+    let before = size()?;
+    db.compact()?;
+    let after = size()?;
+    db.close()?;
+    line(&format!(
+        "{}: {} before, {} now ({})",
+        options.db.display(),
+        bytes(before),
+        bytes(after),
+        duration(start.elapsed())
+    ))?;
+    Ok(())
 }
 
 /// Runs `isomer backup`.

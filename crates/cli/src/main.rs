@@ -73,6 +73,8 @@ enum Command {
     Backup(backup::BackupOptions),
     /// Makes a database out of a backup, at any version or time
     Restore(backup::RestoreArguments),
+    /// Merges the tables of a database and gives back space
+    Compact(backup::CompactOptions),
     /// Puts an encrypted database under another key
     RotateKey(backup::RotateOptions),
     /// Makes a database in a temporary folder and shows what it can do
@@ -111,6 +113,7 @@ fn main() -> ExitCode {
         Command::Stats(options) => stats::command(options),
         Command::Backup(options) => backup::backup(options),
         Command::Restore(options) => backup::restore(options),
+        Command::Compact(options) => backup::compact(options),
         Command::RotateKey(options) => backup::rotate_key(options),
         Command::Demo(options) => demo::command(options),
         Command::Bench(options) => bench::command(options),

@@ -854,6 +854,9 @@ fn a_backup_goes_back_to_any_version() {
     assert!(query("newest", count).contains('2'));
     assert!(query("older", count).contains('1'));
     folder.good(&["check", "newest"]);
+    let told = folder.good(&["compact", "newest"]);
+    assert!(told.contains("before") && told.contains("now"), "{told}");
+    assert!(query("newest", count).contains('2'));
     let told = folder.bad(&["restore", "backups", "older"]);
     assert!(told.contains("not empty"), "{told}");
     let told = folder.bad(&["restore", "db", "third"]);

@@ -174,6 +174,24 @@ impl Database {
         Ok(restored)
     }
 
+    /// Merges all tables into one run, and gives back the space of what nobody can read any more. Reads and writes go on;
+    /// the engine merges by itself what pays, so that this is for after large deletions, or before files are copied.
+    ///
+    /// ```
+    /// use isomer_db::{Database, EngineKind};
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// # let path = folder.path().join("db");
+    /// let db = Database::builder().engine(EngineKind::Store).open(&path)?;
+    /// db.query("UNWIND range(1, 1000) AS n CREATE (:Note {n: n})", ())?;
+    /// db.query("MATCH (n:Note) DELETE n", ())?;
+    /// db.compact()?;
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn compact(&self) -> Result<()> {
+        Ok(self.store_engine()?.compact_all()?)
+    }
+
     /// Puts the encrypted database in `path`, which must not be open, under another key: the data keys are wrapped again,
     /// and what is written from now on gets a new one. Takes no longer for a large database. Backups made before keep the
     /// key that they were made with.

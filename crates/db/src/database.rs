@@ -196,7 +196,7 @@ impl Database {
             let engine = self.store().map_or("", |store| store.engine().capabilities().name);
             Error::new(
                 ErrorKind::Unsupported,
-                format!("the engine {engine} has no backups: export the database, or import it into one of the engine store"),
+                format!("the engine {engine} can be neither backed up nor merged: export the database, or import it into one of the engine store"),
             )
         })
     }

@@ -174,9 +174,12 @@ impl StoreBackend {
         }
         // Until the log is copied, what the manifest needs of it must stay.
         let _tidying = core.tidying.lock();
+        // No bulk load may come between: the log would tell of one that the manifest does not have.
+        let writer = self.writer.lock();
         let (_levels, names, manifest) = core.tree.live_files();
-        copy_tables(core, target, &names, &manifest)?;
         let view = self.view()?;
+        drop(writer);
+        copy_tables(core, target, &names, &manifest)?;
         let folder = target.join(open::LOG);
         disk.make_folder(&folder)
             .map_err(|error| io_error("making", &folder, &error))?;

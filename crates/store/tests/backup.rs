@@ -240,3 +240,84 @@ fn contents(disk: &SimDisk, folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)>
     }
     found
 }
+
+/// Backups on a real disk while commits, bulk loads, flushes and merges go on: each is one version, whole.
+#[test]
+fn backups_are_taken_while_writes_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let options = StoreOptions {
+        memtable_bytes: 64 << 10,
+        segment_bytes: 64 << 10,
+        ..StoreOptions::default()
+    };
+    let engine = StoreEngine::open(path("db"), options.clone()).unwrap();
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let versions: Vec<u64> = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut round = 0_u64;
+            while !stop.load(Ordering::Relaxed) {
+                round += 1;
+                if round.is_multiple_of(40) {
+                    let mut pairs = (0..200_u32).map(|number| {
+                        let key = format!("load {round:06} {number:04}");
+                        Ok((key.into_bytes(), round.to_be_bytes().to_vec()))
+                    });
+                    engine.ingest(&mut pairs, None).unwrap();
+                    continue;
+                }
+                let mut transaction = engine.begin().unwrap();
+                for number in 0..20_u64 {
+                    let key = format!("key {:04}", (round * 37 + number * 113) % 2000);
+                    transaction
+                        .put(key.as_bytes(), &[round as u8; 100])
+                        .unwrap();
+                }
+                // Two keys that always change together.
+                transaction.put(b"left", &round.to_be_bytes()).unwrap();
+                transaction.put(b"right", &round.to_be_bytes()).unwrap();
+                let durability = if round.is_multiple_of(5) {
+                    Durability::Synced
+                } else {
+                    Durability::Buffered
+                };
+                transaction.commit(durability).unwrap();
+            }
+        });
+        let versions = (0..6)
+            .map(|_| {
+                std::thread::sleep(std::time::Duration::from_millis(60));
+                let taken = engine.backup(&isomer_vfs::RealDisk, &path("backups"), &mut |_, _| {});
+                taken.unwrap().version
+            })
+            .collect();
+        stop.store(true, Ordering::Relaxed);
+        versions
+    });
+    assert!(versions.is_sorted() && versions[0] < versions[5]);
+    for version in versions {
+        let target = path(&format!("again{version}"));
+        let restored = StoreEngine::restore(
+            &isomer_vfs::RealDisk,
+            &path("backups"),
+            &target,
+            Point::Version(version),
+            None,
+            &options,
+            &mut |_, _| {},
+        );
+        assert_eq!(restored.unwrap().version, version);
+        let engine = StoreEngine::open(&target, options.clone()).unwrap();
+        assert_eq!(engine.version(), version);
+        assert_eq!(engine.verify(&mut |_, _| {}).unwrap(), Vec::<String>::new());
+        let snapshot = engine.snapshot().unwrap();
+        let (left, right) = (snapshot.get(b"left"), snapshot.get(b"right"));
+        assert_eq!(left.unwrap(), right.unwrap(), "half a commit");
+        let loads = scan(&*snapshot, ALL, isomer_storage::Order::Ascending, 1000);
+        let loaded = loads
+            .iter()
+            .filter(|(key, _)| key.starts_with(b"load"))
+            .count();
+        assert!(loaded.is_multiple_of(200), "half a bulk load: {loaded}");
+    }
+}

@@ -508,6 +508,14 @@ impl Log {
             .collect();
         for segment in full {
             self.write_closing(&segment)?;
+            // Only what is known to be closed is known to be damaged: where else a record is missing, it may have been lost.
+            segment.file.sync().map_err(|error| {
+                io_error(
+                    "syncing",
+                    &segment::path(&self.folder, segment.number),
+                    &error,
+                )
+            })?;
         }
         Ok(())
     }

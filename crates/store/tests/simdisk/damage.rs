@@ -46,6 +46,9 @@ fn damaged_files_are_never_believed() {
         let workload = random.number();
         let journal = Arc::new(workload::run(Arc::new(sim.clone()), &sim, workload, shape));
         let files = files(&sim, Path::new(DATABASE));
+        let whole = sim.after_power_loss(Loss::Everything, 0);
+        let what = format!("seed {workload}, undamaged");
+        assert_eq!(ask(&whole, &journal, &what), Met::Harmless, "{what}");
         for _ in 0..trials / 10 {
             let bad = sim.after_power_loss(Loss::Everything, 0);
             let damage = damage(&bad, &files, &mut random);
@@ -183,9 +186,16 @@ fn ask(disk: &SimDisk, journal: &Journal, what: &str) -> Met {
             }
             let last = journal.last().version;
             let trimmed = journal.trimmed_at(u64::MAX);
+            let kept: Vec<u64> = stream.iter().map(|entry| entry.version).collect();
+            let first = kept.first().map_or(last + 1, |first| *first);
+            assert_eq!(
+                kept,
+                (first..=last).collect::<Vec<u64>>(),
+                "{what}: the change stream has gaps"
+            );
             assert!(
-                stream.last().map_or(trimmed, |entry| entry.version) >= last.min(trimmed.max(last)),
-                "{what}: the change stream lost its end"
+                first <= trimmed + 1,
+                "{what}: the change stream begins at {first}, it was trimmed up to {trimmed}"
             );
         }
         Err(error) => {

@@ -50,7 +50,7 @@ fn power_cuts_lose_nothing_durable_and_leave_nothing_half_done() {
     let cuts = Cuts {
         done: AtomicU64::new(0),
         most,
-        step: 3,
+        step: 10,
         until: (seconds > 0).then(|| started + Duration::from_secs(seconds)),
     };
     let first = seed();
