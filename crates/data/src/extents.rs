@@ -97,6 +97,11 @@ impl Extents {
         })
     }
 
+    /// All ids that were ever given out lie below it.
+    pub(crate) fn end(&self) -> u64 {
+        self.open.lock().next
+    }
+
     /// One new id.
     pub(crate) fn allocate(&self, engine: &dyn Engine, owner: u32) -> Result<u64, DataError> {
         let mut open = self.open.lock();

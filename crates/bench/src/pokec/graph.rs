@@ -14,13 +14,13 @@ use isomer_db::{
     Database, Durability, EngineKind, Map, QueryResult, Transaction, Value,
     data::{BulkPhase, BulkWatch, Verdict},
     json, params,
-    views::ViewOptions,
+    views::{Side, ViewKind, ViewOptions},
 };
 
 use crate::{
     Network,
     load::{load_edges, load_people},
-    measure::{Stopwatch, Timed, disk_bytes, micros, time_each},
+    measure::{Stopwatch, Timed, disk_bytes, micros, millis, time_each},
     pokec::{
         job::{Job, Measured},
         questions::{EdgeFile, KEPT_ROUNDS, Questions, Tally, path_line, person, set_line},
@@ -212,6 +212,7 @@ impl Graph {
         let mut times = Vec::new();
         let watch = Stopwatch::start();
         let (mut db, mut answer) = (self.db()?.clone(), Vec::new());
+        let mut until_views = Duration::ZERO;
         // What is in memory only cannot be opened again.
         let rounds = if self.engine == EngineKind::Memory {
             1
@@ -229,6 +230,9 @@ impl Graph {
             }
             let found = db.query(NEIGHBOURS, [("key", Network::key(start))])?;
             times.push(begin.elapsed());
+            // From now on a view answers, which was read from its file meanwhile.
+            db.views().wait_ready();
+            until_views = begin.elapsed();
             self.db = Some(db.clone());
             answer = vec![self.set_line(start, &found, "id")?];
         }
@@ -237,6 +241,7 @@ impl Graph {
             timed: Timed { times, wall, cpu },
             questions: 1,
             answer,
+            figures: vec![("views_ms", millis(until_views), "ms")],
             ..Measured::default()
         })
     }
@@ -350,8 +355,24 @@ impl Graph {
             first: Some(first),
             questions: 1,
             answer: vec![count.to_string()],
+            figures: self.view_sizes()?,
             ..Measured::default()
         })
+    }
+
+    /// Bytes of memory that a relationship takes in each view of relationships that stands.
+    fn view_sizes(&self) -> Result<Vec<(&'static str, f64, &'static str)>> {
+        let views = self.db()?.views().status();
+        let mut figures = Vec::new();
+        for view in views.iter().filter(|view| view.count > 0) {
+            let name = match view.kind {
+                ViewKind::Adjacency(_, Side::Out) => "bytes_per_relationship_out",
+                ViewKind::Adjacency(_, Side::In) => "bytes_per_relationship_in",
+                _ => continue,
+            };
+            figures.push((name, view.bytes as f64 / view.count as f64, "bytes"));
+        }
+        Ok(figures)
     }
 
     fn paths(&self, job: Job, questions: &Questions) -> Result<Measured> {

@@ -6,7 +6,9 @@
 //! one commit of it; other writers wait for that long. If what the first phase relied on changed in between (a new
 //! record of the label, a deleted end, an index), the load is refused with a conflict and nothing has happened.
 
+mod links;
 mod nodes;
+mod pipeline;
 mod relationships;
 mod sorter;
 mod uniques;
@@ -163,7 +165,7 @@ struct Load {
 }
 
 /// A load's pairs in key order, shown to its sinks as they pass.
-trait LoadPairs: Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>> {
+trait LoadPairs: Iterator<Item = pipeline::Pair> + Send {
     fn sinks(&mut self) -> &mut Sinks;
 }
 
@@ -184,18 +186,20 @@ impl Store {
         let first = self.count_now(load.counted.1)? == 0;
         let mut done = 0;
         let mut cancelled = false;
-        let mut watched = pairs.by_ref().map(|pair| {
-            done += 1;
-            if done % REPORT_EVERY == 0
-                && watch.progress(BulkPhase::Writing, done, Some(load.pairs_at_least))
-                    == Verdict::Stop
-            {
-                cancelled = true;
-                return Err(StorageError::Invalid("the load was cancelled".into()));
-            }
-            pair
+        let ingested = pipeline::made_ahead(pairs, |pairs| {
+            let mut watched = pairs.map(|pair| {
+                done += 1;
+                if done % REPORT_EVERY == 0
+                    && watch.progress(BulkPhase::Writing, done, Some(load.pairs_at_least))
+                        == Verdict::Stop
+                {
+                    cancelled = true;
+                    return Err(StorageError::Invalid("the load was cancelled".into()));
+                }
+                pair
+            });
+            self.engine().ingest(&mut watched, Some(&load.entry))
         });
-        let ingested = self.engine().ingest(&mut watched, Some(&load.entry));
         drop(alone);
         match ingested {
             Ok(version) => {

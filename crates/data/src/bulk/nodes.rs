@@ -11,8 +11,8 @@ use isomer_value::{LabelId, NodeId, key, record::RecordBuilder};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    BulkNode, BulkOptions, BulkOutcome, BulkPhase, BulkWatch, Load, LoadPairs, REPORT_EVERY,
-    Relied, Room, Verdict,
+    BulkNode, BulkOptions, BulkOutcome, BulkWatch, Load, LoadPairs, Relied, Room, Verdict,
+    pipeline::read_rows,
     sorter::{Sortable, Sorted, Sorter, Spool, Spooled, read_bytes, write_bytes},
     uniques::{Claim, Refused, Uniques},
 };
@@ -128,20 +128,8 @@ impl Store {
             version: since,
             ..BulkOutcome::default()
         };
-        for (done, row) in rows.enumerate() {
-            let row = row?;
-            if let Err(error) = reading.take(&row)? {
-                outcome.rejected += 1;
-                if watch.rejected(row.row, &error) == Verdict::Stop {
-                    return Err(error);
-                }
-            }
-            if (done as u64 + 1).is_multiple_of(REPORT_EVERY)
-                && watch.progress(BulkPhase::Reading, done as u64 + 1, None) == Verdict::Stop
-            {
-                return Err(DataError::Cancelled);
-            }
-        }
+        let take = |row: &BulkNode| reading.take(row);
+        outcome.rejected = read_rows(rows, watch, take, |row| row.row)?;
         let refused = reading.refuse_late(watch)?;
         outcome.rejected += refused.len() as u64;
         outcome.loaded = reading.records.len() - refused.len() as u64;

@@ -1,9 +1,6 @@
 //! Loading relationships of one type between the nodes of two labels.
 
-use std::{
-    io::{self, Read, Write},
-    sync::Arc,
-};
+use std::{io, sync::Arc};
 
 use isomer_storage::{StorageError, Version};
 use isomer_value::{LabelId, NodeId, RelId, TypeId, Value, record::RecordBuilder};
@@ -11,9 +8,10 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    BulkEnds, BulkOptions, BulkOutcome, BulkPhase, BulkRelationship, BulkWatch, Load, LoadPairs,
-    REPORT_EVERY, Relied, Room, Verdict,
-    sorter::{Sortable, Sorted, Sorter, Spool, Spooled},
+    BulkEnds, BulkOptions, BulkOutcome, BulkRelationship, BulkWatch, Load, LoadPairs, Relied, Room,
+    links::{Link, Links, SortedLinks},
+    pipeline::read_rows,
+    sorter::{Spool, Spooled},
 };
 use crate::{
     Access, DataError, GraphRead, Store, Transaction,
@@ -27,49 +25,38 @@ use crate::{
     stream::{self, Change, Counted, Deltas},
 };
 
-/// One entry of an adjacency: node and side, other end, number of the relationship in this load.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Link {
-    node_side: u64,
-    other: u64,
-    number: u64,
-}
-
-impl Sortable for Link {
-    fn heap_bytes(&self) -> usize {
-        0
-    }
-
-    fn write(&self, out: &mut impl Write) -> io::Result<()> {
-        let mut bytes = [0; 24];
-        for (at, number) in [self.node_side, self.other, self.number]
-            .into_iter()
-            .enumerate()
-        {
-            bytes[at * 8..at * 8 + 8].copy_from_slice(&number.to_le_bytes());
-        }
-        out.write_all(&bytes)
-    }
-
-    fn read(input: &mut impl Read) -> io::Result<Self> {
-        let mut bytes = [0; 24];
-        input.read_exact(&mut bytes)?;
-        let number =
-            |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at * 8 + byte]));
-        Ok(Self {
-            node_side: number(0),
-            other: number(1),
-            number: number(2),
-        })
-    }
-}
-
 /// Finds nodes by key.
 struct Keys {
     label: LabelId,
     name: String,
     /// Hash of the encoded key → node, where all keys fit.
     table: Option<FxHashMap<u128, u64>>,
+    /// The least and the largest id among them, where they are in the table; else all ids.
+    ids: (u64, u64),
+}
+
+/// The end that was looked up last: files often come sorted by one of them.
+#[derive(Default)]
+struct Recent(Option<(Value, NodeId)>);
+
+impl Recent {
+    fn find(
+        &mut self,
+        keys: &Keys,
+        tx: &Transaction,
+        key: &Value,
+        end: &str,
+    ) -> Result<NodeId, DataError> {
+        if let Some((known, node)) = &self.0
+            && *known == *key
+            && std::mem::discriminant(known) == std::mem::discriminant(key)
+        {
+            return Ok(*node);
+        }
+        let node = keys.find(tx, key, end)?;
+        self.0 = Some((key.clone(), node));
+        Ok(node)
+    }
 }
 
 impl Keys {
@@ -79,6 +66,7 @@ impl Keys {
             DataError::NotFound(format!("there is no label `{name}`: load its nodes first"))
         })?;
         let mut table = None;
+        let mut ids = (u64::MAX, 0);
         let count = usize::try_from(tx.exact_node_count(Some(label))?).unwrap_or(usize::MAX);
         if table_bytes(count) <= budget {
             let mut nodes = FxHashMap::with_capacity_and_hasher(count, Default::default());
@@ -88,19 +76,21 @@ impl Keys {
                 after_prefix(&base).as_deref(),
                 usize::MAX,
                 |key, value| {
-                    nodes.insert(
-                        xxh3_128(&key[base.len()..]),
-                        sole_id(value, "the node under a key")?,
-                    );
+                    let node = sole_id(value, "the node under a key")?;
+                    ids = (ids.0.min(node), ids.1.max(node));
+                    nodes.insert(xxh3_128(&key[base.len()..]), node);
                     Ok(())
                 },
             )?;
             table = Some(nodes);
+        } else {
+            ids = (0, tx.store().shared().nodes.end());
         }
         Ok(Self {
             label,
             name: name.to_owned(),
             table,
+            ids,
         })
     }
 
@@ -145,7 +135,7 @@ impl Store {
     ) -> Result<BulkOutcome, DataError> {
         let type_id = TypeId(self.intern(NameKind::Type, ends.rel_type)?);
         let _hold = self.hold_stream(self.engine().version());
-        let tx = self.begin(Access::Read)?;
+        let mut tx = self.begin(Access::Read)?;
         let since = tx.version();
         let room = Room::take(self, options)?;
         let from = Keys::load(&tx, ends.from, room.bytes / 3)?;
@@ -156,9 +146,11 @@ impl Store {
         };
         let to = own_to.as_ref().unwrap_or(&from);
         let tables = from.bytes() + own_to.as_ref().map_or(0, Keys::bytes);
+        let least = from.ids.0.min(to.ids.0);
+        let nodes = least..from.ids.1.max(to.ids.1).saturating_add(1).max(least);
         let mut read = Gathered {
             records: Spool::new(room.bytes / 16, &room.spill),
-            links: Sorter::new((room.bytes - tables) / 8 * 7, &room.spill),
+            links: Links::new(nodes, (room.bytes - tables) / 8 * 7, &room.spill),
             last_source: NodeId(0),
             last_target: NodeId(0),
         };
@@ -166,35 +158,31 @@ impl Store {
             version: since,
             ..BulkOutcome::default()
         };
-        for (done, row) in rows.enumerate() {
-            let row = row?;
-            let checked = from.find(&tx, &row.source, "source").and_then(|source| {
-                let target = to.find(&tx, &row.target, "target")?;
-                Ok((source, target, self.encode(type_id, source, target, &row)?))
-            });
+        let (mut sources, mut targets) = (Recent::default(), Recent::default());
+        let take = |row: &BulkRelationship| {
+            // Another thread's, and nobody else's meanwhile.
+            let reader: &mut Transaction = &mut tx;
+            let checked = sources
+                .find(&from, reader, &row.source, "source")
+                .and_then(|source| {
+                    let target = targets.find(to, reader, &row.target, "target")?;
+                    Ok((source, target, self.encode(type_id, source, target, row)?))
+                });
             match checked {
                 Ok((source, target, record)) => {
                     read.push(source, target, &record)
                         .map_err(|error| room.spill.error(&error))?;
+                    Ok(Ok(()))
                 }
                 Err(error)
                     if matches!(error, DataError::Storage(_) | DataError::Corrupt { .. }) =>
                 {
-                    return Err(error);
+                    Err(error)
                 }
-                Err(error) => {
-                    outcome.rejected += 1;
-                    if watch.rejected(row.row, &error) == Verdict::Stop {
-                        return Err(error);
-                    }
-                }
+                Err(error) => Ok(Err(error)),
             }
-            if (done as u64 + 1).is_multiple_of(REPORT_EVERY)
-                && watch.progress(BulkPhase::Reading, done as u64 + 1, None) == Verdict::Stop
-            {
-                return Err(DataError::Cancelled);
-            }
-        }
+        };
+        outcome.rejected = read_rows(rows, watch, take, |row| row.row)?;
         drop((tx, from, own_to));
         outcome.loaded = read.records.len();
         if outcome.loaded > 0 {
@@ -210,8 +198,11 @@ impl Store {
         target: NodeId,
         row: &BulkRelationship,
     ) -> Result<Vec<u8>, DataError> {
-        let mut names = PropNames::new(self);
         let mut builder = RecordBuilder::relationship(type_id, source, target);
+        if row.properties.is_empty() {
+            return Ok(builder.finish()?);
+        }
+        let mut names = PropNames::new(self);
         match builder.put_all(&without_nulls(&row.properties), &mut names) {
             Ok(()) => Ok(builder.finish()?),
             Err(error) => Err(names.explain(error)),
@@ -272,7 +263,7 @@ impl Store {
 /// What the first phase leaves for the second.
 struct Gathered {
     records: Spool,
-    links: Sorter<Link>,
+    links: Links,
     last_source: NodeId,
     last_target: NodeId,
 }
@@ -283,7 +274,8 @@ impl Gathered {
         self.last_source = self.last_source.max(source);
         self.last_target = self.last_target.max(target);
         let link = |node: NodeId, side: Side, other: NodeId| Link {
-            node_side: node.0 << 1 | side as u64,
+            node: node.0,
+            incoming: side == Side::In,
             other: other.0,
             number,
         };
@@ -301,7 +293,7 @@ struct Pairs {
     number: u64,
     spill: Arc<SpillFolder>,
     records: Spooled,
-    links: Sorted<Link>,
+    links: SortedLinks,
 }
 
 impl LoadPairs for Pairs {
@@ -329,13 +321,9 @@ impl Iterator for Pairs {
         }
         let link = self.links.next()?;
         let pair = link.map(|link| {
-            let side = if link.node_side & 1 == 0 {
-                Side::Out
-            } else {
-                Side::In
-            };
+            let side = if link.incoming { Side::In } else { Side::Out };
             let (node, other, rel) = (
-                NodeId(link.node_side >> 1),
+                NodeId(link.node),
                 NodeId(link.other),
                 RelId(self.first + link.number),
             );

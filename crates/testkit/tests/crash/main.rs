@@ -9,7 +9,7 @@ mod power;
 use std::{
     fs,
     io::{BufRead, BufReader},
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, ExitCode, Stdio},
     sync::mpsc,
     time::{Duration, Instant},
@@ -126,92 +126,122 @@ fn isomer() -> Result<Command> {
     Ok(command)
 }
 
+/// Imports of nodes and of relationships, which write the files of their read views on the way.
 fn a_killed_import_is_there_whole_or_not_at_all() -> Outcome {
-    let kills = if is_quick() { 4 } else { 20 };
+    let kills = if is_quick() { 8 } else { 60 };
     let folder = tempfile::tempdir()?;
     let data = folder.path().join("network");
-    let (profiles, edges) = (data.join("profiles.jsonl"), data.join("edges.tsv"));
-    ensure!(
-        isomer()?
-            .arg("generate")
-            .arg(&data)
-            .args(["--scale", "0.002"])
-            .status()?
-            .success(),
-        "generating"
-    );
-    let edge_count = fs::read_to_string(&edges)?
-        .lines()
-        .filter(|line| !line.starts_with('#'))
-        .count() as u64;
-    let import = |db: &Path| -> Result<Command> {
-        let mut command = isomer()?;
-        command
-            .arg("import")
-            .arg(db)
-            .arg("relationships")
-            .arg(&edges);
-        command.args([
-            "--columns",
-            "from,to",
-            "--type",
-            "FRIEND",
-            "--from",
-            "Person",
-            "--to",
-            "Person",
-        ]);
-        Ok(command)
+    let generated = isomer()?
+        .arg("generate")
+        .arg(&data)
+        .args(["--scale", "0.003"])
+        .status()?;
+    ensure!(generated.success(), "generating");
+    let count = |file: &str| -> Result<u64> {
+        let text = fs::read_to_string(data.join(file))?;
+        Ok(text.lines().filter(|line| !line.starts_with('#')).count() as u64)
     };
-    let people = |db: &Path| -> Result<()> {
-        let mut command = isomer()?;
-        command
-            .arg("import")
-            .arg(db)
-            .arg("nodes")
-            .arg(&profiles)
-            .args(["--label", "Person"]);
-        ensure!(command.status()?.success(), "importing people");
-        Ok(())
-    };
-
-    let whole = folder.path().join("whole");
-    people(&whole)?;
-    let started = Instant::now();
-    ensure!(import(&whole)?.status()?.success(), "importing friendships");
-    let usual = started.elapsed();
-
+    let loads = [
+        Load {
+            command: "nodes",
+            options: "--label Person",
+            file: data.join("profiles.jsonl"),
+            question: "MATCH (p:Person) RETURN count(p) AS n",
+            count: count("profiles.jsonl")?,
+        },
+        Load {
+            command: "relationships",
+            options: "--columns from,to --type FRIEND --from Person --to Person",
+            file: data.join("edges.tsv"),
+            question: "MATCH ()-[r:FRIEND]->() RETURN count(r) AS n",
+            count: count("edges.tsv")?,
+        },
+    ];
     let mut random = Random::new(seed());
-    let (mut nothing, mut all) = (0, 0);
+    let (mut nothing, mut all, mut views) = (0, 0, 0);
     let mut path = folder.path().join("db");
-    people(&path)?;
+    // How long each takes when nobody kills it.
+    let mut usual = [Duration::ZERO; 2];
+    for (load, usual) in loads.iter().zip(&mut usual) {
+        let started = Instant::now();
+        let status = load.import(&folder.path().join("whole"))?.status()?;
+        ensure!(status.success(), "importing {}", load.command);
+        *usual = started.elapsed();
+    }
+    let (mut at, mut round) = (0, 0);
     for kill in 0..kills {
-        let mut child = import(&path)?.spawn()?;
-        std::thread::sleep(usual.mul_f64(random.below(1_000) as f64 / 700.0));
+        let load = &loads[at];
+        let mut child = load.import(&path)?.spawn()?;
+        std::thread::sleep(usual[at].mul_f64(random.below(1_000) as f64 / 700.0));
         child.kill()?;
         child.wait()?;
         let db = Database::open(&path).with_context(|| format!("opening after kill {kill}"))?;
-        let found: u64 = db
-            .query("MATCH ()-[r:FRIEND]->() RETURN count(r) AS n", ())?
-            .single()?
-            .get("n")?;
+        let found: u64 = db.query(load.question, ())?.single()?.get("n")?;
         drop(db);
-        crash::check(&path).with_context(|| format!("check after kill {kill}"))?;
         ensure!(
-            found == 0 || found == edge_count,
-            "kill {kill}: {found} of {edge_count} relationships"
+            found == 0 || found == load.count,
+            "kill {kill}: {found} of {} {}",
+            load.count,
+            load.command
         );
+        // Every view that has a file is compared with the rows.
+        views += crash::check(&path).with_context(|| format!("check after kill {kill}"))?;
+        let unfinished = unfinished(&path.join("views"))?;
+        ensure!(unfinished.is_empty(), "left behind: {unfinished:?}");
         if found == 0 {
             nothing += 1;
-        } else {
-            all += 1;
-            path = folder.path().join(format!("db{kill}"));
-            people(&path)?;
+            continue;
+        }
+        all += 1;
+        at += 1;
+        if at == loads.len() {
+            (at, round) = (0, round + 1);
+            path = folder.path().join(format!("db{round}"));
         }
     }
-    println!("{kills} kills: {nothing} left nothing, {all} came too late");
+    println!(
+        "{kills} kills: {nothing} left nothing, {all} came too late; {views} read views came from their files"
+    );
     ensure!(nothing > 0, "every kill came too late to tell anything");
+    ensure!(views > 0 || is_quick(), "no view was found on disk");
     Ok(Verdict::Passed)
+}
+
+/// One import.
+struct Load {
+    command: &'static str,
+    options: &'static str,
+    file: PathBuf,
+    question: &'static str,
+    count: u64,
+}
+
+impl Load {
+    fn import(&self, db: &Path) -> Result<Command> {
+        let mut command = isomer()?;
+        command
+            .arg("import")
+            .arg(db)
+            .arg(self.command)
+            .arg(&self.file)
+            .args(self.options.split(' '));
+        Ok(command)
+    }
+}
+
+/// Files that were being written and are nobody's now.
+fn unfinished(folder: &Path) -> Result<Vec<PathBuf>> {
+    if !folder.is_dir() {
+        return Ok(Vec::new());
+    }
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|ending| ending == "new") {
+            found.push(path);
+        }
+    }
+    Ok(found)
 }
 
 fn a_killed_process_leaves_no_lock() -> Outcome {
