@@ -89,7 +89,7 @@ pub(crate) const TAG_FILE_ENTRY: u8 = 0x28;
 pub(crate) const TAG_FILE: u8 = 0x29;
 pub(crate) const TAG_FILE_CHUNK: u8 = 0x2a;
 
-const TAG_CONVERGENT: u8 = 0x40;
+pub(crate) const TAG_CONVERGENT: u8 = 0x40;
 pub(crate) const TAG_REPLICA: u8 = 0x41;
 pub(crate) const TAG_SEEN: u8 = 0x42;
 pub(crate) const TAG_OWN_NUMBER: u8 = 0x43;

@@ -111,6 +111,7 @@ impl Store {
         check.counts(&expected)?;
         check.findings.extend(self.check_buckets()?);
         check.findings.extend(self.check_files()?);
+        check.findings.extend(self.check_convergent()?);
         check.findings.truncate(MOST_FINDINGS);
         Ok(check.findings)
     }

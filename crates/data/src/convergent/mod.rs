@@ -5,6 +5,7 @@
 //! those of a test in memory: the merge is one function of rows, and knows no I/O. `delivery` and `join` are what
 //! replication builds on: whole transactions in causal order, and states without their histories.
 
+mod check;
 mod clock;
 mod counter;
 #[cfg_attr(not(test), allow(dead_code))] // replication builds on it

@@ -711,7 +711,7 @@ impl RowsMut for EngineRows {
     }
 }
 
-fn scan_rows(
+pub(super) fn scan_rows(
     read: &(impl isomer_storage::Read + ?Sized),
     prefix: &[u8],
     from: &[u8],

@@ -553,6 +553,55 @@ fn a_property_becomes_convergent_under_a_reader() {
     }
 }
 
+#[test]
+fn a_check_finds_what_makes_no_sense() {
+    use crate::{
+        Verdict,
+        keyspace::{self, IdSpace},
+    };
+    let store = open(&memory());
+    let node = a_node(&store);
+    let owner = ConvergentOwner::Node(node);
+    doing(
+        &store,
+        node,
+        &[
+            (&["n"], ConvergentOp::Count(1)),
+            (&["m", "s"], ConvergentOp::Insert(int(1))),
+        ],
+    )
+    .unwrap();
+    let findings = |key: &[u8], value: &[u8]| {
+        let mut tx = store.engine().begin().unwrap();
+        tx.put(key, value).unwrap();
+        tx.commit(isomer_storage::Durability::Buffered).unwrap();
+        let found = store.check(&mut |_, _| Verdict::Continue).unwrap();
+        let mut tx = store.engine().begin().unwrap();
+        tx.delete(key).unwrap();
+        tx.commit(isomer_storage::Durability::Buffered).unwrap();
+        found.join("; ")
+    };
+    assert_eq!(findings(&[0x01, 0x02], b""), "");
+    let tx = store.begin(Access::Read).unwrap();
+    let counter = [
+        &owner.prefix()[..],
+        &[tx.find_prop("n").unwrap().0 as u8, 1],
+    ]
+    .concat();
+    let entry = |replica: u8, number: u8| [&counter[..], &[replica, number, 0]].concat();
+    assert!(findings(&entry(0, 100), &[0, 2]).contains("not among those that were seen"));
+    assert!(findings(&entry(9, 1), &[0, 2]).contains("not among those that were seen"));
+    assert!(findings(&entry(0, 1)[..counter.len() + 1], b"").contains("malformed"));
+    assert!(findings(&[&counter[..], &[0, 1, 7]].concat(), &[9]).contains("malformed"));
+    let unknown = [&owner.prefix()[..], &[99, 1, 0, 1, 0]].concat();
+    assert!(findings(&unknown, &[0, 2]).contains("property number 99"));
+    let nobody = keyspace::convergent_owner(IdSpace::Nodes, 77);
+    assert!(
+        findings(&[&nobody[..], &[0, 1, 0, 1, 0]].concat(), &[0, 2])
+            .contains("node 77 has convergent fields")
+    );
+}
+
 /// What a model of plain values would do.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Model {
