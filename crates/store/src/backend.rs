@@ -389,6 +389,9 @@ impl Backend for StoreBackend {
         core.log
             .append(commits, core.now_ms())
             .map_err(|failure| core.failed(failure))?;
+        if core.log.lacks_spare() && self.background.is_some() {
+            core.signal(|signals| signals.prepare = true);
+        }
         if durability == Durability::Synced {
             core.log.sync().map_err(|failure| core.failed(failure))?;
         }

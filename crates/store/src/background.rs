@@ -1,4 +1,4 @@
-//! The engine's threads: one flushes memtables, one merges tables.
+//! The engine's threads: one flushes memtables, one merges tables, one makes segments of the log ahead.
 
 use std::{
     sync::Arc,
@@ -26,7 +26,11 @@ impl Background {
             core: core.clone(),
             threads: Vec::new(),
         };
-        for (name, run) in [("store-flush", flush as fn(&Core)), ("store-merge", merge)] {
+        for (name, run) in [
+            ("store-flush", flush as fn(&Core)),
+            ("store-merge", merge),
+            ("store-log", prepare),
+        ] {
             let core = core.clone();
             let thread = thread::Builder::new()
                 .name(name.to_owned())
@@ -64,10 +68,6 @@ pub fn is_flushing() -> bool {
 
 fn flush(core: &Core) {
     FLUSHES.set(true);
-    // A segment is ready before the first one is full.
-    if let Some(_tidying) = core.tidying.try_lock() {
-        let _ = core.tidy();
-    }
     loop {
         {
             let mut signals = core.signals.lock();
@@ -87,6 +87,22 @@ fn flush(core: &Core) {
             core.signalled.wait_for(&mut signals, PATIENCE);
             signals.flush = true;
         }
+    }
+}
+
+/// Makes segments of the log before they are needed: a writer that made one itself would wait for its syncs.
+fn prepare(core: &Core) {
+    loop {
+        // Where that fails, the writer makes one itself, or is told why it cannot.
+        let _ = core.log.prepare();
+        let mut signals = core.signals.lock();
+        while !signals.prepare && !signals.stop {
+            core.signalled.wait(&mut signals);
+        }
+        if signals.stop {
+            return;
+        }
+        signals.prepare = false;
     }
 }
 

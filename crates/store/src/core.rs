@@ -61,6 +61,8 @@ pub struct Core {
 #[derive(Debug, Default)]
 pub struct Signals {
     pub stop: bool,
+    /// The segment of the log that comes next is to be made.
+    pub prepare: bool,
     pub flush: bool,
     pub compact: bool,
 }

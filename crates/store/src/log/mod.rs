@@ -21,7 +21,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -64,6 +64,9 @@ pub struct Log {
     writer: Mutex<Writer>,
     /// Held while a segment is made.
     spare: Mutex<Spare>,
+    lacks_spare: AtomicBool,
+    /// One that is needed no more, kept for the next one.
+    reusable: Mutex<Option<Arc<Segment>>>,
     /// Number of the segment that was written to last, or is.
     current: AtomicU64,
     trimmed: AtomicU64,
@@ -306,12 +309,16 @@ impl Log {
             Some(segment) => self
                 .make_segment(number, capacity, Some(&segment))
                 .map_err(Failure::Refused)?,
-            None => self
-                .make_segment(number, capacity, None)
-                .map_err(Failure::Refused)?,
+            None => {
+                let reused = self.reusable.lock().take();
+                let reused = reused.filter(|segment| self.is_reusable(segment));
+                self.make_segment(number, capacity, reused.as_deref())
+                    .map_err(Failure::Refused)?
+            }
         };
         self.segments.write().insert(number, segment.clone());
         self.current.store(number, Ordering::Release);
+        self.lacks_spare.store(true, Ordering::Relaxed);
         writer.active = Some(segment.clone());
         Ok(segment)
     }
@@ -416,8 +423,40 @@ impl Log {
         Ok(())
     }
 
-    /// Makes the segment that comes next ahead, out of one that is needed no more where there is one; removes the others
-    /// of these, and closes what is full. Not on the writer's thread.
+    /// Whether the segment that comes next is still to be made.
+    pub fn lacks_spare(&self) -> bool {
+        self.lacks_spare.load(Ordering::Relaxed)
+    }
+
+    /// Makes the segment that comes next ahead, out of one that is needed no more where there is one. Not on the writer's
+    /// thread.
+    pub fn prepare(&self) -> Result<(), StorageError> {
+        if self.options.read_only {
+            return Ok(());
+        }
+        let mut spare = self.spare.lock();
+        if spare.0.is_none() {
+            let number = self.current.load(Ordering::Acquire) + 1;
+            let reused = self.reusable.lock().take();
+            let reused = reused.filter(|segment| self.is_reusable(segment));
+            let bytes = self.options.segment_bytes;
+            spare.0 = Some(self.make_segment(number, bytes, reused.as_deref())?);
+        }
+        self.lacks_spare.store(false, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Whether a segment that is not of the log any more may be used again: nobody reads it, and nobody has linked its file
+    /// into a copy of the database.
+    fn is_reusable(&self, segment: &Arc<Segment>) -> bool {
+        segment.capacity == self.options.segment_bytes
+            && Arc::strong_count(segment) == 1
+            && segment.file.name_count().is_ok_and(|names| names == 1)
+            && segment.file.len().is_ok_and(|len| len == segment.capacity)
+    }
+
+    /// Lets go of segments that are needed no more, but for one that is used again, and closes what is full. Not on the
+    /// writer's thread.
     pub fn tidy(&self, keep: Keep) -> Result<(), StorageError> {
         if self.options.read_only {
             return Ok(());
@@ -447,21 +486,12 @@ impl Log {
                 old.extend(segments.pop_first().map(|(_, segment)| segment));
             }
         }
-        let mut spare = self.spare.lock();
-        if spare.0.is_none() {
-            let number = self.current.load(Ordering::Acquire) + 1;
-            // Somebody may have linked the file into a copy of the database, or still read it.
-            let reusable = old.iter().position(|segment| {
-                segment.capacity == self.options.segment_bytes
-                    && Arc::strong_count(segment) == 1
-                    && segment.file.name_count().is_ok_and(|names| names == 1)
-                    && segment.file.len().is_ok_and(|len| len == segment.capacity)
-            });
-            let reused = reusable.map(|at| old.remove(at));
-            spare.0 =
-                Some(self.make_segment(number, self.options.segment_bytes, reused.as_deref())?);
+        let mut reusable = self.reusable.lock();
+        if reusable.is_none() {
+            let at = old.iter().position(|segment| self.is_reusable(segment));
+            *reusable = at.map(|at| old.remove(at));
         }
-        drop(spare);
+        drop(reusable);
         for segment in old {
             let path = segment::path(&self.folder, segment.number);
             self.options
@@ -576,8 +606,9 @@ impl Log {
             let end = segment.state.lock().end;
             segment.file.set_len(end).map_err(error)?;
         }
-        if let Some(spare) = self.spare.lock().0.take() {
-            let path = segment::path(&self.folder, spare.number);
+        let unused = [self.spare.lock().0.take(), self.reusable.lock().take()];
+        for segment in unused.into_iter().flatten() {
+            let path = segment::path(&self.folder, segment.number);
             self.options
                 .disk
                 .remove(&path)

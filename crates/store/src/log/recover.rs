@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64},
+    },
 };
 
 use isomer_storage::{StorageError, Version};
@@ -89,6 +92,8 @@ impl Log {
             segments: RwLock::new(segments),
             writer: Mutex::new(writer),
             spare: Mutex::default(),
+            lacks_spare: AtomicBool::new(true),
+            reusable: Mutex::default(),
             current: AtomicU64::new(next_number - 1),
             trimmed: AtomicU64::new(trimmed),
             durable: AtomicU64::new(last),
@@ -178,6 +183,9 @@ impl Recovery {
                     );
                 }
                 Part::Absent => {}
+                // Half written when the power went, or damaged later: the records tell, as if there were none. A file that was
+                // cut behind it has no other witness.
+                Part::Damaged if len >= head.capacity => {}
                 Part::Newer(_) | Part::Damaged => {
                     return Err(self.damage(number, "has a damaged closing part"));
                 }
