@@ -150,7 +150,7 @@ fn read(
     for _ in 0..2 {
         let started = Instant::now();
         let mut cursor = MergeCursor::new(
-            levels.cursors(&[], None),
+            levels.cursors(&[], None)?,
             vec![levels.erasures().clone()],
             version,
         );

@@ -214,6 +214,7 @@ fn tree_options(
     tree.seal = options.seal.clone();
     tree.table.compression = options.compression;
     tree.blob_threshold = options.blob_threshold_bytes;
+    tree.table.filter_prefixes = options.filter_prefixes.clone();
     tree.random = options.random.clone();
     tree.read_only = options.read_only;
     tree.pace = Some(Arc::new(move |bytes| {
@@ -315,16 +316,17 @@ fn delete_few(
     range: KeyRange<'_>,
 ) -> bool {
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    let read =
-        state
-            .cursor(range, commit.version - 1)
-            .visit(range, Order::Ascending, &mut |key, _| {
+    let read = state
+        .cursor(range, commit.version - 1)
+        .and_then(|mut cursor| {
+            cursor.visit(range, Order::Ascending, &mut |key, _| {
                 keys.push(key.to_vec());
                 match keys.len() > FEW_KEYS {
                     true => ControlFlow::Break(()),
                     false => ControlFlow::Continue(()),
                 }
-            });
+            })
+        });
     // What cannot be read can still be erased.
     if read.is_err() || keys.len() > FEW_KEYS {
         return false;
@@ -458,7 +460,7 @@ impl Backend for StoreBackend {
         let core = &*self.core;
         core.check_writable()?;
         let view = self.view()?;
-        let mut cursor = view.cursor(ALL);
+        let mut cursor = view.cursor(ALL)?;
         let mut existing = |key: &[u8]| {
             cursor.seek(key)?;
             Ok(match cursor.valid() {

@@ -41,6 +41,9 @@ pub struct StoreOptions {
     pub retention: Retention,
     /// Values of at least so many bytes are kept apart from their keys.
     pub blob_threshold_bytes: usize,
+    /// Lengths of beginnings of keys that the filters of tables written from now on know of, too: a scan of all keys that
+    /// begin with so many bytes passes tables that have none. Each costs up to 10 bits a key.
+    pub filter_prefixes: Vec<usize>,
     /// Whether blocks are compressed (LZ4) where that pays.
     pub compression: bool,
     /// Whether threads of the engine flush and compact. Without, that happens inside [`crate::StoreEngine::flush`] and
@@ -78,6 +81,7 @@ impl Default for StoreOptions {
             max_transaction_bytes: MAX_TRANSACTION_BYTES,
             retention: Retention::default(),
             blob_threshold_bytes: 1 << 10,
+            filter_prefixes: Vec::new(),
             compression: true,
             background: true,
             clock: Arc::new(now_ms),

@@ -64,7 +64,11 @@ impl State {
     }
 
     /// A cursor over what a reader at `at` sees in a range.
-    pub fn cursor(&self, range: KeyRange<'_>, at: Version) -> MergeCursor<Source> {
+    pub fn cursor(
+        &self,
+        range: KeyRange<'_>,
+        at: Version,
+    ) -> Result<MergeCursor<Source>, StorageError> {
         let mut sources: Vec<Source> = Vec::new();
         let mut erasures: Vec<Arc<Erasures>> = Vec::new();
         for memtable in self.memtables().filter(|memtable| !memtable.is_empty()) {
@@ -74,9 +78,9 @@ impl State {
             }
         }
         erasures.push(self.levels.erasures().clone());
-        let runs = self.levels.cursors(range.start, range.end);
+        let runs = self.levels.cursors(range.start, range.end)?;
         sources.extend(runs.into_iter().map(Source::Run));
-        MergeCursor::new(sources, erasures, at)
+        Ok(MergeCursor::new(sources, erasures, at))
     }
 
     /// Whether a memtable has anything of the keys from `start` on to `end` (inclusive).
@@ -183,7 +187,7 @@ pub struct StoreView {
 
 impl StoreView {
     /// A cursor over a range.
-    pub fn cursor(&self, range: KeyRange<'_>) -> MergeCursor<Source> {
+    pub fn cursor(&self, range: KeyRange<'_>) -> Result<MergeCursor<Source>, StorageError> {
         self.shared.state().cursor(range, self.version)
     }
 }
@@ -215,6 +219,6 @@ impl View for StoreView {
         order: Order,
         visit: &mut Visitor<'_>,
     ) -> Result<(), StorageError> {
-        self.cursor(range).visit(range, order, visit)
+        self.cursor(range)?.visit(range, order, visit)
     }
 }

@@ -669,6 +669,7 @@ fn load(files: &Files, stored: &Stored) -> Result<Levels, StorageError> {
         log_needed_from: stored.log_needed_from,
         ingested: stored.ingested,
         collected_below: stored.collected_below,
+        filter_prefixes: files.options.table.filter_prefixes.as_slice().into(),
         ..Levels::default()
     };
     levels.gather_erasures();

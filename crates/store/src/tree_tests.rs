@@ -394,6 +394,7 @@ impl History {
             sources.extend(
                 levels
                     .cursors(start, end)
+                    .unwrap()
                     .into_iter()
                     .map(|run| Source::Run(Box::new(run))),
             );
@@ -421,7 +422,7 @@ impl History {
         }
         let group = format!("{}", self.random.below(9)).into_bytes();
         let until = [group[0] + 1];
-        let cursors = levels.cursors_below(&group, Some(&until), &[1]).unwrap();
+        let cursors = levels.cursors(&group, Some(&until)).unwrap();
         let mut sources = vec![self.memtable()];
         sources.extend(cursors.into_iter().map(|run| Source::Run(Box::new(run))));
         let erasures = vec![Arc::new(mine), levels.erasures().clone()];
@@ -529,7 +530,7 @@ fn power_cuts_leave_one_state_or_the_next() {
             continue;
         };
         let erasures = vec![levels.erasures().clone()];
-        let sources = levels.cursors(&[], None);
+        let sources = levels.cursors(&[], None).unwrap();
         let mut cursor = MergeCursor::new(sources, erasures, version);
         let mut found = Map::new();
         cursor.seek(&[]).unwrap();
@@ -545,6 +546,57 @@ fn power_cuts_leave_one_state_or_the_next() {
             "seed {seed}: orphans are left"
         );
     }
+}
+
+/// What one erasure took is gone at once, table by table, without a merge; a reader from before keeps it.
+#[test]
+fn erased_tables_are_dropped_whole() {
+    let disk = SimDisk::new();
+    let seal = Seal::plain();
+    let (tree, _) = open(&disk, &seal).unwrap();
+    let all = |version| Readable {
+        snapshots: Vec::new(),
+        from: version,
+    };
+    let entries: Vec<Entry> = (0..2000_u32)
+        .map(|key| {
+            let mut random = Random::new(u64::from(key) + 1);
+            let value = (0..30).map(|_| random.below(256) as u8).collect();
+            (key.to_be_bytes().to_vec(), 1, Some(value))
+        })
+        .collect();
+    let list = |entries: Vec<Entry>| Source::List(entries, 0);
+    tree.flush(vec![list(entries)], &Erasures::new(), 1, 1, &all(1))
+        .unwrap();
+    let tables = |tree: &Tree| tree.current().parts().count();
+    let before = tables(&tree);
+    assert!(before > 5);
+    let erased = Erasures::of([Erasure {
+        start: Box::new([]),
+        end: Some(Box::new(1500_u32.to_be_bytes())),
+        version: 2,
+    }]);
+    tree.flush(vec![list(Vec::new())], &erased, 2, 1, &all(2))
+        .unwrap();
+    let reader = Readable {
+        snapshots: vec![1],
+        from: 2,
+    };
+    while tree.compact_once(&reader).unwrap() {}
+    assert!(tables(&tree) >= before);
+    assert!(tree.compact_once(&all(2)).unwrap());
+    let after = tables(&tree);
+    assert!(after < before / 2, "{after} of {before} tables are left");
+    let levels = tree.current();
+    for key in [0, 1499, 1500, 1999_u32] {
+        let found = levels.get(&key.to_be_bytes(), 2).unwrap();
+        let value = found.and_then(|(_, value)| value);
+        assert_eq!(value.is_some(), key >= 1500);
+    }
+    let sources = levels.cursors(&[], None).unwrap();
+    let mut cursor = MergeCursor::new(sources, vec![levels.erasures().clone()], 2);
+    cursor.seek(&[]).unwrap();
+    assert_eq!(cursor.pair().unwrap().0, 1500_u32.to_be_bytes());
 }
 
 /// A flipped bit or a cut in any file: an error, or the right answer.

@@ -14,7 +14,7 @@ use crate::{
     Erasures,
     blob::Blobs,
     manifest::{Job, StoredPart},
-    table::{Got, Table, TableFile, filter::filter_hash},
+    table::{Got, Table, TableFile, block::common_prefix, filter::filter_hash},
 };
 use cursor::RunCursor;
 
@@ -205,6 +205,21 @@ pub struct Levels {
     pub(crate) log_needed_from: u64,
     pub(crate) ingested: Option<Version>,
     pub(crate) collected_below: Version,
+    /// Lengths of beginnings of keys that filters may know of.
+    pub(crate) filter_prefixes: Arc<[usize]>,
+}
+
+/// How many bytes all keys from `from` up to `until` begin with.
+fn shared_prefix(from: &[u8], until: Option<&[u8]>) -> usize {
+    let Some(until) = until else {
+        return 0;
+    };
+    let common = common_prefix(from, until);
+    // Up to the first key that begins otherwise: the byte behind what they share is one higher, and the last.
+    match (from.get(common), until.get(common..)) {
+        (Some(byte), Some([next])) if byte.checked_add(1) == Some(*next) => common + 1,
+        _ => common,
+    }
 }
 
 impl Levels {
@@ -268,35 +283,31 @@ impl Levels {
         &self.erasures
     }
 
-    /// Cursors over the runs that have keys from `from` up to `until` (`None`: the end), newest first.
-    pub fn cursors(&self, from: &[u8], until: Option<&[u8]>) -> Vec<RunCursor> {
-        self.runs()
-            .filter(|run| run.overlaps(from, until))
-            .map(|run| RunCursor::new(run.clone(), self.blobs.clone()))
-            .collect()
-    }
-
-    /// Cursors as [`Levels::cursors`], over all keys that begin with `prefix`, without the runs whose filters know of
-    /// none. `filtered` are the lengths of beginnings that filters know of.
-    pub fn cursors_below(
+    /// Cursors over the runs that have keys from `from` up to `until` (`None`: the end), newest first. Where all of these
+    /// keys begin with the same, runs whose filters know of no such key are left out.
+    pub fn cursors(
         &self,
-        prefix: &[u8],
+        from: &[u8],
         until: Option<&[u8]>,
-        filtered: &[usize],
     ) -> Result<Vec<RunCursor>, StorageError> {
-        let known = filtered.iter().filter(|len| **len <= prefix.len()).max();
-        let Some(short) = known.map(|len| &prefix[..*len]) else {
-            return Ok(self.cursors(prefix, until));
-        };
-        let hash = filter_hash(short);
+        let prefix = &from[..shared_prefix(from, until)];
+        let known = self
+            .filter_prefixes
+            .iter()
+            .filter(|len| **len <= prefix.len())
+            .max();
+        let filtered = known.map(|len| (&prefix[..*len], filter_hash(&prefix[..*len])));
         let mut cursors = Vec::new();
         for run in self.runs() {
-            let mut parts = run.parts[run.part_at(prefix)..]
+            let mut parts = run.parts[run.part_at(from)..]
                 .iter()
-                .take_while(|part| part.overlaps(prefix, until));
-            let may_hold = parts.try_fold(false, |may, part| {
-                Ok::<_, StorageError>(may || part.table.may_hold_prefix(short, hash)?)
-            })?;
+                .take_while(|part| part.overlaps(from, until));
+            let may_hold = match filtered {
+                None => parts.next().is_some(),
+                Some((prefix, hash)) => parts.try_fold(false, |may, part| {
+                    Ok::<_, StorageError>(may || part.table.may_hold_prefix(prefix, hash)?)
+                })?,
+            };
             if may_hold {
                 cursors.push(RunCursor::new(run.clone(), self.blobs.clone()));
             }
@@ -335,5 +346,27 @@ impl Levels {
             }
         }
         used
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_keys_of_a_range_begin_with() {
+        type Case = (&'static [u8], Option<&'static [u8]>, usize);
+        let cases: [Case; 7] = [
+            (b"ab", Some(b"ac"), 2),
+            (b"ab\x05", Some(b"ac"), 2),
+            (b"ab", Some(b"ad"), 1),
+            (b"ab", Some(b"acx"), 1),
+            (b"ab", None, 0),
+            (b"a\xff", Some(b"b"), 1),
+            (b"ab", Some(b"abc"), 2),
+        ];
+        for (from, until, expected) in cases {
+            assert_eq!(shared_prefix(from, until), expected, "{from:?} {until:?}");
+        }
     }
 }

@@ -99,7 +99,10 @@ impl TableBuilder {
             hashes: Vec::new(),
             hashed: Vec::new(),
             hashed_any: false,
-            properties: Properties::default(),
+            properties: Properties {
+                filter_prefixes: options.filter_prefixes.clone(),
+                ..Properties::default()
+            },
             blobs: BTreeMap::new(),
         })
     }

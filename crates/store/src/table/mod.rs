@@ -76,6 +76,8 @@ pub(crate) struct Properties {
     pub(crate) raw_bytes: u64,
     /// Per file of values referred to: its number, bytes of blocks, number of values.
     pub(crate) blobs: Vec<(u64, u64, u64)>,
+    /// Lengths of beginnings of keys that the filters know of.
+    pub(crate) filter_prefixes: Vec<usize>,
 }
 
 impl Properties {
@@ -100,6 +102,9 @@ impl Properties {
             put_varint(out, *bytes);
             put_varint(out, *values);
         }
+        for len in &self.filter_prefixes {
+            put_varint(out, *len as u64);
+        }
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -116,12 +121,17 @@ impl Properties {
             blocks: reader.varint()?,
             raw_bytes: reader.varint()?,
             blobs: Vec::new(),
+            filter_prefixes: Vec::new(),
         };
         for _ in 0..reader.varint()? {
             let blob = (reader.varint()?, reader.varint()?, reader.varint()?);
             properties.blobs.push(blob);
         }
-        reader.is_done().then_some(properties)
+        while !reader.is_done() {
+            let len = usize::try_from(reader.varint()?).ok()?;
+            properties.filter_prefixes.push(len);
+        }
+        Some(properties)
     }
 
     fn put_erasures(&mut self, erasures: &Erasures, out: &mut Vec<u8>) {
@@ -397,8 +407,11 @@ impl Table {
         Ok(Some(self.partitions[number].get_or_init(|| partition)))
     }
 
-    /// Whether there may be a key that begins with `prefix`, whose length filters know of.
+    /// Whether there may be a key that begins with `prefix`; `hash` is its for filters.
     pub(crate) fn may_hold_prefix(&self, prefix: &[u8], hash: u64) -> Result<bool, StorageError> {
+        if !self.properties.filter_prefixes.contains(&prefix.len()) {
+            return Ok(true);
+        }
         let found = self.top.find(prefix, Version::MAX);
         let Some(number) = found.map_err(|_| self.unreadable(self.top_offset))? else {
             return Ok(false);
