@@ -201,7 +201,7 @@ fn in_memory() {
 }
 
 #[test]
-fn on_redb() {
+fn on_disk_too() {
     let (store, _folder) = on_disk();
     loads_what_transactions_would_make(&store);
 }

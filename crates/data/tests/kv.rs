@@ -18,10 +18,9 @@ use isomer_data::{
     Page, PageLimit, Store, StoreOptions, Transaction,
 };
 use isomer_storage::{Engine, MemoryEngine};
-use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_value::Value;
 
-use common::{int, list, memory, nested, text};
+use common::{engine_at, int, list, memory, nested, text};
 
 const MULTI: BucketOptions = BucketOptions {
     kind: BucketKind::Multi,
@@ -761,10 +760,7 @@ fn gapless_sequences_have_no_gaps() {
 #[test]
 fn gapped_sequences_never_repeat() {
     let folder = tempfile::tempdir().unwrap();
-    let open = || {
-        let engine = RedbEngine::open(folder.path(), RedbOptions::default()).unwrap();
-        Store::open(Arc::new(engine), StoreOptions::default()).unwrap()
-    };
+    let open = || Store::open(engine_at(folder.path()), StoreOptions::default()).unwrap();
     let mut seen = BTreeSet::new();
     for _ in 0..3 {
         let store = open();
@@ -1220,11 +1216,9 @@ fn random_changes_match_plain_maps() {
             options.clock = clock.clone();
             Store::open(engine, options).unwrap()
         };
-        let redb = || -> Arc<dyn Engine> {
-            Arc::new(RedbEngine::open(folder.path(), RedbOptions::default()).unwrap())
-        };
+        let on_disk = || engine_at(folder.path());
         let mut store = open(if durable {
-            redb()
+            on_disk()
         } else {
             Arc::new(MemoryEngine::new())
         });
@@ -1260,7 +1254,7 @@ fn random_changes_match_plain_maps() {
             }
             if durable && round % 30 == 29 {
                 drop(store);
-                store = open(redb());
+                store = open(on_disk());
             }
         }
         clean(&store);

@@ -126,7 +126,7 @@ fn in_memory() {
 }
 
 #[test]
-fn on_redb() {
+fn on_disk_too() {
     let (store, _folder) = on_disk();
     commotion(&store, 40);
 }
@@ -268,7 +268,7 @@ fn turmoil_in_memory() {
 }
 
 #[test]
-fn turmoil_on_redb() {
+fn turmoil_on_disk() {
     let (store, _folder) = on_disk();
     turmoil(&store, 200);
 }

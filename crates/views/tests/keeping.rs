@@ -13,7 +13,6 @@ use std::{
 use common::{Random, World, compare};
 use isomer_data::{Access, CommitObserver, Store, StoreOptions};
 use isomer_storage::{Engine, MemoryEngine};
-use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_views::{ViewKind, ViewOptions, ViewState, Views};
 
 fn options(folder: &Path) -> ViewOptions {
@@ -28,8 +27,8 @@ fn open(engine: &Arc<dyn Engine>) -> Store {
     Store::open(engine.clone(), StoreOptions::default()).unwrap()
 }
 
-fn redb(path: &Path) -> Arc<dyn Engine> {
-    Arc::new(RedbEngine::open(path, RedbOptions::default()).unwrap())
+fn on_disk(path: &Path) -> Arc<dyn Engine> {
+    common::engine_at(path)
 }
 
 fn write(store: &Store, world: &World, random: &mut Random, commits: usize) {
@@ -94,7 +93,7 @@ fn a_reopened_database_goes_on_from_its_files() {
         let folder = tempfile::tempdir().unwrap();
         let on_disk = seed % 4 == 0;
         let engine: Arc<dyn Engine> = match on_disk {
-            true => redb(&folder.path().join("db")),
+            true => common::engine_at(&folder.path().join("db")),
             false => Arc::new(MemoryEngine::new()),
         };
         let kept = folder.path().join("views");
@@ -236,7 +235,7 @@ fn files_of_another_past_are_not_used() {
     let mut random = Random::new(9);
     let kind = ViewKind::Members(None);
     {
-        let engine = redb(&path);
+        let engine = on_disk(&path);
         let store = open(&engine);
         let world = World::new(&store);
         write(&store, &world, &mut random, 10);
@@ -248,7 +247,7 @@ fn files_of_another_past_are_not_used() {
     }
     let early = fs::read(&files(&kept)[0]).unwrap();
     let late = {
-        let engine = redb(&path);
+        let engine = on_disk(&path);
         let store = open(&engine);
         let views = Views::open(&store, options(&kept)).unwrap();
         assert!(stored(&views, &kind).is_some());
@@ -266,14 +265,14 @@ fn files_of_another_past_are_not_used() {
         fs::create_dir(&data).unwrap();
         fs::copy(backup.join("data"), data.join("data")).unwrap();
         {
-            let engine = redb(&data);
+            let engine = on_disk(&data);
             let store = open(&engine);
             let world = World::new(&store);
             write(&store, &world, &mut random, commits);
         }
         fs::create_dir(&kept).unwrap();
         fs::write(kept.join("members-all.view"), bytes).unwrap();
-        let engine = redb(&data);
+        let engine = on_disk(&data);
         let store = open(&engine);
         let world = World::new(&store);
         let views = Views::open(&store, options(&kept)).unwrap();

@@ -11,7 +11,6 @@ use isomer_data::{
     FieldPath, IndexField, IndexSpec, SchemaChange, Store, StoreOptions, Verdict,
 };
 use isomer_storage::{Engine, MemoryEngine};
-use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_value::{Map, Value};
 use isomer_views::{Owner, Side, ViewKind, ViewOptions, Views};
 
@@ -114,7 +113,7 @@ fn a_load_leaves_the_files_of_its_views() {
             2 => Arc::new(MemoryEngine::new()),
             _ => {
                 let path = folder.path().join("db");
-                Arc::new(RedbEngine::open(&path, RedbOptions::default()).unwrap())
+                common::engine_at(&path)
             }
         };
         let path = folder.path().join("views");

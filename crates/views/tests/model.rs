@@ -16,7 +16,6 @@ use std::{
 use common::{Random, World, compare};
 use isomer_data::{Access, CommitObserver, Store, StoreOptions, Transaction};
 use isomer_storage::{Engine, MemoryEngine};
-use isomer_storage_redb::{RedbEngine, RedbOptions};
 use isomer_views::{ViewOptions, Views};
 
 fn options(demand: u64, merge_after: usize) -> ViewOptions {
@@ -99,8 +98,7 @@ fn views_answer_what_rows_answer_in_memory() {
 fn views_answer_what_rows_answer_on_disk() {
     for seed in 1000..1004 {
         let folder = tempfile::tempdir().unwrap();
-        let redb = RedbEngine::open(folder.path().join("db"), RedbOptions::default()).unwrap();
-        history(Arc::new(redb), seed, 80);
+        history(common::engine_at(&folder.path().join("db")), seed, 80);
     }
 }
 
@@ -108,9 +106,9 @@ fn views_answer_what_rows_answer_on_disk() {
 #[test]
 fn views_answer_what_rows_answer_to_many_threads() {
     let folder = tempfile::tempdir().unwrap();
-    let redb = RedbEngine::open(folder.path().join("db"), RedbOptions::default()).unwrap();
+    let on_disk = common::engine_at(&folder.path().join("db"));
     let engines: [(Arc<dyn Engine>, usize); 2] =
-        [(Arc::new(MemoryEngine::new()), 400), (Arc::new(redb), 60)];
+        [(Arc::new(MemoryEngine::new()), 400), (on_disk, 60)];
     for (engine, commits) in engines {
         let store = open(engine);
         let views = Views::open(&store, options(1, 16)).unwrap();

@@ -50,14 +50,25 @@ pub fn names(store: &Store) -> Vec<String> {
         .collect()
 }
 
+/// An engine on disk: the one that ISOMER_ENGINE names, or the default one.
+pub fn engine_at(path: &std::path::Path) -> Arc<dyn isomer_storage::Engine> {
+    match std::env::var("ISOMER_ENGINE").as_deref() {
+        Ok("redb") => {
+            Arc::new(isomer_storage_redb::RedbEngine::open(path, Default::default()).unwrap())
+        }
+        _ => Arc::new(isomer_store::StoreEngine::open(path, Default::default()).unwrap()),
+    }
+}
+
 /// A store on disk; the folder must be kept.
 pub fn on_disk() -> (Store, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
-    let engine =
-        isomer_storage_redb::RedbEngine::open(folder.path().join("db"), Default::default())
-            .unwrap();
     (
-        Store::open(Arc::new(engine), StoreOptions::default()).unwrap(),
+        Store::open(
+            engine_at(&folder.path().join("db")),
+            StoreOptions::default(),
+        )
+        .unwrap(),
         folder,
     )
 }

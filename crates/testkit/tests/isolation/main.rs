@@ -14,6 +14,7 @@ use contract::Contract;
 use isomer_db::{Database, Durability};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
+use isomer_store::{StoreEngine, StoreOptions};
 use isomer_testkit::{
     harness::{Harness, Outcome, Verdict, is_quick, seed},
     isolation::{
@@ -47,9 +48,12 @@ fn main() -> ExitCode {
         });
     }
     for objects in CONTENTION {
-        harness.case(format!("records_on_redb_{objects}_objects"), move || {
+        harness.case(format!("records_on_disk_{objects}_objects"), move || {
             let folder = tempfile::tempdir()?;
-            serializable(&Records::open(redb(folder.path())?)?, plan(10_000, objects))
+            serializable(
+                &Records::open(on_disk(folder.path())?)?,
+                plan(10_000, objects),
+            )
         });
     }
     for objects in CONTENTION {
@@ -60,7 +64,7 @@ fn main() -> ExitCode {
             )
         });
     }
-    harness.case("language_on_redb_4_objects", || {
+    harness.case("language_on_disk_4_objects", || {
         let folder = tempfile::tempdir()?;
         let db = Database::builder()
             .durability(Durability::Buffered)
@@ -96,8 +100,12 @@ fn plan(transactions: u32, objects: u64) -> Plan {
     }
 }
 
-fn redb(path: &Path) -> Result<Arc<dyn Engine>> {
-    Ok(Arc::new(RedbEngine::open(path, RedbOptions::default())?))
+/// The engine that ISOMER_ENGINE names, or the default one.
+fn on_disk(path: &Path) -> Result<Arc<dyn Engine>> {
+    Ok(match std::env::var("ISOMER_ENGINE").as_deref() {
+        Ok("redb") => Arc::new(RedbEngine::open(path, RedbOptions::default())?),
+        _ => Arc::new(StoreEngine::open(path, StoreOptions::default())?),
+    })
 }
 
 /// Runs the plan and finds nothing.

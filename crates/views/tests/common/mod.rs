@@ -533,3 +533,14 @@ fn cells(
         }
     }
 }
+
+/// An engine on disk: the one that ISOMER_ENGINE names, or the default one.
+pub fn engine_at(path: &std::path::Path) -> std::sync::Arc<dyn isomer_storage::Engine> {
+    use std::sync::Arc;
+    match std::env::var("ISOMER_ENGINE").as_deref() {
+        Ok("redb") => {
+            Arc::new(isomer_storage_redb::RedbEngine::open(path, Default::default()).unwrap())
+        }
+        _ => Arc::new(isomer_store::StoreEngine::open(path, Default::default()).unwrap()),
+    }
+}
