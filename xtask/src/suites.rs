@@ -96,6 +96,13 @@ pub const SUITES: &[Suite] = &[
         run: unit,
     },
     Suite {
+        name: "redb",
+        about: "the tests that open databases once more, on the engine redb",
+        needs: &[CC],
+        slow: true,
+        run: redb,
+    },
+    Suite {
         name: "doc",
         about: "examples in the documentation",
         needs: &[CC],
@@ -288,6 +295,25 @@ fn own(context: &mut Context<'_>, target: &str) -> Result<Tally> {
     run_programs(context, target, |program| is_suite(program, target))
 }
 
+/// Packages whose tests open databases with the default engine.
+const ON_ENGINES: [&str; 6] = [
+    "isomer-data",
+    "isomer-views",
+    "isomer-db",
+    "isomer-bench",
+    "isomer-cli",
+    "isomer-testkit",
+];
+
+/// What `unit` and `isolation` run on the default engine.
+fn redb(context: &mut Context<'_>) -> Result<Tally> {
+    let on_default = |program: &TestProgram| {
+        let own = OWN_SUITES.iter().any(|(_, suite)| is_suite(program, suite));
+        ON_ENGINES.contains(&&*program.package) && (!own || is_suite(program, "isolation"))
+    };
+    run_programs_with(context, "redb", on_default, &[("ISOMER_ENGINE", "redb")])
+}
+
 /// Whether a program is the suite of that name.
 pub fn is_suite(program: &TestProgram, suite: &str) -> bool {
     program.is_integration
@@ -299,6 +325,15 @@ fn run_programs(
     context: &mut Context<'_>,
     suite: &str,
     chosen: impl Fn(&TestProgram) -> bool,
+) -> Result<Tally> {
+    run_programs_with(context, suite, chosen, &[])
+}
+
+fn run_programs_with(
+    context: &mut Context<'_>,
+    suite: &str,
+    chosen: impl Fn(&TestProgram) -> bool,
+    environment: &[(&str, &str)],
 ) -> Result<Tally> {
     let Some(programs) = context.programs()? else {
         return Ok(Tally::single(&format!("{suite} (does not build)"), false));
@@ -321,6 +356,7 @@ fn run_programs(
     }
     let mut tally = Tally::default();
     for (name, mut command) in commands {
+        command.envs(environment.iter().copied());
         context.count(&mut command, 30, &mut tally, &name)?;
     }
     Ok(tally)

@@ -46,6 +46,9 @@ struct Cli {
     /// Engine of a database that is made; one that is there is opened with its own
     #[arg(long, global = true, value_enum, value_name = "ENGINE")]
     engine: Option<open::Engine>,
+    /// Seconds for which every version can be read after it was replaced
+    #[arg(long, global = true, value_name = "SECONDS")]
+    keep_versions: Option<u64>,
     /// File with the key of an encrypted database: 32 bytes or 64 hexadecimal digits; else ISOMER_KEY may hold the digits
     #[arg(long, global = true, value_name = "FILE")]
     key_file: Option<std::path::PathBuf>,
@@ -67,6 +70,8 @@ enum Command {
     Files(files::FilesOptions),
     /// Looks for damage
     Check(check::CheckOptions),
+    /// Rewrites a database so that it takes as little room as it can
+    Compact(stats::CompactOptions),
     /// Says what a database holds
     Stats(stats::StatsOptions),
     /// Copies a database into a folder of backups
@@ -97,6 +102,9 @@ fn main() -> ExitCode {
     if let Some(folder) = cli.csv_folder {
         open::set_csv_folder(folder);
     }
+    if let Some(seconds) = cli.keep_versions {
+        open::set_keep_versions(std::time::Duration::from_secs(seconds));
+    }
     if let Some(engine) = cli.engine {
         open::set_engine(engine.into());
     }
@@ -110,6 +118,7 @@ fn main() -> ExitCode {
         Command::Export(options) => export::command(options),
         Command::Files(options) => files::command(options),
         Command::Check(options) => check::command(options),
+        Command::Compact(options) => stats::compact(options),
         Command::Stats(options) => stats::command(options),
         Command::Backup(options) => backup::backup(options),
         Command::Restore(options) => backup::restore(options),

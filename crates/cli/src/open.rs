@@ -3,6 +3,7 @@
 use std::{
     path::{Path, PathBuf},
     sync::OnceLock,
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -57,6 +58,15 @@ pub fn set_engine(engine: EngineKind) {
     let _ = ENGINE.set(engine);
 }
 
+/// How long versions are kept, where the command line says it.
+static KEEP_VERSIONS: OnceLock<Duration> = OnceLock::new();
+
+/// Lets all databases that are opened from here on keep versions for so long.
+pub fn set_keep_versions(time: Duration) {
+    // Only the command line sets it, once.
+    let _ = KEEP_VERSIONS.set(time);
+}
+
 /// The engine that the command line gives, or the default one.
 pub fn engine() -> EngineKind {
     ENGINE.get().copied().unwrap_or_default()
@@ -100,6 +110,10 @@ pub fn builder() -> Builder {
     let builder = match MEMORY.get() {
         Some(memory) => Database::builder().shared_memory(memory),
         None => Database::builder(),
+    };
+    let builder = match KEEP_VERSIONS.get() {
+        Some(time) => builder.keep_versions(*time),
+        None => builder,
     };
     let builder = match ENGINE.get() {
         Some(engine) => builder.engine(*engine),

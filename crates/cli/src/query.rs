@@ -4,7 +4,7 @@ use std::{io::Write, path::PathBuf, time::Instant};
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use isomer_db::{CancelHandle, Database, Limits, Map, QueryOptions as RunOptions};
+use isomer_db::{At, CancelHandle, Database, Limits, Map, QueryOptions as RunOptions, jiff};
 
 use crate::{
     open,
@@ -30,6 +30,12 @@ pub struct QueryOptions {
     /// How the result is printed
     #[arg(long, short, value_enum, default_value_t = Mode::Table)]
     pub format: Mode,
+    /// Reads the database as it was at a version
+    #[arg(long, value_name = "VERSION", conflicts_with = "at_time")]
+    pub at_version: Option<u64>,
+    /// Reads the database as it was at a time: 2026-11-21T15:00:00Z
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub at_time: Option<u64>,
     /// Says on standard error how long the query took
     #[arg(long)]
     pub timer: bool,
@@ -65,13 +71,46 @@ pub fn command(options: &QueryOptions) -> Result<()> {
     let run = RunOptions::new().cancel(cancel).limits(limits);
     let start = Instant::now();
     let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    let rows = print(&db, &text, &params, &run, options.format, &mut out)?;
+    let at = match (options.at_version, options.at_time) {
+        (Some(version), _) => Some(At::Version(version)),
+        (None, time) => time.map(At::Time),
+    };
+    let rows = match at {
+        Some(at) => print_at(&db, at, &text, &params, &run, options.format, &mut out)?,
+        None => print(&db, &text, &params, &run, options.format, &mut out)?,
+    };
     out.flush()?;
     drop(out);
     if options.timer {
         eprintln!("{} in {}", counted(rows, "row"), duration(start.elapsed()));
     }
     Ok(db.close()?)
+}
+
+/// A time in milliseconds since 1970.
+fn parse_time(text: &str) -> Result<u64, String> {
+    let time: jiff::Timestamp = text
+        .parse()
+        .map_err(|_| format!("`{text}` is no time: write 2026-11-21T15:00:00Z"))?;
+    u64::try_from(time.as_millisecond()).map_err(|_| format!("`{text}` is before 1970"))
+}
+
+/// Runs a query on the database as it was.
+fn print_at(
+    db: &Database,
+    at: At,
+    text: &str,
+    params: &Map,
+    run: &RunOptions,
+    mode: Mode,
+    out: &mut dyn Write,
+) -> Result<u64> {
+    let mut tx = db.begin_at(at)?;
+    let result = tx.query_with(text, params, run)?;
+    let rows = result.len() as u64;
+    let columns = result.columns().to_vec();
+    print_rows(&columns, result.into_rows(), mode, out)?;
+    Ok(rows)
 }
 
 /// Runs a query in a transaction of its own and prints its rows as they come. Returns their number.

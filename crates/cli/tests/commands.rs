@@ -800,6 +800,7 @@ fn a_database_is_opened_with_its_own_engine() {
             "csv",
         ]);
         assert!(found.contains('1'), "{found}");
+        folder.good(&["compact", engine]);
         let stats = folder.good(&["stats", engine]);
         assert!(
             stats
@@ -814,6 +815,39 @@ fn a_database_is_opened_with_its_own_engine() {
             "{told}"
         );
     }
+}
+
+#[test]
+fn the_past_can_be_asked() {
+    let folder = Folder::new();
+    let kept = |arguments: &[&str]| {
+        let all = [&["--engine", "store", "--keep-versions", "3600"], arguments].concat();
+        folder.good(&all)
+    };
+    kept(&["files", "db", "mkdir", "/made"]);
+    kept(&["query", "db", "CREATE (:A {n: 1})"]);
+    let stats = kept(&["stats", "db"]);
+    let version = stats
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("version"))
+        .expect("the version is told")
+        .trim()
+        .replace(',', "");
+    kept(&["query", "db", "MATCH (a:A) SET a.n = 2"]);
+    let read = "MATCH (a:A) RETURN a.n AS n";
+    let now = kept(&["query", "db", read, "--format", "csv"]);
+    let then = kept(&[
+        "query",
+        "db",
+        read,
+        "--format",
+        "csv",
+        "--at-version",
+        &version,
+    ]);
+    assert!(now.contains('2') && then.contains('1'), "{now} {then}");
+    let told = folder.bad(&["query", "db", read, "--at-version", "999999"]);
+    assert!(told.contains("999999"), "{told}");
 }
 
 #[test]

@@ -227,6 +227,19 @@ impl Store {
         Transaction::begin(self.clone(), access)
     }
 
+    /// A transaction that reads an earlier version, from [`isomer_storage::Engine::oldest_version`] on; its present is `now_ms`, where
+    /// given: entries that expire are there as they were then.
+    ///
+    /// # Errors
+    /// [`DataError::Invalid`] for versions that the engine does not keep.
+    pub fn begin_at(
+        &self,
+        version: Version,
+        now_ms: Option<u64>,
+    ) -> Result<Transaction, DataError> {
+        Transaction::begin_at(self.clone(), version, now_ms)
+    }
+
     /// The engine below.
     pub fn engine(&self) -> &Arc<dyn Engine> {
         &self.shared.engine

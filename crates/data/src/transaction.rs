@@ -95,9 +95,27 @@ impl Transaction {
             Access::Read => State::Reading(store.engine().snapshot()?),
             Access::Write => State::Writing(store.engine().begin()?),
         };
+        Self::with_state(store, state)
+    }
+
+    pub(crate) fn begin_at(
+        store: Store,
+        version: Version,
+        now_ms: Option<u64>,
+    ) -> Result<Self, DataError> {
+        let snapshot = store.engine().snapshot_at(version)?;
+        let begun = Self::with_state(store, State::Reading(snapshot))?;
+        if let Some(now) = now_ms {
+            // Nobody has looked at the clock yet.
+            let _ = begun.now.set(now);
+        }
+        Ok(begun)
+    }
+
+    fn with_state(store: Store, state: State) -> Result<Self, DataError> {
+        let writes = matches!(state, State::Writing(_));
         let catalog = store.catalog_at(state.read())?;
-        let mut footprint =
-            Footprint::new(access == Access::Write, store.options().footprint_limit);
+        let mut footprint = Footprint::new(writes, store.options().footprint_limit);
         footprint.read_schema();
         let max_bytes = store.engine().capabilities().max_transaction_bytes;
         Ok(Self {

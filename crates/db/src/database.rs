@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_data::{Access, Durability, Memory, Reservation, Store, StoreOptions, Sweeper};
+use isomer_data::{Access, Durability, Memory, Reservation, Store, StoreOptions, Sweeper, Version};
 use isomer_exec::Registry;
 use isomer_storage::{Engine, StorageError};
 use isomer_store::StoreEngine;
@@ -15,7 +15,7 @@ use isomer_views::Views;
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
-    Builder, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult, Result,
+    At, Builder, Error, ErrorKind, IntoParameters, Prepared, QueryOptions, QueryResult, Result,
     RowStream, Transaction,
     cache::PlanCache,
     engine::Opened,
@@ -336,6 +336,57 @@ impl Database {
     /// Begins a transaction that reads one version: it never waits and never fails to end.
     pub fn begin_read(&self) -> Result<Transaction> {
         Transaction::begin(self.clone(), Access::Read)
+    }
+
+    /// Begins a transaction that reads the database as it was: at a version, or at a time. Which versions can be read:
+    /// [`Database::oldest_version`]; `Invalid` for others. At a time, entries that expire are there as they were then.
+    ///
+    /// ```
+    /// use isomer_db::{At, Database, EngineKind};
+    /// use std::time::Duration;
+    ///
+    /// # let folder = tempfile::tempdir().unwrap();
+    /// let db = Database::builder().engine(EngineKind::Store).keep_versions(Duration::from_secs(3600)).open(folder.path().join("db"))?;
+    /// db.query("CREATE (:Sheep)", ())?;
+    /// let before = db.version()?;
+    /// db.query("MATCH (s:Sheep) DELETE s", ())?;
+    /// let sheep = "MATCH (s:Sheep) RETURN count(s) AS sheep";
+    /// assert_eq!(db.query(sheep, ())?.single()?.get::<u32>("sheep")?, 0);
+    /// assert_eq!(db.begin_at(At::Version(before))?.query(sheep, ())?.single()?.get::<u32>("sheep")?, 1);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn begin_at(&self, at: At) -> Result<Transaction> {
+        let store = self.store()?;
+        let (version, now_ms) = match at {
+            At::Version(version) => (version, None),
+            At::Time(ms) => {
+                let version = store.engine().version_at(ms)?.ok_or_else(|| {
+                    Error::invalid(format!(
+                        "nobody knows which version there was {ms} ms after 1970: the oldest one that can be read is {}",
+                        store.engine().oldest_version()
+                    ))
+                })?;
+                (version, Some(ms))
+            }
+        };
+        let inner = store.begin_at(version, now_ms)?;
+        Ok(Transaction::of(self.clone(), inner))
+    }
+
+    /// The last committed version.
+    pub fn version(&self) -> Result<Version> {
+        Ok(self.store()?.engine().version())
+    }
+
+    /// The oldest version that can be read for sure, now: see [`Builder::keep_versions`].
+    pub fn oldest_version(&self) -> Result<Version> {
+        Ok(self.store()?.engine().oldest_version())
+    }
+
+    /// Rewrites what is stored so that it takes as little room as it can, while reads and writes go on. Nothing, where the engine
+    /// has no such thing.
+    pub fn compact(&self) -> Result<()> {
+        Ok(self.store()?.engine().compact()?)
     }
 
     /// Runs `body` in one transaction, commits it, and runs it again, after a pause, where another transaction changed

@@ -8,7 +8,7 @@ use std::{
 use isomer_data::{Memory, MemoryKind, Reservation};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_storage_redb::{RedbEngine, RedbOptions};
-use isomer_store::{StoreEngine, StoreOptions};
+use isomer_store::{Retention, StoreEngine, StoreOptions};
 use isomer_vfs::{
     RealDisk, Seal,
     keys::{self, KeyError},
@@ -116,6 +116,11 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
                 memtable_bytes,
                 max_transaction_bytes: options.max_transaction_bytes,
                 key: options.key.clone(),
+                retention: Retention {
+                    versions_ms: u64::try_from(options.keep_versions.as_millis())
+                        .unwrap_or(u64::MAX),
+                    ..Retention::default()
+                },
                 ..StoreOptions::default()
             };
             let engine = Arc::new(StoreEngine::open(path, store)?);

@@ -61,7 +61,7 @@ pub use field::{Context, Fetched, Field, Update};
 pub use files::{
     Copied, Directory, File, FileReader, FileWriter, Files, FolderError, ReadSeek, WriteFile,
 };
-pub use options::{Builder, EngineKind, QueryOptions};
+pub use options::{At, Builder, EngineKind, QueryOptions};
 pub use parameters::IntoParameters;
 pub use rows::{QueryResult, Row};
 pub use ser::{to_map, to_value};

@@ -26,6 +26,15 @@ pub enum EngineKind {
     Memory,
 }
 
+/// A moment in the past of a database: see [`Database::begin_at`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum At {
+    /// When this was the last committed version.
+    Version(isomer_data::Version),
+    /// A time, in milliseconds since 1970 UTC.
+    Time(u64),
+}
+
 /// How to open a database: see [`Database::builder`].
 #[derive(Clone, Debug)]
 pub struct Builder {
@@ -36,6 +45,7 @@ pub struct Builder {
     pub(crate) cache_bytes: Option<usize>,
     pub(crate) temporary_folder: Option<PathBuf>,
     pub(crate) max_transaction_bytes: usize,
+    pub(crate) keep_versions: Duration,
     pub(crate) limits: Limits,
     pub(crate) durability: Durability,
     pub(crate) max_retries: u32,
@@ -61,6 +71,7 @@ impl Default for Builder {
             cache_bytes: None,
             temporary_folder: None,
             max_transaction_bytes: 1 << 30,
+            keep_versions: Duration::ZERO,
             limits: Limits::default(),
             durability: Durability::Synced,
             max_retries: 100,
@@ -163,6 +174,13 @@ impl Builder {
     /// Largest write set of one transaction; 1 GiB unless said otherwise.
     pub fn max_transaction_bytes(mut self, bytes: usize) -> Self {
         self.max_transaction_bytes = bytes;
+        self
+    }
+
+    /// How long every version can be read after it was replaced ([`Database::begin_at`]); not at all unless said otherwise. What is
+    /// kept takes room. The engine `store` only: others keep the last version.
+    pub fn keep_versions(mut self, time: Duration) -> Self {
+        self.keep_versions = time;
         self
     }
 

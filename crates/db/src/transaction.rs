@@ -38,11 +38,15 @@ pub struct Transaction {
 impl Transaction {
     pub(crate) fn begin(db: Database, access: Access) -> Result<Self> {
         let inner = db.store()?.begin(access)?;
-        Ok(Self {
+        Ok(Self::of(db, inner))
+    }
+
+    pub(crate) fn of(db: Database, inner: isomer_data::Transaction) -> Self {
+        Self {
             db,
             inner,
             lost_race: false,
-        })
+        }
     }
 
     /// Runs a query and gathers its rows: see [`Database::query`].

@@ -414,6 +414,19 @@ impl Backend for StoreBackend {
         Ok(())
     }
 
+    fn settle(&self) -> Result<(), StorageError> {
+        if self.core.options.read_only {
+            return Ok(());
+        }
+        self.flush()?;
+        StoreBackend::compact(self, false)
+    }
+
+    fn compact(&self) -> Result<(), StorageError> {
+        self.flush()?;
+        StoreBackend::compact(self, true)
+    }
+
     fn durable_version(&self) -> Version {
         self.core.log.durable()
     }
