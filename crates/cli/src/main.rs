@@ -70,8 +70,6 @@ enum Command {
     Files(files::FilesOptions),
     /// Looks for damage
     Check(check::CheckOptions),
-    /// Rewrites a database so that it takes as little room as it can
-    Compact(stats::CompactOptions),
     /// Says what a database holds
     Stats(stats::StatsOptions),
     /// Copies a database into a folder of backups
@@ -118,7 +116,6 @@ fn main() -> ExitCode {
         Command::Export(options) => export::command(options),
         Command::Files(options) => files::command(options),
         Command::Check(options) => check::command(options),
-        Command::Compact(options) => stats::compact(options),
         Command::Stats(options) => stats::command(options),
         Command::Backup(options) => backup::backup(options),
         Command::Restore(options) => backup::restore(options),

@@ -23,25 +23,6 @@ pub struct StatsOptions {
     pub db: PathBuf,
 }
 
-/// Options of `isomer compact`.
-#[derive(Clone, Debug, Args)]
-#[command(after_help = "Example:
-  isomer compact people.db")]
-pub struct CompactOptions {
-    /// The database
-    pub db: PathBuf,
-}
-
-/// Runs `isomer compact`.
-pub fn compact(options: &CompactOptions) -> Result<()> {
-    let db = open::open_existing(&options.db)?;
-    let before = db.store()?.engine().statistics()?.stored_bytes;
-    db.compact()?;
-    let after = db.store()?.engine().statistics()?.stored_bytes;
-    eprintln!("{} before, {} now", bytes(before), bytes(after));
-    Ok(db.close()?)
-}
-
 /// Runs the command.
 pub fn command(options: &StatsOptions) -> Result<()> {
     let db = open::open_existing(&options.db)?;

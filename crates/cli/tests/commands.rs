@@ -800,7 +800,6 @@ fn a_database_is_opened_with_its_own_engine() {
             "csv",
         ]);
         assert!(found.contains('1'), "{found}");
-        folder.good(&["compact", engine]);
         let stats = folder.good(&["stats", engine]);
         assert!(
             stats

@@ -383,12 +383,6 @@ impl Database {
         Ok(self.store()?.engine().oldest_version())
     }
 
-    /// Rewrites what is stored so that it takes as little room as it can, while reads and writes go on. Nothing, where the engine
-    /// has no such thing.
-    pub fn compact(&self) -> Result<()> {
-        Ok(self.store()?.engine().compact()?)
-    }
-
     /// Runs `body` in one transaction, commits it, and runs it again, after a pause, where another transaction changed
     /// first what it had read. An error of `body` undoes everything. `body` may run several times: it must not do
     /// anything outside of the transaction that cannot be repeated.
