@@ -72,6 +72,8 @@ fn several_threads_answer_what_one_does() {
         "MATCH (n:N)-[:NEXT]->(m) WITH m, count(*) AS c RETURN count(m), sum(c)",
         "MATCH (n:N) WITH n.kind AS k, count(*) AS c MATCH (m:M) WHERE m.i % 7 = k RETURN k, c, count(m) ORDER BY k",
         "MATCH (n:None) RETURN count(*)",
+        "MATCH (n)-[r:NEXT]->(m) RETURN n.kind AS k, count(*), sum(m.i) ORDER BY k",
+        "MATCH (n)-[r]-(m) RETURN n.kind AS k, count(*), max(id(r)) ORDER BY k",
     ] {
         let one = run(&mut transaction, query, threads(1)).expect("rows");
         for workers in [2, 5] {

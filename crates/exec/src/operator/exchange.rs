@@ -2,7 +2,7 @@
 //!
 //! Only below an aggregation, which does not ask in which order rows come, of a statement that reads; and only where many
 //! rows are expected. Every thread has a reader of the same version, the query's own handle to stop it and its deadline.
-//! Threads take the scan's nodes in small ranges of ids (morsels: Leis, Boncz, Kemper and Neumann, SIGMOD 2014), so that
+//! Threads take the scan's nodes or relationships in small ranges of ids (morsels: Leis, Boncz, Kemper and Neumann, SIGMOD 2014), so that
 //! none is left with all the work.
 
 use std::{
@@ -20,7 +20,7 @@ use isomer_plan::{
     Plan,
     expr::Expr,
     function::Purity,
-    physical::{Op, OpId, StatementClass},
+    physical::{Op, OpId, RelationshipScan, StatementClass},
 };
 
 use super::{Argument, Child, Operate, Spot};
@@ -36,7 +36,7 @@ const MORSEL: u64 = 4096;
 /// How long the consumer waits before it looks at the query's limits.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The shares of a scan's nodes that no thread has taken yet.
+/// The shares of a scan's nodes or relationships that no thread has taken yet.
 #[derive(Debug)]
 pub(crate) struct Morsels {
     /// The scan that they belong to.
@@ -63,12 +63,12 @@ impl Morsels {
         Some((start, start.saturating_add(MORSEL)))
     }
 
-    /// There is no node between what was taken and `id`.
+    /// There is none between what was taken and `id`.
     pub(crate) fn skip_to(&self, id: u64) {
         self.next.fetch_max(id / MORSEL * MORSEL, Ordering::Relaxed);
     }
 
-    /// There is no node in any share that was not taken.
+    /// There is none in any share that was not taken.
     pub(crate) fn finish(&self) {
         self.done.store(true, Ordering::Relaxed);
     }
@@ -123,7 +123,9 @@ fn scan_below(plan: &Plan, top: OpId) -> Option<OpId> {
                 columns.iter().for_each(|(_, expr)| test(expr));
                 *input
             }
-            Op::AllNodesScan { input, .. } | Op::LabelScan { input, .. } => {
+            Op::AllNodesScan { input, .. }
+            | Op::LabelScan { input, .. }
+            | Op::RelationshipScan(RelationshipScan { input, .. }) => {
                 return matches!(plan.operator(*input).op, Op::Argument).then_some(at);
             }
             _ => return None,

@@ -3,9 +3,9 @@
 use isomer_data::{GraphRead, RelRow};
 use isomer_plan::{
     expr::{Expr, LabelRef, SlotId},
-    physical::{Direction, Op, SeekKeys},
+    physical::{self, Direction, Op, SeekKeys},
 };
-use isomer_value::{GroupKey, LabelId, NodeId, RelId, Value};
+use isomer_value::{GroupKey, LabelId, NodeId, RelId, TypeId, Value};
 use rustc_hash::FxHashSet;
 
 use super::{
@@ -306,12 +306,89 @@ impl RelationshipScan {
     }
 }
 
+/// The rows of some relationships.
+fn rows_of(
+    scan: &physical::RelationshipScan,
+    found: Vec<RelRow>,
+    spot: &Spot,
+    rows: impl FnOnce(usize) -> Chunk,
+) -> Chunk {
+    let (mut rels, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
+    for rel in found {
+        ways(rel, scan.direction, |rel, a, b| {
+            rels.push(rel);
+            from.push(a);
+            to.push(b);
+        });
+    }
+    let mut chunk = rows(rels.len());
+    chunk.set(scan.relationship, Column::Rels(rels));
+    chunk.set(scan.from, Column::Nodes(from));
+    chunk.set(scan.to, Column::Nodes(to));
+    spot.prune(&mut chunk);
+    chunk
+}
+
+/// The relationships of the next share that has some, where several threads scan together.
+fn next_of_share(
+    morsels: &Morsels,
+    scan: &physical::RelationshipScan,
+    spot: &Spot,
+    cx: &mut Cx<'_>,
+) -> Result<Option<Chunk>> {
+    let types: Vec<Option<TypeId>> = match cx.type_filter(&scan.types) {
+        TypeFilter::Any => vec![None],
+        TypeFilter::These(ids) => ids.into_iter().map(Some).collect(),
+        TypeFilter::Nothing => return Ok(None),
+    };
+    while let Some((from, to)) = morsels.take() {
+        let mut own = Vec::new();
+        // The first one behind the share, of any type.
+        let mut behind: Option<RelId> = None;
+        for rel_type in &types {
+            let mut after = from.checked_sub(1).map(RelId);
+            loop {
+                let mut found = Vec::with_capacity(FULL_BATCH);
+                cx.reader()
+                    .scan_relationships(*rel_type, after, FULL_BATCH, &mut found)?;
+                cx.tick(found.len() + 1)?;
+                let inside = found.partition_point(|rel| rel.id.0 < to);
+                own.extend_from_slice(&found[..inside]);
+                if let Some(next) = found.get(inside) {
+                    behind = Some(behind.map_or(next.id, |first| first.min(next.id)));
+                    break;
+                }
+                match found.last() {
+                    Some(last) if found.len() == FULL_BATCH => after = Some(last.id),
+                    _ => break,
+                }
+            }
+        }
+        match behind {
+            None => morsels.finish(),
+            Some(next) if own.is_empty() => morsels.skip_to(next.0),
+            Some(_) => {}
+        }
+        if !own.is_empty() {
+            let slots = spot.plan.slots.len();
+            return Ok(Some(rows_of(scan, own, spot, |len| Chunk::new(len, slots))));
+        }
+    }
+    Ok(None)
+}
+
 impl Operate for RelationshipScan {
     fn next(&mut self, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         let spot = self.spot.clone();
         let Op::RelationshipScan(scan) = spot.op() else {
             return Err(misplaced(spot.op()));
         };
+        if let Some(morsels) = &cx.run.morsels
+            && morsels.scan == spot.id
+        {
+            let morsels = morsels.clone();
+            return next_of_share(&morsels, scan, &spot, cx);
+        }
         loop {
             let Some(filter) = &self.filter else {
                 if !self.input.advance(cx)? {
@@ -343,20 +420,10 @@ impl Operate for RelationshipScan {
             if found.is_empty() {
                 continue;
             }
-            let (mut rels, mut from, mut to) = (Vec::new(), Vec::new(), Vec::new());
-            for rel in found {
-                ways(rel, scan.direction, |rel, a, b| {
-                    rels.push(rel);
-                    from.push(a);
-                    to.push(b);
-                });
-            }
-            let mut chunk = self.input.repeat(&self.spot, rels.len());
-            chunk.set(scan.relationship, Column::Rels(rels));
-            chunk.set(scan.from, Column::Nodes(from));
-            chunk.set(scan.to, Column::Nodes(to));
-            self.spot.prune(&mut chunk);
-            return Ok(Some(chunk));
+            let input = &self.input;
+            return Ok(Some(rows_of(scan, found, &spot, |len| {
+                input.repeat(&spot, len)
+            })));
         }
     }
 

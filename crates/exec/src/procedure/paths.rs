@@ -103,6 +103,7 @@ impl Procedure for PathProcedure {
         };
         let options = arguments.last().unwrap_or(&Value::Null);
         let mut ways = Ways::of(name, options, call)?;
+        ways.remembers = count > 1;
         for (at, way) in lightest(&mut ways, source, target, count, call)?
             .iter()
             .enumerate()
@@ -150,7 +151,7 @@ impl Way {
     }
 }
 
-/// Where ways may lead, and what that weighs; remembers what was read.
+/// Where ways may lead, and what that weighs, from read views where they stand.
 struct Ways {
     procedure: Arc<str>,
     /// None where no type asked for exists.
@@ -158,6 +159,8 @@ struct Ways {
     direction: Direction,
     weight: Weight,
     default: Option<f64>,
+    /// Whether nodes are come back to: several ways are asked for.
+    remembers: bool,
     known: FxHashMap<NodeId, Arc<[Step]>>,
 }
 
@@ -205,6 +208,7 @@ impl Ways {
             direction,
             weight,
             default,
+            remembers: false,
             known: FxHashMap::default(),
         })
     }
@@ -234,8 +238,10 @@ impl Ways {
                 (*rel, to, weight)
             })
             .collect();
-        call.hold(steps.len() * size_of::<Step>() + 64)?;
-        self.known.insert(node, steps.clone());
+        if self.remembers {
+            call.hold(steps.len() * size_of::<Step>() + 64)?;
+            self.known.insert(node, steps.clone());
+        }
         Ok(steps)
     }
 
@@ -302,6 +308,15 @@ impl Ord for Cost {
     }
 }
 
+/// How a node was reached best so far.
+struct Reached {
+    weight: f64,
+    /// The node before, and the step from there.
+    last: Option<(NodeId, Step)>,
+    /// Whether no lighter way can be found any more.
+    done: bool,
+}
+
 /// A lightest way from one node to another, if there is one.
 fn dijkstra(
     ways: &mut Ways,
@@ -310,48 +325,62 @@ fn dijkstra(
     closed: &Closed,
     call: &mut Call<'_>,
 ) -> Result<Option<Vec<Step>>> {
-    // How each node was reached best: weight in all, the node before, the step.
-    let mut best: FxHashMap<NodeId, (f64, Option<(NodeId, Step)>)> = FxHashMap::default();
-    let mut done: FxHashSet<NodeId> = FxHashSet::default();
+    let mut reached: FxHashMap<NodeId, Reached> = FxHashMap::default();
     let mut open = BinaryHeap::from([(Reverse(Cost(0.0)), Reverse(from))]);
-    best.insert(from, (0.0, None));
-    let mut held = 0;
+    let start = Reached {
+        weight: 0.0,
+        last: None,
+        done: false,
+    };
+    reached.insert(from, start);
+    let (mut held, mut found) = (0, false);
     while let Some((Reverse(Cost(weight)), Reverse(node))) = open.pop() {
-        if !done.insert(node) {
-            continue;
+        match reached.get_mut(&node) {
+            Some(known) if !known.done => known.done = true,
+            _ => continue, // a heavier way to it, found before the one that it was reached by
         }
         if node == to {
+            found = true;
             break;
         }
         for step in ways.from(node, call)?.iter() {
             let (rel, next, step_weight) = *step;
-            let is_closed = closed.nodes.contains(&next)
-                || (node == from && closed.rels.contains(&rel.id))
-                || done.contains(&next);
-            if is_closed {
+            if closed.nodes.contains(&next) || (node == from && closed.rels.contains(&rel.id)) {
                 continue;
             }
             let total = weight + step_weight;
-            if best.get(&next).is_none_or(|(known, _)| total < *known) {
-                best.insert(next, (total, Some((node, *step))));
-                open.push((Reverse(Cost(total)), Reverse(next)));
+            let way = Reached {
+                weight: total,
+                last: Some((node, *step)),
+                done: false,
+            };
+            match reached.entry(next) {
+                Entry::Vacant(place) => {
+                    place.insert(way);
+                }
+                Entry::Occupied(mut known) if !known.get().done && total < known.get().weight => {
+                    known.insert(way);
+                }
+                Entry::Occupied(_) => continue,
             }
+            open.push((Reverse(Cost(total)), Reverse(next)));
         }
-        let bytes = best.capacity() * 64 + open.capacity() * 24 + done.capacity() * 16;
+        let entry = size_of::<(NodeId, Reached)>() + 1;
+        let bytes = reached.capacity() * entry + open.capacity() * 24;
         if bytes > held {
             call.hold(bytes - held)?;
             held = bytes;
         }
     }
     call.release(held);
-    if !done.contains(&to) {
+    if !found {
         return Ok(None);
     }
     let mut steps = Vec::new();
     let mut at = to;
-    while let Some((_, Some((before, step)))) = best.get(&at) {
-        steps.push(*step);
-        at = *before;
+    while let Some((before, step)) = reached.get(&at).and_then(|way| way.last) {
+        steps.push(step);
+        at = before;
     }
     steps.reverse();
     Ok(Some(steps))
