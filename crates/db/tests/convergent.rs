@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use isomer_db::{Database, ErrorKind, Result, Update, Value, params};
+use isomer_db::{Database, EngineKind, ErrorKind, RestoreOptions, Result, Update, Value, params};
 
 fn posts() -> Database {
     let db = Database::open_in_memory().unwrap();
@@ -184,4 +184,36 @@ fn plans_look_into_sets_without_loading_them() {
     let rows = db.query(&format!("EXPLAIN {text}"), ()).unwrap();
     let plan = format!("{rows:?}");
     assert!(plan.contains("convergent.contains"), "{plan}");
+}
+
+/// Operations on a database that was restored are told apart from those made after its backup.
+#[test]
+fn a_restored_database_numbers_apart() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, backups) = (folder.path().join("db"), folder.path().join("backups"));
+    let count = "MATCH (p:Post) SET p.n = counter.add(p.n, 1) RETURN p.n";
+    let open = |path| {
+        Database::builder()
+            .engine(EngineKind::Store)
+            .open(path)
+            .unwrap()
+    };
+    let db = open(&path);
+    db.query("CREATE (:Post {_key: 'p'})", ()).unwrap();
+    db.query(count, ()).unwrap();
+    let replica = db.store().unwrap().replica().unwrap();
+    db.close().unwrap();
+    // Nothing was written since it was opened: the backup looks like the end of a run.
+    let db = open(&path);
+    db.backup(&backups).unwrap();
+    db.query(count, ()).unwrap();
+    assert_eq!(db.store().unwrap().replica(), Some(replica));
+    db.close().unwrap();
+
+    let target = folder.path().join("restored");
+    Database::restore(&backups, &target, &RestoreOptions::default()).unwrap();
+    let restored = open(&target);
+    assert_eq!(one(&restored, count), 2.into());
+    let other = restored.store().unwrap().replica().unwrap();
+    assert_eq!((other.id, other.epoch), (replica.id, replica.epoch + 1));
 }
