@@ -79,8 +79,12 @@ def compile_java(work, sources, more=()):
     return f"{classes}:{path}"
 
 
+# The engine of isomer, where not its default.
+engine = None
+
+
 def isomer(work, binary):
-    start = [binary, "bench"]
+    start = [binary, *(["--engine", engine] if engine else []), "bench"]
     return System(
         pokec=[*start, "pokec", "--worker", "isomer", "--data"],
         guanciale=[*start, "guanciale", "--worker", "isomer", "--data"],

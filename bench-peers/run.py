@@ -23,7 +23,7 @@ def arguments():
     parser.add_argument("--scale", type=float, default=0.01, help="1 is 1,632,803 people and 30,622,564 relationships")
     parser.add_argument("--systems", help="comma-separated; all that take part unless given")
     parser.add_argument("--benches", default="pokec,guanciale", help="comma-separated, of pokec, guanciale, uuid: %(default)s")
-    parser.add_argument("--engine", help="uuid: the engine of isomer, where not its default")
+    parser.add_argument("--engine", help="the engine of isomer, where not its default")
     parser.add_argument("--rounds", type=int, default=3, help="times each job is asked of each system, in turn")
     parser.add_argument("--seconds", type=float, default=2.0, help="how long each recommendation is measured")
     parser.add_argument("--limit", type=float, default=600, help="seconds after which a system's job is given up")
@@ -58,7 +58,7 @@ def main():
         embedded.run([name for name in chosen if name in embedded.SYSTEMS], work, binary, given)
     if benches == ["uuid"]:
         return
-    systems = {}
+    systems, install.engine = {}, given.engine
     for name in chosen:
         if name not in install.SYSTEMS:
             continue

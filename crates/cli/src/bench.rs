@@ -153,7 +153,7 @@ fn work(
             let data = options.data.as_deref().context(
                 "--worker needs --data: the folder that `isomer generate --questions` filled",
             )?;
-            pokec::worker::serve(system, data, folder, &mut jobs, &mut out)
+            pokec::worker::serve(system, open::engine(), data, folder, &mut jobs, &mut out)
         }
     }
 }

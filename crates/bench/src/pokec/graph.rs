@@ -174,7 +174,7 @@ impl Graph {
                 timed
             }
             Source::Files(data) => {
-                import(&self.folder, data)?;
+                import(self.engine, &self.folder, data)?;
                 // The work was done by other processes: their processor time is not ours.
                 let (wall, _) = watch.read();
                 self.db = Some(self.open()?);
@@ -639,10 +639,16 @@ fn passes<Q>(
 }
 
 /// `isomer import` of both files, as a user runs it.
-fn import(folder: &Path, data: &Path) -> Result<()> {
+fn import(engine: EngineKind, folder: &Path, data: &Path) -> Result<()> {
     let program = std::env::current_exe()?;
+    let engine = match engine {
+        EngineKind::Store => "store",
+        EngineKind::Redb => "redb",
+        _ => bail!("files are imported into a database on disk"),
+    };
     let run = |rest: &[&str], file: &str| -> Result<()> {
         let done = Command::new(&program)
+            .args(["--engine", engine])
             .arg("import")
             .arg(folder)
             .arg(rest[0])

@@ -37,17 +37,14 @@ pub enum System {
 /// `folder` takes the database.
 pub fn serve(
     system: System,
+    engine: EngineKind,
     data: &Path,
     folder: &Path,
     jobs: &mut dyn BufRead,
     out: &mut dyn Write,
 ) -> Result<()> {
     let questions = Questions::read(data)?;
-    let mut graph = Graph::new(
-        folder,
-        EngineKind::default(),
-        Source::Files(data.to_owned()),
-    );
+    let mut graph = Graph::new(folder, engine, Source::Files(data.to_owned()));
     let mut limit = Limit::new(data, folder);
     let mut line = String::new();
     while jobs.read_line(&mut line)? > 0 {
