@@ -156,16 +156,27 @@ fn patiently(path: &Path) -> Result<Told> {
 
 fn files(path: &Path) -> Result<Vec<(PathBuf, Vec<u8>)>> {
     let mut files = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        files.push((entry.file_name().into(), fs::read(entry.path())?));
-    }
+    gather(path, Path::new(""), &mut files)?;
     files.sort();
     ensure!(
         files.iter().any(|(_, bytes)| !bytes.is_empty()),
         "there is nothing to damage"
     );
     Ok(files)
+}
+
+/// The files in a folder and in those within it, under their names in the outermost.
+fn gather(folder: &Path, within: &Path, files: &mut Vec<(PathBuf, Vec<u8>)>) -> Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = within.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            gather(&entry.path(), &name, files)?;
+        } else {
+            files.push((name, fs::read(entry.path())?));
+        }
+    }
+    Ok(())
 }
 
 /// Copies the files with one bit flipped, a stretch zeroed or one file cut short. Bits flip where bytes are not all zero:
@@ -209,7 +220,11 @@ fn damage(files: &[(PathBuf, Vec<u8>)], target: &Path, random: &mut Random) -> R
                 }
             }
         }
-        fs::write(target.join(name), bytes)?;
+        let path = target.join(name);
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::write(path, bytes)?;
     }
     Ok(told)
 }
