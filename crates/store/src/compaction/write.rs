@@ -59,6 +59,9 @@ impl Drop for NewFiles {
     }
 }
 
+/// A file of values is followed by the next one at so many bytes: it goes, or is written anew, as a whole.
+const MAX_BLOB_FILE_BYTES: u64 = 256 << 20;
+
 /// How much a merge may write.
 pub(crate) struct Limits {
     /// Bytes of a table; it ends at the next key.
@@ -221,6 +224,10 @@ impl<'a> Output<'a> {
     }
 
     fn put_apart(&mut self, value: &[u8]) -> Result<BlobRef, StorageError> {
+        let full = |blob: &BlobWriter| blob.len() >= MAX_BLOB_FILE_BYTES;
+        if self.blob.as_ref().is_some_and(full) {
+            self.finish_blob()?;
+        }
         if self.blob.is_none() {
             let options = &self.files.options;
             let (number, identity, path) = self.files.new_blob();
@@ -241,6 +248,20 @@ impl<'a> Output<'a> {
                 "no file of values is open".to_owned(),
             )),
         }
+    }
+
+    fn finish_blob(&mut self) -> Result<(), StorageError> {
+        if let Some(blob) = self.blob.take() {
+            let (number, identity) = (blob.number, blob.identity);
+            let bytes = blob.finish()?;
+            self.written_bytes += bytes;
+            self.done.blobs.push(StoredBlob {
+                number,
+                identity,
+                bytes,
+            });
+        }
+        Ok(())
     }
 
     /// Ends the table before `until`; the erasures below it that it answers for go along.
@@ -298,15 +319,7 @@ impl<'a> Output<'a> {
     /// Ends with all keys below `until` written.
     pub(crate) fn finish(mut self, until: Option<&[u8]>) -> Result<NewFiles, StorageError> {
         self.finish_table(until)?;
-        if let Some(blob) = self.blob.take() {
-            let (number, identity) = (blob.number, blob.identity);
-            let bytes = blob.finish()?;
-            self.done.blobs.push(StoredBlob {
-                number,
-                identity,
-                bytes,
-            });
-        }
+        self.finish_blob()?;
         Ok(std::mem::take(&mut self.done))
     }
 }

@@ -39,6 +39,8 @@ pub(crate) struct TableCursor {
     data_at: u64,
     /// Data blocks read one after the other since the last search.
     in_a_row: u32,
+    /// Whether the next block read is likely to lie before this one.
+    backwards: bool,
     ahead: Vec<u8>,
     ahead_at: u64,
     version: Version,
@@ -60,6 +62,7 @@ impl TableCursor {
             partition_at: 0,
             data_at: 0,
             in_a_row: 0,
+            backwards: false,
             ahead: Vec::new(),
             ahead_at: 0,
             version: 0,
@@ -120,6 +123,7 @@ impl TableCursor {
 
     pub(crate) fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
         self.in_a_row = 0;
+        self.backwards = false;
         self.top
             .seek(key, version)
             .map_err(self.table.damaged(self.table.top_offset))?;
@@ -149,6 +153,7 @@ impl TableCursor {
 
     pub(crate) fn first(&mut self) -> Result<(), StorageError> {
         self.in_a_row = 0;
+        self.backwards = false;
         self.top
             .first()
             .map_err(self.table.damaged(self.table.top_offset))?;
@@ -237,6 +242,7 @@ impl TableCursor {
     }
 
     fn last_of_block(&mut self) -> Result<(), StorageError> {
+        self.backwards = true;
         if !self.load_data()? {
             return Err(self.table.unreadable(self.partition_at));
         }
@@ -260,6 +266,7 @@ impl TableCursor {
     }
 
     fn next_block(&mut self) -> Result<(), StorageError> {
+        self.backwards = false;
         self.partition
             .next()
             .map_err(self.table.damaged(self.partition_at))?;
@@ -354,18 +361,25 @@ impl TableCursor {
                     Reading::Bulk => BULK_BYTES,
                     Reading::Cached => (16 << 10 << (self.in_a_row / 4).min(8)).min(SCAN_BYTES),
                 };
-                let rest = table.file.len().saturating_sub(handle.offset);
-                let count = wanted.max(len).min(usize::try_from(rest).unwrap_or(len));
-                if count < len {
-                    return Err(table.unreadable(handle.offset));
-                }
-                self.ahead.resize(count, 0);
-                if let Err(error) = table.file.read_plain(handle.offset, &mut self.ahead) {
+                let end = handle
+                    .offset
+                    .checked_add(u64::from(handle.len))
+                    .filter(|end| *end <= table.file.len())
+                    .ok_or_else(|| table.unreadable(handle.offset))?;
+                let wanted = wanted.max(len) as u64;
+                let (start, end) = if self.backwards {
+                    (end.saturating_sub(wanted), end)
+                } else {
+                    let upto = handle.offset.saturating_add(wanted);
+                    (handle.offset, upto.min(table.file.len()))
+                };
+                self.ahead.resize((end - start) as usize, 0);
+                if let Err(error) = table.file.read_plain(start, &mut self.ahead) {
                     self.ahead.clear();
                     return Err(error);
                 }
-                self.ahead_at = handle.offset;
-                0
+                self.ahead_at = start;
+                (handle.offset - start) as usize
             }
         };
         let stored = &self.ahead[from..from + len];
