@@ -2,7 +2,7 @@
 //!
 //! - [`network`]: a social network shaped like soc-Pokec, deterministic by its seed; [`profile`]: its people's documents;
 //!   [`files`]: both as files; [`shape`]: its measured figures; [`load`]: both into a database.
-//! - [`mod@core`], [`language`], [`pokec`], [`guanciale`], [`uuid`], [`convergent`]: the benchmarks of these names; [`measure`]: clocks and
+//! - [`mod@core`], [`language`], [`pokec`], [`guanciale`], [`uuid`], [`convergent`], [`server`]: the benchmarks of these names; [`measure`]: clocks and
 //!   gauges; [`report`]: who is told of their figures.
 //!
 //! Everything is made in memory from a seed and streams from there: nothing is downloaded.
@@ -19,6 +19,7 @@ pub mod pokec;
 pub mod profile;
 pub mod random;
 pub mod report;
+pub mod server;
 pub mod shape;
 pub mod uuid;
 

@@ -105,10 +105,17 @@ pub fn reset_peak_memory() {
 
 /// The peak of this process's resident memory in bytes.
 pub fn peak_memory() -> Option<u64> {
+    status_bytes("VmHWM:")
+}
+
+/// This process's resident memory in bytes.
+pub fn resident_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
+fn status_bytes(name: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let line = status.lines().find_map(|line| line.strip_prefix(name))?;
     line.trim()
         .strip_suffix("kB")?
         .trim()

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use isomer_bench::{
     Network, convergent, core, files, guanciale, language, network, pokec,
     report::{Case, Report},
-    uuid,
+    server, uuid,
 };
 
 use crate::{
@@ -99,6 +99,8 @@ pub enum BenchName {
     Uuid,
     /// Elements added one at a time to a set in a map, a million at scale 1; counters
     Convergent,
+    /// Single documents read over HTTP, of a million at scale 1; connections that do nothing
+    Server,
 }
 
 /// Runs the command.
@@ -123,6 +125,7 @@ pub fn command(options: &BenchOptions) -> Result<()> {
         BenchName::Pokec => pokec::run(folder, scale, open::engine(), &mut report),
         BenchName::Guanciale => guanciale::run(folder, scale, &mut report),
         BenchName::Convergent => convergent::run(folder, scale, open::engine(), &mut report),
+        BenchName::Server => serve(folder, scale, &mut report),
         BenchName::Uuid => {
             let options = uuid::Options {
                 scale,
@@ -137,6 +140,33 @@ pub fn command(options: &BenchOptions) -> Result<()> {
     outcome
 }
 
+/// Starts a server in this process and measures it.
+fn serve(folder: &std::path::Path, scale: f64, report: &mut Told) -> Result<()> {
+    use isomer_server::{ServeOptions, config::Layers};
+    let mut layers = Layers::new();
+    for (key, value) in [
+        ("listen", "127.0.0.1:0"),
+        ("without_authentication", "true"),
+        ("log.audit", "off"),
+        ("limits.connections", "20000"),
+        ("limits.import", "1TiB"),
+    ] {
+        layers.add_flag(key, value)?;
+    }
+    // Both ends of each connection are in this process.
+    let mut files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
+    files.current = files.maximum;
+    rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
+    let mut options = ServeOptions::new(layers.config()?);
+    options.builder = open::shared_builder();
+    options.create = true;
+    options.databases = vec![(Some("bench".to_owned()), folder.join("db"))];
+    let running = isomer_server::start(options)?;
+    let outcome = server::run(running.address(), scale, report);
+    running.stop()?;
+    outcome
+}
+
 /// Answers jobs until there are no more.
 fn work(
     options: &BenchOptions,
@@ -145,7 +175,11 @@ fn work(
 ) -> Result<()> {
     let (mut jobs, mut out) = (std::io::stdin().lock(), std::io::stdout().lock());
     match options.name {
-        BenchName::Core | BenchName::Language | BenchName::Uuid | BenchName::Convergent => {
+        BenchName::Core
+        | BenchName::Language
+        | BenchName::Uuid
+        | BenchName::Convergent
+        | BenchName::Server => {
             bail!("only pokec and guanciale are compared with other systems")
         }
         BenchName::Guanciale => guanciale::worker::serve(system, &mut jobs, &mut out),

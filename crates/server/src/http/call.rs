@@ -7,6 +7,7 @@ use axum::{
     http::{HeaderMap, header},
 };
 use http_body_util::BodyExt;
+use hyper::body::Body as _;
 use isomer_db::{CancelHandle, Map, Value, json};
 
 use parking_lot::Mutex;
@@ -109,7 +110,12 @@ impl Call {
 
     /// The type of the body, without its parameters, in small letters.
     pub fn content_type(&self) -> String {
-        let content_type = self.header(header::CONTENT_TYPE).unwrap_or_default();
+        let mut all = self.headers.get_all(header::CONTENT_TYPE).iter();
+        let content_type = match (all.next(), all.next()) {
+            (Some(one), None) => one.to_str().unwrap_or("unreadable"),
+            (Some(_), Some(_)) => "of several types",
+            (None, _) => "",
+        };
         content_type
             .split(';')
             .next()
@@ -181,6 +187,14 @@ impl Call {
         self.core
             .blocking(move || Ok(json::parse_bytes(&bytes)?))
             .await
+    }
+
+    /// As [`Call::fields`]; no fields where there is no body.
+    pub async fn optional_fields(&mut self, known: &[&str]) -> Result<Fields> {
+        if self.body.get_mut().is_end_stream() {
+            return Ok(Fields(Map::new()));
+        }
+        self.fields(known).await
     }
 
     /// The body as a JSON object.

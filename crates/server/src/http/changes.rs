@@ -87,7 +87,7 @@ pub async fn changes(call: Call, access: Access) -> Result<Reply> {
                 filter,
                 at: from,
                 ready: VecDeque::from([Bytes::from(start)]),
-                _hold: hold,
+                hold,
                 _place: place,
             })
         })
@@ -143,7 +143,8 @@ struct Following {
     /// The version up to which everything was told.
     at: Version,
     ready: VecDeque<Bytes>,
-    _hold: isomer_db::data::StreamHold,
+    /// Keeps what comes after [`Following::at`].
+    hold: isomer_db::data::StreamHold,
     _place: FeedPlace,
 }
 
@@ -233,6 +234,8 @@ impl Following {
                     .push_back(Bytes::from(format!("event: commit\n{id}data: {data}\n\n")));
             }
         }
+        // What was told may go.
+        self.hold = store.hold_stream(self.at);
         Ok(self)
     }
 }

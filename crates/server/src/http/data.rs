@@ -68,12 +68,10 @@ pub async fn buckets(call: Call, access: Access) -> Result<Reply> {
 /// `PUT …/buckets/{bucket}`
 pub async fn create_bucket(mut call: Call, access: Access) -> Result<Reply> {
     let mut options = BucketOptions::default();
-    if !call.content_type().is_empty() {
-        let mut fields = call.fields(&["multi", "reversible"]).await?;
-        options.reversible = fields.switch("reversible")?;
-        if fields.switch("multi")? {
-            options.kind = BucketKind::Multi;
-        }
+    let mut fields = call.optional_fields(&["multi", "reversible"]).await?;
+    options.reversible = fields.switch("reversible")?;
+    if fields.switch("multi")? {
+        options.kind = BucketKind::Multi;
     }
     let name = call.place("bucket").to_owned();
     call.core

@@ -9,6 +9,7 @@ use std::{
 
 use axum::body::{Body, Bytes};
 use futures_util::stream;
+use isomer_db::CancelHandle;
 
 use crate::{Result, core::Core};
 
@@ -21,6 +22,15 @@ const PIECE_TIME: Duration = Duration::from_millis(100);
 pub trait Source: Send + 'static {
     /// Appends the next line, or lines, to `out`; false at the end. What goes wrong is told in a line of its own.
     fn next(&mut self, out: &mut String) -> Result<bool>;
+
+    /// Asked before each piece: how long it may still work, and what stops it then. The time in which the client reads does
+    /// not count.
+    fn limit(&mut self) -> Option<(Duration, CancelHandle)> {
+        None
+    }
+
+    /// Tells it that a piece took so long.
+    fn worked(&mut self, _time: Duration) {}
 }
 
 struct Lines<S> {
@@ -39,11 +49,22 @@ pub fn body(core: &Arc<Core>, source: impl Source, gzip: bool) -> Body {
         packer,
     };
     Body::from_stream(stream::try_unfold(Some(lines), |lines| async move {
-        let Some(lines) = lines else {
+        let Some(mut lines) = lines else {
             return Ok::<_, std::io::Error>(None);
         };
         let core = lines.core.clone();
-        let made = core.blocking(move || lines.piece()).await;
+        let limit = lines.source.limit();
+        let mut making = std::pin::pin!(core.blocking(move || lines.piece()));
+        let made = match limit {
+            None => making.await,
+            Some((left, stop)) => tokio::select! {
+                made = making.as_mut() => made,
+                () = tokio::time::sleep(left) => {
+                    stop.cancel();
+                    making.await
+                }
+            },
+        };
         made.map(Some)
             .map_err(|error| std::io::Error::other(error.to_string()))
     }))
@@ -58,6 +79,7 @@ impl<S: Source> Lines<S> {
         while more && text.len() < PIECE_BYTES && began.elapsed() < PIECE_TIME {
             more = self.source.next(&mut text)?;
         }
+        self.source.worked(began.elapsed());
         let Some(mut packer) = self.packer.take() else {
             return Ok((Bytes::from(text), more.then_some(self)));
         };

@@ -1,10 +1,14 @@
 //! Queries, gathered or streamed, and transactions between requests.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::http::{StatusCode, header};
 use isomer_db::{
-    CancelHandle, Counters, Map, QueryOptions, QueryResult, RowStream, Value, json, params, redact,
+    CancelHandle, Counters, ErrorKind, Map, QueryOptions, QueryResult, RowStream, Value, json,
+    params, redact,
 };
 
 use super::{
@@ -102,7 +106,7 @@ fn options(access: &mut Access, asked: &Asked, cancel: &CancelHandle) -> Result<
     let mut options = access.query_options()?.cancel(cancel.clone());
     if let Some(limits) = &mut options.limits {
         if let Some(ms) = asked.time_ms {
-            let wanted = std::time::Duration::from_millis(ms);
+            let wanted = Duration::from_millis(ms);
             limits.time = limits.time.map(|most| most.min(wanted)).or(Some(wanted));
         }
         if let Some(rows) = asked.rows {
@@ -117,7 +121,7 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
     let key = call.header("idempotency-key").map(str::to_owned);
     let asked = asked(&mut call).await?;
     let cancel = CancelHandle::new();
-    let options = options(&mut access, &asked, &cancel)?;
+    let mut options = options(&mut access, &asked, &cancel)?;
     let stop = StopOnDrop::new(&cancel);
     let core = call.core.clone();
     let streamed = call.accepts(&[
@@ -133,6 +137,11 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
         }
         let gzip = takes_gzip(&call.headers);
         let began = Instant::now();
+        // A client may take longer to read than the query may take to find: only the latter has a limit.
+        let left = options
+            .limits
+            .as_mut()
+            .and_then(|limits| limits.time.take());
         let source = core
             .clone()
             .blocking(move || {
@@ -147,6 +156,9 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
                         asked,
                         began,
                     },
+                    left,
+                    piece: began,
+                    cancel,
                     _stop: stop,
                 })
             })
@@ -290,10 +302,30 @@ struct Rows {
     rows: RowStream<'static>,
     row: u64,
     slow: Slow,
+    /// How long the query may still work, and since when it is at work now.
+    left: Option<Duration>,
+    piece: Instant,
+    cancel: CancelHandle,
     _stop: StopOnDrop,
 }
 
+impl Rows {
+    /// Whether it has worked for as long as it may.
+    fn is_over(&self) -> bool {
+        self.left.is_some_and(|left| self.piece.elapsed() >= left)
+    }
+}
+
 impl Source for Rows {
+    fn limit(&mut self) -> Option<(Duration, CancelHandle)> {
+        self.piece = Instant::now();
+        self.left.map(|left| (left, self.cancel.clone()))
+    }
+
+    fn worked(&mut self, time: Duration) {
+        self.left = self.left.map(|left| left.saturating_sub(time));
+    }
+
     fn next(&mut self, out: &mut String) -> Result<bool> {
         if let Some(line) = self.columns.take() {
             out.push_str(&line);
@@ -302,6 +334,11 @@ impl Source for Rows {
             Some(Ok(row)) => {
                 self.row += 1;
                 write_row(row.values(), out).map(|()| true)
+            }
+            Some(Err(error)) if error.kind() == ErrorKind::Cancelled && self.is_over() => {
+                Err(ServerError::TooSlow(
+                    "the query works for longer than it may: narrow it, add an index, or raise the time limit".into(),
+                ))
             }
             Some(Err(error)) => Err(error.into()),
             None => {
@@ -381,11 +418,10 @@ fn without_texts(plan: &str) -> String {
 
 /// `POST …/tx`
 pub async fn begin(mut call: Call, access: Access) -> Result<Reply> {
-    let read_only = if call.content_type().is_empty() {
-        false
-    } else {
-        call.fields(&["read_only"]).await?.switch("read_only")?
-    };
+    let read_only = call
+        .optional_fields(&["read_only"])
+        .await?
+        .switch("read_only")?;
     let core = call.core.clone();
     let path = call.target.clone();
     core.clone()

@@ -209,6 +209,16 @@ fn bodies_that_are_not_what_they_should_be_are_refused() {
         );
     }
     assert_eq!(admin.send("POST", QUERY, &[], b"{}").status, 415);
+    let twice = [
+        ("Content-Type", "application/json"),
+        ("Content-Type", "text/plain"),
+    ];
+    assert_eq!(
+        admin
+            .send("POST", QUERY, &twice, b"{\"query\":\"RETURN 1\"}")
+            .status,
+        415
+    );
     assert_eq!(
         admin
             .get("/v1/databases/people/buckets/b/keys?limt=1")

@@ -190,6 +190,44 @@ fn one_user_does_not_take_the_place_of_all() {
     }
 }
 
+/// The time limit is one of work, not of reading.
+#[test]
+fn a_streamed_query_may_be_read_slowly_and_must_not_work_for_long() {
+    let server = Server::with(&[("limits.query_time", "2s")]);
+    let lines = server.admin().with("Accept", "application/jsonl");
+    let endless = "{\"query\":\"UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b RETURN count(*)\"}";
+    let began = Instant::now();
+    let answer = lines.json("POST", QUERY, endless);
+    assert!(
+        answer
+            .text()
+            .lines()
+            .last()
+            .unwrap()
+            .contains("\"kind\":\"Limit\""),
+        "{answer:?}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(15));
+    let body = "{\"query\":\"UNWIND range(1, 300000) AS n RETURN n, 'a text that makes the row longer than it would be' AS t\"}";
+    let mut stream = server.admin().connect();
+    let head = format!(
+        "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nAccept: application/jsonl\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n",
+        server.admin,
+        body.len()
+    );
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(3));
+    let answer = read_answer(&mut stream).unwrap();
+    assert!(
+        answer.text().ends_with("\"rows\":300000}}\n"),
+        "{}",
+        answer.body.len()
+    );
+}
+
 #[test]
 fn results_and_memory_have_limits() {
     let server = Server::with(&[("limits.result", "100KiB"), ("limits.query_memory", "4MiB")]);

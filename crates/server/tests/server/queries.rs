@@ -149,6 +149,15 @@ fn answers_are_compressed_for_those_who_take_it() {
 fn a_transaction_lives_between_requests() {
     let server = Server::new();
     let admin = server.admin();
+    // No body is no body, whatever its type.
+    assert_eq!(
+        admin.json("POST", "/v1/databases/people/tx", "").status,
+        201
+    );
+    assert_eq!(
+        admin.json("POST", "/v1/databases/people/tx", "[]").status,
+        400
+    );
     let begun = admin.post("/v1/databases/people/tx");
     assert_eq!(begun.status, 201, "{begun:?}");
     let path = begun.header("location").unwrap().to_owned();
