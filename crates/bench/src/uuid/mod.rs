@@ -120,7 +120,7 @@ impl Reader for ContractReader {
         }))
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn scan(&mut self, visit: &mut work::Visit<'_>) -> Result<()> {
         let mut page = Page::new();
         // All that is stored besides the pairs begins with a smaller byte than a hexadecimal digit.
         let (mut start, mut end) = (b"0".to_vec(), None);
@@ -187,7 +187,7 @@ impl Reader for BucketReader {
         }))
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn scan(&mut self, visit: &mut work::Visit<'_>) -> Result<()> {
         let mut outcome = Ok(());
         let mut bucket = self.0.bucket(BUCKET);
         bucket.visit(b"", None, Order::Ascending, |key, value| {

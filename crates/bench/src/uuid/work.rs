@@ -37,12 +37,15 @@ pub trait Subject: Sync {
     fn compact(&self) -> Result<()>;
 }
 
+/// Takes a pair; its error ends a scan.
+pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'v;
+
 /// Reads of one thread.
 pub trait Reader {
     /// Puts the value under `key` into `value`; false where there is none.
     fn get(&mut self, key: &[u8], value: &mut Vec<u8>) -> Result<bool>;
     /// Visits all pairs, ascending, until one is answered with an error.
-    fn scan(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()>;
+    fn scan(&mut self, visit: &mut Visit<'_>) -> Result<()>;
 }
 
 /// Opens or makes a store in a folder.
