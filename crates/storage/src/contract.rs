@@ -328,7 +328,7 @@ pub struct Capabilities {
 /// Sizes and counts of an engine.
 #[derive(Clone, Debug, Default)]
 pub struct Statistics {
-    /// Pairs stored.
+    /// Pairs stored; an estimate where there are many and counting would read them all.
     pub key_count: u64,
     /// Bytes on disk (or in memory).
     pub stored_bytes: u64,

@@ -553,6 +553,7 @@ impl Backend for StoreBackend {
             detail("sealed_memtables", state.sealed.len() as u64),
             detail("cache_bytes", self.core.cache.used_bytes() as u64),
             detail("pinned_bytes", self.core.cache.pinned_bytes() as u64),
+            detail("slowed_ms", self.core.slowed_ms()),
             detail("cache_hits", hits),
             detail("cache_misses", misses),
             detail("oldest_version", self.oldest_version()),
@@ -579,11 +580,11 @@ impl Backend for StoreBackend {
         // What is read must stay where it is.
         let _tidying = core.tidying.lock();
         let levels = core.shared.state().levels.clone();
-        let version = self.view()?.version();
+        self.view()?;
         let (in_log, in_tables) = (core.log.record_bytes(), 2 * levels.file_bytes());
         let total = in_log + in_tables;
         let mut done = 0;
-        let mut damage = core.log.verify(version, &mut |bytes| {
+        let mut damage = core.log.verify(&mut |bytes| {
             done += bytes;
             progress(done.min(in_log), total);
         })?;

@@ -52,8 +52,9 @@ pub struct Core {
     /// Held while files of the log go, or while they must not.
     pub tidying: Mutex<()>,
     pub progress: Arc<Progress>,
-    /// Nanoseconds that writers still have to sleep.
+    /// Nanoseconds that writers still have to sleep, and have slept or waited since opening.
     debt: AtomicU64,
+    slowed: AtomicU64,
     pub _lock: Option<Lock>,
 }
 
@@ -110,6 +111,7 @@ impl Core {
             tidying: Mutex::default(),
             progress,
             debt: AtomicU64::new(0),
+            slowed: AtomicU64::new(0),
             _lock: lock,
         }
     }
@@ -282,8 +284,20 @@ impl Core {
             let mut signals = self.signals.lock();
             self.flushed
                 .wait_for(&mut signals, Duration::from_millis(1));
+            drop(signals);
             waited += Duration::from_millis(1);
+            self.note_slowed(Duration::from_millis(1));
         }
+    }
+
+    fn note_slowed(&self, by: Duration) {
+        self.slowed
+            .fetch_add(by.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Milliseconds for which writers were held up for the background work, since opening.
+    pub fn slowed_ms(&self) -> u64 {
+        self.slowed.load(Ordering::Relaxed) / 1_000_000
     }
 
     /// Slows whoever has committed `bytes` down, where the background work is behind: writers then get on as it does.
@@ -306,7 +320,9 @@ impl Core {
         let debt = Duration::from_nanos(self.debt.fetch_add(owed, Ordering::Relaxed) + owed);
         if debt >= MIN_SLEEP {
             self.debt.store(0, Ordering::Relaxed);
-            std::thread::sleep(debt.min(MAX_SLEEP));
+            let sleep = debt.min(MAX_SLEEP);
+            std::thread::sleep(sleep);
+            self.note_slowed(sleep);
         }
     }
 }

@@ -763,11 +763,7 @@ impl Log {
     }
 
     /// Reads all records and answers what is damaged; `progress` is told the bytes read.
-    pub fn verify(
-        &self,
-        upto: Version,
-        progress: &mut dyn FnMut(u64),
-    ) -> Result<Vec<String>, StorageError> {
+    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<Vec<String>, StorageError> {
         let mut damage = Vec::new();
         let segments: Vec<(Arc<Segment>, Extent)> = self
             .segments
@@ -794,7 +790,6 @@ impl Log {
                 before = reader.offset();
             }
         }
-        let _ = upto;
         Ok(damage)
     }
 
