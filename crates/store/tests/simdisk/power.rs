@@ -15,7 +15,7 @@ use isomer_vfs::{Disk, Loss, SimDisk};
 use crate::{
     inspect::{inspect, inspect_copy, mixed},
     is_quick, number, on_all_cores, seed,
-    subject::{self, DATABASE},
+    subject::{self, DATABASE, ENCRYPTED},
     workload::{self, Journal, Shape},
 };
 
@@ -24,6 +24,16 @@ pub fn disk() -> SimDisk {
     let disk = SimDisk::new();
     disk.make_folder(Path::new(DATABASE)).expect("a folder");
     disk.sync_folder(Path::new("/")).expect("synced");
+    disk
+}
+
+/// The same; every eighth one is for an encrypted database.
+fn disk_for(seed: u64) -> SimDisk {
+    let disk = disk();
+    if seed.is_multiple_of(8) {
+        disk.make_folder(Path::new(ENCRYPTED)).expect("a folder");
+        disk.sync_folder(Path::new("/")).expect("synced");
+    }
     disk
 }
 
@@ -70,7 +80,7 @@ fn power_cuts_lose_nothing_durable_and_leave_nothing_half_done() {
 
 /// Runs one workload and cuts the power while it is done.
 fn cut_workload(seed: u64, cuts: &Cuts) {
-    let disk = disk();
+    let disk = disk_for(seed);
     let recorder = disk.record();
     let shape = Shape {
         rounds: 60,

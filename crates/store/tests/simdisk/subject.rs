@@ -10,7 +10,7 @@ use std::{
 
 use isomer_storage::{Engine, StorageError};
 use isomer_store::{StoreEngine, StoreOptions};
-use isomer_vfs::Disk;
+use isomer_vfs::{Disk, keys::MasterKey};
 
 /// Where the database is.
 pub const DATABASE: &str = "/db";
@@ -50,11 +50,19 @@ pub fn open_existing(disk: Arc<dyn Disk>, folder: &Path) -> Result<Tended, Stora
     open_with(disk, folder, false)
 }
 
+/// Where this is, databases on the disk are encrypted.
+pub const ENCRYPTED: &str = "/encrypted";
+
 fn open_with(disk: Arc<dyn Disk>, folder: &Path, create: bool) -> Result<Tended, StorageError> {
     // One process, one sequence: a salt is never drawn twice, and a run is the same each time as far as that matters.
     static NEXT: AtomicU64 = AtomicU64::new(1);
+    let encrypted = disk
+        .exists(Path::new(ENCRYPTED))
+        .map_err(|error| StorageError::Unavailable(error.to_string()))?;
+    let key = encrypted.then(|| MasterKey::from_bytes(&[0x42; 32]).expect("a key"));
     let options = StoreOptions {
         disk,
+        key,
         create,
         cache_bytes: 1 << 20,
         memtable_bytes: 16 << 10,
