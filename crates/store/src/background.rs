@@ -93,16 +93,18 @@ fn flush(core: &Core) {
 /// Makes segments of the log before they are needed: a writer that made one itself would wait for its syncs.
 fn prepare(core: &Core) {
     loop {
+        {
+            let mut signals = core.signals.lock();
+            while !signals.prepare && !signals.stop {
+                core.signalled.wait(&mut signals);
+            }
+            if signals.stop {
+                return;
+            }
+            signals.prepare = false;
+        }
         // Where that fails, the writer makes one itself, or is told why it cannot.
         let _ = core.log.prepare();
-        let mut signals = core.signals.lock();
-        while !signals.prepare && !signals.stop {
-            core.signalled.wait(&mut signals);
-        }
-        if signals.stop {
-            return;
-        }
-        signals.prepare = false;
     }
 }
 
