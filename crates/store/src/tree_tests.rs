@@ -308,11 +308,12 @@ impl History {
                     .map(|(key, _)| key.clone()))
             },
         );
-        if existing {
-            assert!(matches!(prepared, Err(StorageError::Invalid(_))));
-            return Ok(());
-        }
-        self.tree.commit_ingestion(prepared?)?;
+        let prepared = match prepared {
+            Err(StorageError::Invalid(_)) if existing => return Ok(()),
+            other => other?,
+        };
+        assert!(!existing, "a key that exists is refused");
+        self.tree.commit_ingestion(prepared)?;
         self.version += 1;
         self.state.extend(pairs);
         self.kept.insert(self.version, self.state.clone());
