@@ -9,7 +9,8 @@ use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    AdjacencyAt, ColumnAt, Owner, Side, Views, members::MemberBase, slot::Pinned, views::Records,
+    AdjacencyAt, ColumnAt, Owner, Side, ViewKind, Views, members::MemberBase, slot::Pinned,
+    views::Records,
 };
 
 /// With more types than this, "any type" is one range of rows instead of as many views.
@@ -143,6 +144,27 @@ impl ViewsAt {
         go_on: &dyn Fn() -> bool,
     ) -> Option<ColumnAt> {
         self.made_now(Owner::Nodes(label), path, go_on)
+    }
+
+    /// As [`ViewsAt::adjacency`] of one type, but where there is none it is read from its file or made at once, on this
+    /// thread: for those who would read all of the type's rows otherwise. None as in [`ViewsAt::column_now`].
+    pub fn adjacency_now(
+        &self,
+        type_id: TypeId,
+        side: Side,
+        go_on: &dyn Fn() -> bool,
+    ) -> Option<AdjacencyAt> {
+        if let Some(known) = self.adjacency_of(type_id, side, false, 0) {
+            return Some(known);
+        }
+        let views = self.views.as_ref()?;
+        let slot = views.adjacency_slot(type_id, side);
+        if slot.stands() || !views.settles_soon(go_on) || slot.busy.swap(true, Ordering::AcqRel) {
+            return None;
+        }
+        let kind = ViewKind::Adjacency(type_id, side);
+        views.build(&kind, false, go_on).ok()?;
+        self.adjacency_of(type_id, side, false, 0)
     }
 
     /// As [`ViewsAt::column_now`], of a type's relationships.

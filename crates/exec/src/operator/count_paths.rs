@@ -6,6 +6,7 @@ use isomer_plan::{
     function::Aggregation,
     physical::{self, Direction, Op, OpId},
 };
+use isomer_views::Side;
 
 use super::{Argument, Operate, Spot, scan::misplaced};
 use crate::{
@@ -92,6 +93,8 @@ impl CountPaths {
         if first_types == TypeFilter::Nothing || second_types == TypeFilter::Nothing {
             return Ok(None);
         }
+        make_views(&first_types, data_direction(shape.first.1), cx);
+        make_views(&second_types, data_direction(shape.second.1), cx);
         let (first, second) = (
             cx.walks(&first_types, data_direction(shape.first.1)),
             cx.walks(&second_types, data_direction(shape.second.1)),
@@ -123,6 +126,29 @@ impl CountPaths {
         let total = sum(&first, &second, shared.as_ref(), cx)?;
         let overflow = || ExecError::overflow("the number of paths does not fit into 64 bits");
         i64::try_from(total).map(Some).map_err(|_| overflow())
+    }
+}
+
+/// Has the views made that are not there yet: everything would be read from the rows otherwise, and more than once.
+fn make_views(types: &TypeFilter, direction: isomer_data::Direction, cx: &Cx<'_>) {
+    let TypeFilter::These(types) = types else {
+        return;
+    };
+    if !cx.reader().is_plain() {
+        return;
+    }
+    let sides: &[Side] = match direction {
+        isomer_data::Direction::Outgoing => &[Side::Out],
+        isomer_data::Direction::Incoming => &[Side::In],
+        isomer_data::Direction::Both => &Side::BOTH,
+    };
+    let stop = cx.run.watch.stop();
+    let go_on = || stop.check().is_ok();
+    for &type_id in types {
+        for &side in sides {
+            // Where it cannot be made, the rows answer.
+            let _ = cx.run.views.adjacency_now(type_id, side, &go_on);
+        }
     }
 }
 
