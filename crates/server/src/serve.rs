@@ -29,8 +29,8 @@ use crate::{
     metrics::Metrics,
 };
 
-/// What is served.
-#[derive(Clone, Debug)]
+/// What is served. Not to be printed: a password may be in it.
+#[derive(Clone)]
 pub struct ServeOptions {
     /// Settings.
     pub config: Config,
