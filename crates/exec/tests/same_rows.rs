@@ -819,6 +819,8 @@ fn views_answer_what_the_rows_answer() {
         "MATCH (a:A) OPTIONAL MATCH (a)-[:R]->()-[:R]-(b) RETURN DISTINCT b.i",
         "MATCH (a:A) OPTIONAL MATCH (a)-[:R]->()<-[:R]-(b) RETURN DISTINCT a.i, b.i",
         "MATCH (a:A)-[:R]->(b)-[:S]->(c) RETURN DISTINCT c.i",
+        "MATCH (a) RETURN a.i, COUNT { MATCH (a)-[:R]->()-[:R]->(b) RETURN DISTINCT b } AS n",
+        "MATCH (a) RETURN a.i, COUNT { MATCH (a)-[:R]->(b) RETURN DISTINCT b } AS n",
         "MATCH (a:B)-[:R|S]->()-[:S|R]-(c) RETURN count(DISTINCT c), min(c.i)",
         "MATCH (a) WHERE EXISTS { (a)-[:R]->()-[:R]->(:B) } RETURN a.i",
         "MATCH (a)-[:R]->(b) MATCH (b)<-[:R]-(c:A) WHERE c.i < 20 RETURN c._key AS key, count(*) AS n ORDER BY n DESC, key LIMIT 2",

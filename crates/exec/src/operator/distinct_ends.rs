@@ -53,14 +53,11 @@ impl DistinctEnds {
 
     fn decide(&self, plan: &physical::Expand, cx: &mut Cx<'_>) -> Result<Way> {
         let child = |id| Child::build(&self.spot.plan, id, &self.argument);
-        // Several outer rows at once are told apart by a slot that the plan does not know.
-        let outer = self.argument.chunk().slots();
-        let together = outer.into_iter().any(|slot| !self.is_of_plan(slot));
         let walks = |expand: &physical::Expand, cx: &mut Cx<'_>| {
             let filter = cx.type_filter(&expand.types);
             cx.walks(&filter, data_direction(expand.direction))
         };
-        let Some(second) = walks(plan, cx).filter(|_| !together) else {
+        let Some(second) = walks(plan, cx).filter(|_| !self.together()) else {
             let rows = Expand::new(self.spot.clone(), child(plan.input));
             return Ok(Way::Rows(Box::new(rows)));
         };
@@ -103,8 +100,10 @@ impl DistinctEnds {
         Ok(Way::Rows(Box::new(rows)))
     }
 
-    fn is_of_plan(&self, slot: SlotId) -> bool {
-        slot.index() < self.spot.plan.slots.len()
+    /// Whether several outer rows come at once: they are told apart by a slot that the plan does not know.
+    fn together(&self) -> bool {
+        let mut slots = self.argument.chunk().slots();
+        slots.any(|slot| slot.index() >= self.spot.plan.slots.len())
     }
 }
 
@@ -127,7 +126,16 @@ impl Operate for DistinctEnds {
 
     fn open(&mut self, argument: &Argument) {
         self.argument = argument.clone();
-        self.way = Way::Undecided;
+        let together = self.together();
+        match &mut self.way {
+            Way::Rows(rows) => rows.open(argument),
+            Way::One(one) if !together => {
+                one.input.open(argument);
+                one.seen.clear();
+            }
+            Way::Two(two) if !together => two.open(argument),
+            way => *way = Way::Undecided,
+        }
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
@@ -265,6 +273,15 @@ struct Two {
 }
 
 impl Two {
+    fn open(&mut self, argument: &Argument) {
+        self.input.open(argument);
+        self.chunk = None;
+        self.started.clear();
+        self.middles.clear();
+        self.seen.clear();
+        self.at = 0;
+    }
+
     fn next(
         &mut self,
         plan: &physical::Expand,

@@ -35,7 +35,6 @@ const KEY: &str = "_key";
 /// `count(*)` by `x._key` over rows grouped by `x`; where nodes may share keys, whatever the plan says.
 pub(super) struct GroupKeys {
     spot: Spot,
-    argument: Argument,
     /// The `Top` above, where it is asked for the largest or smallest counts first.
     top: Option<OpId>,
     /// The rows below: nodes and how often each came. Taken by the way that needs them.
@@ -151,7 +150,6 @@ impl GroupKeys {
         Self {
             input: Some(Child::build(&spot.plan, input, argument)),
             spot,
-            argument: argument.clone(),
             top,
             way: Way::Undecided,
             held: 0,
@@ -324,18 +322,13 @@ impl Operate for GroupKeys {
     }
 
     fn open(&mut self, argument: &Argument) {
-        self.argument = argument.clone();
-        match &mut self.input {
-            Some(input) => input.open(argument),
-            // It went into the other way, behind what was taken from it.
-            none => {
-                let Op::Aggregate(plan) = self.spot.op() else {
-                    return;
-                };
-                *none = Some(Child::build(&self.spot.plan, plan.input, argument));
-            }
+        if let Some(input) = &mut self.input {
+            input.open(argument);
+            self.way = Way::Undecided;
+        } else if let Way::Otherwise(otherwise) = &mut self.way {
+            // The input went there, behind what was taken from it.
+            otherwise.open(argument);
         }
-        self.way = Way::Undecided;
     }
 
     fn close(&mut self, cx: &mut Cx<'_>) {
