@@ -64,6 +64,7 @@ impl Log {
         };
         recovery.list(flushed)?;
         recovery.replay(flushed, apply)?;
+        recovery.forget_remnants();
         recovery.settle()?;
         let Recovery {
             folder,
@@ -305,6 +306,24 @@ impl Recovery {
             *segment.state.lock() = extent;
         }
         Ok(())
+    }
+
+    /// Segments go when they are needed no more, one by one: what is left before a number that is missing would be a piece
+    /// of the change stream with a hole behind it, and was to go, too.
+    fn forget_remnants(&mut self) {
+        let mut numbers = self.segments.keys().rev();
+        let Some(mut first) = numbers.next().copied() else {
+            return;
+        };
+        for number in numbers {
+            if number + 1 != first {
+                break;
+            }
+            first = *number;
+        }
+        for segment in self.segments.range(..first).map(|(_, segment)| segment) {
+            self.trimmed = self.trimmed.max(segment.state.lock().last);
+        }
     }
 
     /// Writes down where the log ends, so that whoever opens it next comes to the same answer; removes what is empty at
