@@ -24,7 +24,8 @@ use clap::{Parser, Subcommand};
 #[command(
     name = "cargo xtask",
     about = "Tests, checks and measures IsomerDB",
-    version
+    version,
+    after_help = "Not part of `cargo xtask test`, because they take from a quarter of an hour to as long as you like: `memory` (a whole network within 2 GiB), `soak`, `bench` and `bench-peers`."
 )]
 struct Arguments {
     #[command(subcommand)]

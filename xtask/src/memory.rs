@@ -28,6 +28,9 @@ pub struct Options {
     /// The database's budget; half of the limit unless given
     #[arg(long)]
     memory_mib: Option<u64>,
+    /// The database's engine: store or redb [default: that of `isomer`]
+    #[arg(long, value_name = "NAME")]
+    engine: Option<String>,
     /// A built `isomer`, instead of building it
     #[arg(long, value_name = "FILE")]
     binary: Option<PathBuf>,
@@ -135,6 +138,7 @@ fn run_in(options: &Options, binary: &Path, folder: &Path) -> Result<bool> {
     let limited = Limited {
         binary,
         limit_kib: options.limit_mib << 10,
+        engine: options.engine.as_deref(),
         memory: format!("{}MiB", options.memory_mib.unwrap_or(options.limit_mib / 2)),
     };
     let db = folder.join("db");
@@ -193,6 +197,7 @@ fn output(command: &mut Command) -> Result<String> {
 struct Limited<'a> {
     binary: &'a Path,
     limit_kib: u64,
+    engine: Option<&'a str>,
     memory: String,
 }
 
@@ -215,6 +220,7 @@ impl Limited<'_> {
             .args(["-c", &script, "sh"])
             .arg(self.binary)
             .args(["--memory", &self.memory])
+            .args(self.engine.into_iter().flat_map(|name| ["--engine", name]))
             .args(arguments)
             .stdout(Stdio::piped())
             .spawn()
