@@ -15,9 +15,9 @@ use crate::blob::BlobRef;
 const BULK_BYTES: usize = 512 << 10;
 const SCAN_BYTES: usize = 128 << 10;
 /// From so many blocks in a row on, a scan reads ahead; from so many on, what it reads is not kept in the cache: a scan of
-/// everything is not to push out what is asked for often.
+/// everything, which comes in pages of about 20 blocks, is not to push out what is asked for often.
 const AHEAD_FROM: u32 = 2;
-const KEEP_UNTIL: u32 = 64;
+const KEEP_UNTIL: u32 = 6;
 
 /// How blocks are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
