@@ -91,7 +91,7 @@ pub(crate) const TAG_FILE_CHUNK: u8 = 0x2a;
 
 pub(crate) const TAG_CONVERGENT: u8 = 0x40;
 pub(crate) const TAG_REPLICA: u8 = 0x41;
-pub(crate) const TAG_SEEN: u8 = 0x42;
+const TAG_SEEN: u8 = 0x42;
 pub(crate) const TAG_OWN_NUMBER: u8 = 0x43;
 /// The key of the reservation of own transaction numbers.
 pub(crate) const NUMBERS: &[u8] = &[0x44];

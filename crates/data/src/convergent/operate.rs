@@ -734,11 +734,14 @@ fn scan_past(
         return scan_rows(read, prefix, &[], about, visit);
     };
     let mut goes_on = true;
-    let before = Some(gap.from.clone());
-    scan_between(read, prefix, before, about, &mut |key, value| {
-        goes_on = visit(key, value)?;
-        Ok(goes_on)
-    })?;
+    // Before the first replica's entries there are none.
+    if !gap.is_first {
+        let before = Some(gap.from.clone());
+        scan_between(read, prefix, before, about, &mut |key, value| {
+            goes_on = visit(key, value)?;
+            Ok(goes_on)
+        })?;
+    }
     match goes_on {
         true => scan_between(read, &gap.to, after_prefix(prefix), about, visit),
         false => Ok(()),
@@ -826,7 +829,8 @@ impl Store {
             let mut from = spot.place.clone();
             push_id(&mut from, sum.replica.0.into());
             let to = keyed(&spot.place, &[], *sum);
-            own_replica.note_gap(&spot.place, version, from, to);
+            let is_first = sum.replica.0 == 0;
+            own_replica.note_gap(&spot.place, version, from, to, is_first);
         }
         Ok(())
     }

@@ -30,8 +30,8 @@ use crate::{
     DataError, Store,
     footprint::Item,
     keyspace::{
-        self, NUMBERS, TAG_CONVERGENT_PROPERTY, TAG_OWN_NUMBER, TAG_REPLICA, TAG_SEEN,
-        after_prefix, push_id, sole_id, take_id,
+        self, NUMBERS, TAG_CONVERGENT_PROPERTY, TAG_OWN_NUMBER, TAG_REPLICA, after_prefix, push_id,
+        sole_id, take_id,
     },
 };
 
@@ -61,6 +61,8 @@ pub(crate) struct OwnReplica {
 #[derive(Debug)]
 pub(crate) struct Gap {
     since: Version,
+    /// Whether nothing can stand before it: it is of the replica with the lowest number.
+    pub(crate) is_first: bool,
     /// Where it begins.
     pub(crate) from: Vec<u8>,
     /// The first key that may be there.
@@ -167,12 +169,25 @@ impl OwnReplica {
     }
 
     /// The counter at `place` was folded in the commit `version`: of a replica whose keys begin with `from` nothing is left below `to`.
-    pub(crate) fn note_gap(&self, place: &[u8], since: Version, from: Vec<u8>, to: Vec<u8>) {
+    pub(crate) fn note_gap(
+        &self,
+        place: &[u8],
+        since: Version,
+        from: Vec<u8>,
+        to: Vec<u8>,
+        is_first: bool,
+    ) {
         let mut gaps = self.gaps.write();
         if gaps.len() >= MOST_COUNTED {
             gaps.clear();
         }
-        gaps.insert(place.to_vec(), Arc::new(Gap { since, from, to }));
+        let gap = Gap {
+            since,
+            is_first,
+            from,
+            to,
+        };
+        gaps.insert(place.to_vec(), Arc::new(gap));
     }
 
     /// Where the counter at `place` holds nothing in a state of this version.
@@ -411,17 +426,21 @@ impl Store {
         read: &dyn Read,
         before: Option<u64>,
     ) -> Result<Vector, DataError> {
-        let (own, settled, settled_at) = {
+        let (own, settled, settled_at, names) = {
             let numbers = self.shared().own_replica.numbers.lock();
-            (numbers.own, numbers.settled, numbers.settled_at)
+            let names = numbers.names.len() as u32;
+            (numbers.own, numbers.settled, numbers.settled_at, names)
         };
         let mut seen = Vector::new();
-        each(read, &[TAG_SEEN], |key, value| {
-            let replica = sole_id(&key[1..], "what was seen of a replica")?;
-            let upto = sole_id(value, "what was seen of a replica")?;
-            seen.set(ReplicaNo(replica as u32), upto, Vec::new());
-            Ok(())
-        })?;
+        // One by one: a scan would pass the numbers behind, which come and go with every transaction.
+        let keys: Vec<Vec<u8>> = (0..names).map(keyspace::seen).collect();
+        let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+        for (replica, value) in (0..names).zip(read.get_many(&slices)?) {
+            if let Some(value) = value {
+                let upto = sole_id(&value, "what was seen of a replica")?;
+                seen.set(ReplicaNo(replica), upto, Vec::new());
+            }
+        }
         let Some(own) = own else { return Ok(seen) };
         let base = match read.version() >= settled_at {
             true => settled.max(seen.upto(own)),
