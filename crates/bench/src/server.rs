@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::{
-    measure::{Timed, resident_bytes},
+    measure::{Timed, mib, resident_bytes},
     random::Random,
     report::{Case, Report},
 };
@@ -65,15 +65,15 @@ pub fn run(address: SocketAddr, scale: f64, report: &mut dyn Report) -> Result<(
     ));
 
     report.stage(&format!("{IDLE} connections that do nothing"));
-    let before = resident_bytes().context("the memory of this process cannot be read")?;
     let idle = idle(address)?;
-    let grown =
-        resident_bytes().unwrap_or(before).saturating_sub(before) as f64 / f64::from(1 << 20);
-    report.note("client and server are one process: both ends are counted");
+    let resident = resident_bytes().context("the memory of this process cannot be read")?;
+    report.note(
+        "the whole process is counted: database, server and client, both ends of each connection",
+    );
     report.case(Case::new(
         "server",
         "idle_connections_rss_mib",
-        grown,
+        mib(resident),
         "MiB",
         idle.len() as u64,
     ));
