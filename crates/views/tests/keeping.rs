@@ -226,6 +226,19 @@ fn damaged_files_are_never_answered_from() {
     }
 }
 
+/// All files of a folder, of whatever engine.
+fn copy_folder(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy_folder(&path, &target),
+            false => drop(fs::copy(&path, &target).unwrap()),
+        }
+    }
+}
+
 /// A database that was put back to an earlier state, and then went on, has the same version numbers and another past.
 #[test]
 fn files_of_another_past_are_not_used() {
@@ -262,8 +275,7 @@ fn files_of_another_past_are_not_used() {
         let copy = tempfile::tempdir().unwrap();
         fs::remove_dir_all(&kept).unwrap();
         let data = copy.path().join("db");
-        fs::create_dir(&data).unwrap();
-        fs::copy(backup.join("data"), data.join("data")).unwrap();
+        copy_folder(&backup, &data);
         {
             let engine = on_disk(&data);
             let store = open(&engine);
