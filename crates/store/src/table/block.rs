@@ -4,8 +4,8 @@
 //! entries    each: shared: varint (bytes taken over from the key before), suffix length: varint, value length: varint,
 //!            suffix, value
 //! stamps     per entry `width` bytes, little-endian: (version - base) * 4 + kind (0 value, 1 deletion, 2 value kept apart)
-//! restarts   per `interval` entries: where in the entries the first of them begins, u16; it shares nothing
-//! trailer    base: u64, entry count: u16, interval: u8, width: u8
+//! restarts   per `interval` entries: where in the entries the first of them begins, u16 or u32; it shares nothing
+//! trailer    base: u64, entry count: u16, interval: u8 (its highest bit: restarts are u32), width: u8
 //! ```
 //!
 //! A search goes over the restarts by halves, then over at most `interval` entries without building their keys.
@@ -18,6 +18,8 @@ use crate::codec::{put_varint, varint};
 
 /// Bytes behind entries, stamps and restarts.
 const TRAILER_BYTES: usize = 12;
+/// In the interval: restarts take four bytes each, because a key so long stands before the last one that two do not do.
+const WIDE_RESTARTS: u8 = 0x80;
 
 /// The bytes are no block, or hold what no builder writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +58,7 @@ pub(crate) fn entry_order(key: (&[u8], Version), other: (&[u8], Version)) -> Ord
 pub(crate) struct BlockBuilder {
     interval: usize,
     entries: Vec<u8>,
-    restarts: Vec<u16>,
+    restarts: Vec<u32>,
     stamps: Vec<(Version, Held)>,
     last_key: Vec<u8>,
     lowest: Version,
@@ -66,7 +68,7 @@ pub(crate) struct BlockBuilder {
 impl BlockBuilder {
     pub(crate) fn new(interval: u8) -> Self {
         Self {
-            interval: usize::from(interval.max(1)),
+            interval: usize::from(interval.clamp(1, WIDE_RESTARTS - 1)),
             entries: Vec::new(),
             restarts: Vec::new(),
             stamps: Vec::new(),
@@ -126,10 +128,8 @@ impl BlockBuilder {
     /// Appends an entry, which must come behind the last one.
     pub(crate) fn add(&mut self, key: &[u8], version: Version, held: Held, value: &[u8]) {
         let shared = if self.stamps.len().is_multiple_of(self.interval) {
-            // Everything before an entry that is alone in its block lies within 64 KiB: see `has_room`.
-            self.restarts.push(
-                u16::try_from(self.entries.len()).expect("blocks of several entries are small"),
-            );
+            self.restarts
+                .push(u32::try_from(self.entries.len()).expect("a block is far below 4 GiB"));
             0
         } else {
             common_prefix(&self.last_key, key)
@@ -167,12 +167,17 @@ impl BlockBuilder {
             let stamp = ((version - base) << 2) | held as u64;
             out.extend_from_slice(&stamp.to_le_bytes()[..width]);
         }
+        let wide = self
+            .restarts
+            .last()
+            .is_some_and(|last| *last > u32::from(u16::MAX));
+        let restart_bytes = if wide { 4 } else { 2 };
         for restart in self.restarts.drain(..) {
-            out.extend_from_slice(&restart.to_le_bytes());
+            out.extend_from_slice(&restart.to_le_bytes()[..restart_bytes]);
         }
         out.extend_from_slice(&base.to_le_bytes());
         out.extend_from_slice(&count.to_le_bytes());
-        out.push(self.interval as u8);
+        out.push(self.interval as u8 | if wide { WIDE_RESTARTS } else { 0 });
         out.push(width as u8);
         self.last_key.clear();
         self.lowest = Version::MAX;
@@ -217,6 +222,8 @@ pub(crate) struct Block {
     len: u32,
     count: u16,
     interval: u8,
+    /// Bytes of a restart.
+    restart_bytes: u8,
     width: u8,
     base: Version,
 }
@@ -249,11 +256,16 @@ impl Block {
         let trailer = &block[trailer_at..];
         let base = u64::from_le_bytes(trailer[..8].try_into().map_err(|_| Damaged)?);
         let count = u16::from_le_bytes([trailer[8], trailer[9]]);
-        let (interval, width) = (trailer[10], trailer[11]);
+        let (interval, width) = (trailer[10] & !WIDE_RESTARTS, trailer[11]);
+        let restart_bytes = if trailer[10] & WIDE_RESTARTS == 0 {
+            2
+        } else {
+            4
+        };
         if interval == 0 || width > 8 {
             return Err(Damaged);
         }
-        let restarts = usize::from(count).div_ceil(usize::from(interval)) * 2;
+        let restarts = usize::from(count).div_ceil(usize::from(interval)) * restart_bytes;
         let restarts = trailer_at.checked_sub(restarts).ok_or(Damaged)?;
         let stamps = restarts
             .checked_sub(usize::from(count) * usize::from(width))
@@ -265,6 +277,7 @@ impl Block {
             bytes,
             count,
             interval,
+            restart_bytes: restart_bytes as u8,
             width,
             base,
         })
@@ -306,9 +319,15 @@ impl Block {
 
     #[inline]
     fn restart(&self, number: usize) -> Result<usize, Damaged> {
-        let at = self.restarts as usize + 2 * number;
-        let bytes = self.bytes.get(at..at + 2).ok_or(Damaged)?;
-        Ok(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
+        let bytes = usize::from(self.restart_bytes);
+        let at = self.restarts as usize + bytes * number;
+        match self.bytes.get(at..at + bytes).ok_or(Damaged)? {
+            &[low, high] => Ok(usize::from(u16::from_le_bytes([low, high]))),
+            wide => {
+                let wide = wide.try_into().map_err(|_| Damaged)?;
+                Ok(u32::from_le_bytes(wide) as usize)
+            }
+        }
     }
 
     #[inline]
