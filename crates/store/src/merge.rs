@@ -115,6 +115,8 @@ pub struct MergeCursor<C> {
     erasures: Vec<Arc<Erasures>>,
     direction: Order,
     valid: bool,
+    /// What a visit ends at, so that it does not look for a pair behind its range among what was deleted there.
+    bound: Option<Box<[u8]>>,
     /// What is erased around here; holds for the keys from `erased_from` up to `erased_until`.
     erased: Version,
     erased_from: Vec<u8>,
@@ -123,6 +125,12 @@ pub struct MergeCursor<C> {
     /// The pair, where the direction is descending: the source has moved on.
     key: Vec<u8>,
     value: Vec<u8>,
+}
+
+/// Whether a key lies at or behind the end of what is visited.
+#[inline]
+fn is_behind(key: &[u8], bound: &Option<Box<[u8]>>) -> bool {
+    bound.as_ref().is_some_and(|end| *key >= **end)
 }
 
 impl<C: Cursor> MergeCursor<C> {
@@ -137,6 +145,7 @@ impl<C: Cursor> MergeCursor<C> {
                 .collect(),
             direction: Order::Ascending,
             valid: false,
+            bound: None,
             erased: 0,
             erased_from: Vec::new(),
             erased_until: None,
@@ -221,6 +230,21 @@ impl<C: Cursor> MergeCursor<C> {
         order: Order,
         visit: &mut Visitor<'_>,
     ) -> Result<(), StorageError> {
+        self.bound = match order {
+            Order::Ascending => range.end.map(Into::into),
+            Order::Descending => Some(range.start.into()),
+        };
+        let visited = self.visit_bounded(range, order, visit);
+        self.bound = None;
+        visited
+    }
+
+    fn visit_bounded(
+        &mut self,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
         match order {
             Order::Ascending => {
                 self.seek(range.start)?;
@@ -276,6 +300,10 @@ impl<C: Cursor> MergeCursor<C> {
             self.pass_older(number)?;
             if self.is_erased(number) {
                 let top = &mut self.merge.sources[number as usize];
+                if is_behind(top.key(), &self.bound) {
+                    self.valid = false;
+                    return Ok(());
+                }
                 if !top.pass(self.erased_until.as_deref(), self.erased)? {
                     top.next_key()?;
                 }
@@ -283,6 +311,10 @@ impl<C: Cursor> MergeCursor<C> {
                 let top = &mut self.merge.sources[number as usize];
                 if top.kind() == Kind::Put {
                     self.valid = true;
+                    return Ok(());
+                }
+                if is_behind(top.key(), &self.bound) {
+                    self.valid = false;
                     return Ok(());
                 }
                 top.next_key()?;
@@ -351,6 +383,9 @@ impl<C: Cursor> MergeCursor<C> {
             self.key.clear();
             self.key
                 .extend_from_slice(self.merge.sources[first as usize].key());
+            if self.bound.as_ref().is_some_and(|start| *self.key < **start) {
+                return Ok(());
+            }
             let mut newest: Option<(Version, Kind)> = None;
             while let Some(&number) = self.merge.order.first() {
                 if self.merge.sources[number as usize].key() != self.key {
