@@ -25,7 +25,7 @@ const READING: Duration = Duration::from_secs(5);
 /// Documents at scale 1.
 const DOCUMENTS: f64 = 1_000_000.0;
 /// Connections that do nothing.
-const IDLE: usize = 10_000;
+const IDLE: usize = 9_000;
 
 /// Loads documents into the database `bench` of the server at `address`, and reads them one by one.
 pub fn run(address: SocketAddr, scale: f64, report: &mut dyn Report) -> Result<()> {
