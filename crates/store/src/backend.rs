@@ -11,11 +11,12 @@ use isomer_storage::{
     Pairs, Statistics, StorageError, StreamEntry, Version, View, version_not_kept,
 };
 use isomer_vfs::Open;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::{
     BlockCache, Erasure, LevelStatistics, OnChange, StoreOptions, Tree, TreeOptions,
     background::{Background, is_flushing},
+    backup::{begin, end},
     core::{Core, Progress},
     errors::{damaged, io_error},
     log::{Change, Flushed, Log, LogOptions},
@@ -47,8 +48,9 @@ const MANY_ENTRIES: u64 = 200_000;
 impl StoreBackend {
     pub fn open(directory: &Path, mut options: StoreOptions) -> Result<Self, StorageError> {
         open::prepare(directory, &options)?;
-        options.seal = open::seal(directory, &options)?;
+        // Two that make a database at once must not both make its keys.
         let lock = open::lock(directory, &options)?;
+        options.seal = open::seal(directory, &options)?;
         open::identity(directory, &options)?;
         let progress = Arc::new(Progress::default());
         // Who is told of new tables is made out of them.
@@ -144,6 +146,16 @@ impl StoreBackend {
         Ok(())
     }
 
+    /// The right to make a backup: one at a time.
+    pub fn begin_backup(&self) -> Result<MutexGuard<'_, ()>, StorageError> {
+        self.core.backing_up.try_lock().ok_or_else(|| {
+            StorageError::Unavailable(format!(
+                "another backup of `{}` is on its way: wait for its end",
+                self.core.directory.display()
+            ))
+        })
+    }
+
     /// Its folder.
     pub fn directory(&self) -> &Path {
         &self.core.directory
@@ -172,6 +184,8 @@ impl StoreBackend {
         if !core.options.read_only {
             self.sync()?;
         }
+        // Half of a copy is no database, and least of all an older one.
+        let marker = begin(&**disk, target)?;
         // Until the log is copied, what the manifest needs of it must stay.
         let _tidying = core.tidying.lock();
         // No bulk load may come between: the log would tell of one that the manifest does not have.
@@ -187,6 +201,7 @@ impl StoreBackend {
         let identity = open::identity(&core.directory, &core.options)?;
         open::copy_keys(&core.directory, target, &**disk)?;
         open::create(target, &core.options, identity)?;
+        end(&**disk, target, &marker)?;
         Ok(view.version())
     }
 
@@ -472,6 +487,7 @@ impl Backend for StoreBackend {
         let _writer = self.writer.lock();
         let core = &*self.core;
         core.check_writable()?;
+        core.tree.check()?;
         let view = self.view()?;
         let mut cursor = view.cursor(ALL)?;
         let mut existing = |key: &[u8]| {
@@ -558,6 +574,11 @@ impl Backend for StoreBackend {
             detail("cache_misses", misses),
             detail("oldest_version", self.oldest_version()),
         ];
+        details.extend(
+            self.core
+                .merge_trouble()
+                .map(|trouble| ("merge_trouble".to_owned(), trouble)),
+        );
         for (number, level) in levels.iter().enumerate() {
             let text = format!(
                 "{} runs, {} tables, {} bytes, {} entries",

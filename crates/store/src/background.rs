@@ -1,17 +1,20 @@
 //! The engine's threads: one flushes memtables, one merges tables, one makes segments of the log ahead.
 
 use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use isomer_storage::StorageError;
 
 use crate::core::Core;
 
-/// After a failure it is tried again after so long.
+/// After a failure it is tried again after so long,
 const PATIENCE: Duration = Duration::from_millis(250);
+/// and after twice as long each time that it fails again, up to this: a merge may have read and written much before.
+const MAX_PATIENCE: Duration = Duration::from_secs(60);
 
 /// The threads, until dropped.
 pub struct Background {
@@ -34,7 +37,12 @@ impl Background {
             let core = core.clone();
             let thread = thread::Builder::new()
                 .name(name.to_owned())
-                .spawn(move || run(&core))
+                .spawn(move || {
+                    if catch_unwind(AssertUnwindSafe(|| run(&core))).is_err() {
+                        // Whoever waits for this thread is told, instead of waiting for ever.
+                        core.give_up("its work in the background broke off");
+                    }
+                })
                 .map_err(|error| {
                     StorageError::Unavailable(format!(
                         "a thread for background work cannot be started: {error}"
@@ -51,7 +59,7 @@ impl Drop for Background {
         self.core.tree.stop();
         self.core.signal(|signals| signals.stop = true);
         for thread in self.threads.drain(..) {
-            // A thread that panicked has poisoned nothing that is still used.
+            // A thread that panicked has told so.
             let _ = thread.join();
         }
     }
@@ -80,6 +88,7 @@ fn flush(core: &Core) {
             signals.flush = false;
         }
         if core.flush_noting().is_err() {
+            core.heed_tree();
             if core.is_poisoned() {
                 return;
             }
@@ -109,6 +118,7 @@ fn prepare(core: &Core) {
 }
 
 fn merge(core: &Core) {
+    let mut patience = PATIENCE;
     loop {
         {
             let mut signals = core.signals.lock();
@@ -122,15 +132,23 @@ fn merge(core: &Core) {
         }
         loop {
             match core.tree.compact_once(core) {
-                Ok(true) => {}
+                Ok(true) => patience = PATIENCE,
                 Ok(false) => break,
-                Err(_) => {
+                Err(error) => {
                     // Nothing is lost; a merge that cannot go on makes reads slower. It is tried again.
+                    core.note_merge_trouble(&error);
+                    core.heed_tree();
+                    let until = Instant::now() + patience;
+                    patience = (patience * 2).min(MAX_PATIENCE);
                     let mut signals = core.signals.lock();
-                    if signals.stop {
+                    while !signals.stop && !core.is_poisoned() {
+                        if core.signalled.wait_until(&mut signals, until).timed_out() {
+                            break;
+                        }
+                    }
+                    if signals.stop || core.is_poisoned() {
                         return;
                     }
-                    core.signalled.wait_for(&mut signals, PATIENCE);
                     signals.compact = true;
                     break;
                 }

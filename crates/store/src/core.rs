@@ -42,6 +42,10 @@ pub struct Core {
     poison: Mutex<Option<String>>,
     /// Why the last work in the background did not succeed.
     trouble: Mutex<Option<String>>,
+    /// Why the last merge that failed did so.
+    merge_trouble: Mutex<Option<String>>,
+    /// Held while a backup is on its way.
+    pub backing_up: Mutex<()>,
     /// What the threads wait for.
     pub signals: Mutex<Signals>,
     pub signalled: Condvar,
@@ -104,6 +108,8 @@ impl Core {
             poisoned: AtomicBool::new(false),
             poison: Mutex::default(),
             trouble: Mutex::default(),
+            merge_trouble: Mutex::default(),
+            backing_up: Mutex::default(),
             signals: Mutex::default(),
             signalled: Condvar::new(),
             flushed: Condvar::new(),
@@ -137,6 +143,30 @@ impl Core {
         );
         self.poison.lock().get_or_insert(text);
         self.poisoned.store(true, Ordering::Release);
+    }
+
+    /// Trusts nothing until reopening, and tells those who wait for the threads.
+    pub fn give_up(&self, why: &str) {
+        self.poison(why);
+        self.signalled.notify_all();
+        self.flushed.notify_all();
+    }
+
+    /// Trusts nothing any more where nobody knows which tables count.
+    pub fn heed_tree(&self) {
+        if let Err(error) = self.tree.check() {
+            self.give_up(&error.to_string());
+        }
+    }
+
+    /// Notes why a merge did not succeed.
+    pub fn note_merge_trouble(&self, error: &StorageError) {
+        *self.merge_trouble.lock() = Some(error.to_string());
+    }
+
+    /// Why the last merge that failed did so.
+    pub fn merge_trouble(&self) -> Option<String> {
+        self.merge_trouble.lock().clone()
     }
 
     pub fn check_writable(&self) -> Result<(), StorageError> {
@@ -196,6 +226,7 @@ impl Core {
     pub fn flush_sealed(&self) -> Result<bool, StorageError> {
         let _one_at_a_time = self.flushing.lock();
         self.check_writable()?;
+        self.tree.check()?;
         let state = self.shared.state();
         let Some(newest) = state.sealed.first().cloned() else {
             return Ok(false);

@@ -40,6 +40,11 @@ impl StoreEngine {
         self.engine.backend().options()
     }
 
+    /// The right to make a backup: one at a time.
+    pub(crate) fn begin_backup(&self) -> Result<parking_lot::MutexGuard<'_, ()>, StorageError> {
+        self.engine.backend().begin_backup()
+    }
+
     /// As [`isomer_storage::Engine::checkpoint`]; answers the version of the copy.
     pub(crate) fn checkpoint_of(&self, target: &Path) -> Result<Version, StorageError> {
         self.engine.backend().checkpoint_of(target)

@@ -174,6 +174,15 @@ struct Editing {
     poisoned: Option<String>,
 }
 
+impl Editing {
+    fn check(&self) -> Result<(), StorageError> {
+        match &self.poisoned {
+            Some(why) => Err(StorageError::Unavailable(why.clone())),
+            None => Ok(()),
+        }
+    }
+}
+
 /// A file that counts no more, until its last reader is gone.
 struct Doomed {
     path: PathBuf,
@@ -321,6 +330,11 @@ impl Tree {
         self.current.read().clone()
     }
 
+    /// Refuses where nobody knows which tables count: before anything is written that could not be used.
+    pub(crate) fn check(&self) -> Result<(), StorageError> {
+        self.editing.lock().check()
+    }
+
     /// Changes the levels: `edit` makes the new ones of a copy, with a source of numbers for runs. The change is durable
     /// and visible when it returns.
     pub(crate) fn change(
@@ -328,9 +342,7 @@ impl Tree {
         edit: impl FnOnce(&mut Levels, &mut dyn FnMut() -> u64) -> Result<(), StorageError>,
     ) -> Result<Arc<Levels>, StorageError> {
         let mut editing = self.editing.lock();
-        if let Some(why) = &editing.poisoned {
-            return Err(StorageError::Unavailable(why.clone()));
-        }
+        editing.check()?;
         let old = self.current();
         let mut levels = (*old).clone();
         let mut next_run = editing.stored.next_run;
@@ -367,8 +379,10 @@ impl Tree {
         files: &mut NewFiles,
         edit: impl FnOnce(&mut Levels, &NewFiles, &mut dyn FnMut() -> u64) -> Result<(), StorageError>,
     ) -> Result<Arc<Levels>, StorageError> {
+        // Where nobody knew before, this change was not tried.
+        self.check()?;
         let changed = self.change(|levels, new_run| edit(levels, files, new_run));
-        if changed.is_ok() || self.editing.lock().poisoned.is_some() {
+        if changed.is_ok() || self.check().is_err() {
             files.adopt();
         }
         changed

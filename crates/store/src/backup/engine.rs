@@ -48,6 +48,8 @@ impl StoreEngine {
                     .to_owned(),
             ));
         }
+        // They share a folder for what waits to be copied.
+        let _one_at_a_time = self.begin_backup()?;
         let folder = own.join(CHECKPOINT);
         remove_folder(&*options.disk, &folder)?;
         let taken = self.checkpoint_of(&folder).and_then(|version| {

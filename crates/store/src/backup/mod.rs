@@ -36,7 +36,7 @@ use xxhash_rust::xxh3::Xxh3;
 pub use catalog::check_catalog;
 pub use catalog::{Backup, StoredFile};
 pub use engine::Restored;
-pub use restore::{Chosen, Point, RESTORING, choose, list, refuse_unfinished, restore};
+pub use restore::{Chosen, Point, RESTORING, begin, choose, end, list, refuse_unfinished, restore};
 pub use take::{Source, Taken, keep_last, take};
 
 /// Told how many bytes of how many are done.

@@ -13,7 +13,7 @@ use super::{
     Backup, Progress, StoredFile, catalog::Catalog, copy, damaged, io_error, stored_path, too_old,
 };
 
-/// A file that is in a folder while a database is restored into it: until it is gone there is no database.
+/// A file that is in a folder while a database is restored or copied into it: until it is gone there is no database.
 pub const RESTORING: &str = "RESTORING";
 
 /// Which state is restored.
@@ -56,7 +56,7 @@ pub fn refuse_unfinished(disk: &dyn Disk, folder: &Path) -> Result<(), StorageEr
     let found = disk.exists(&path);
     if found.map_err(|error| io_error("looking for", &path, &error))? {
         return Err(StorageError::Unavailable(format!(
-            "restoring into `{}` was interrupted: remove the folder and restore again",
+            "making the database in `{}` was interrupted: remove the folder, then restore or copy again",
             folder.display()
         )));
     }
@@ -168,13 +168,18 @@ pub fn restore(
             .map_err(|error| io_error("writing", folder, &error))?;
     }
     finish()?;
-    disk.remove(&marker)
+    end(disk, target, &marker)
+}
+
+/// Takes the mark of [`begin`] away: what is in the folder is a database now.
+pub fn end(disk: &dyn Disk, target: &Path, marker: &Path) -> Result<(), StorageError> {
+    disk.remove(marker)
         .and_then(|()| disk.sync_folder(target))
         .map_err(|error| io_error("writing", target, &error))
 }
 
-/// Marks the folder as one that is being restored into.
-fn begin(disk: &dyn Disk, target: &Path) -> Result<PathBuf, StorageError> {
+/// Marks the folder as one in which a database is being made, by restoring or by copying.
+pub fn begin(disk: &dyn Disk, target: &Path) -> Result<PathBuf, StorageError> {
     let marker = target.join(RESTORING);
     let made = (|| {
         if disk.exists(target)? && !disk.list(target)?.is_empty() {
@@ -191,7 +196,7 @@ fn begin(disk: &dyn Disk, target: &Path) -> Result<PathBuf, StorageError> {
     match made {
         Ok(true) => Ok(marker),
         Ok(false) => Err(StorageError::Invalid(format!(
-            "`{}` is not empty: restore into a new or an empty folder",
+            "`{}` is not empty: give a new or an empty folder",
             target.display()
         ))),
         Err(error) => Err(io_error("making", target, &error)),

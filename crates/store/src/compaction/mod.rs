@@ -43,6 +43,7 @@ impl Tree {
     /// Does one step of what there is to do: a slice of a merge, or dropping tables. Whether there was anything.
     pub fn compact_once(&self, horizon: &dyn Horizon) -> Result<bool, StorageError> {
         let _one_at_a_time = self.compacting.lock();
+        self.check()?;
         self.collect_files();
         let readable = horizon.readable();
         if self.drop_erased(&readable)? {
@@ -148,11 +149,14 @@ impl Tree {
             let floor = readable.floor();
             let options = &self.files.options;
             let min_deletions = (options.table_bytes / BYTES_PER_DELETION).max(1);
-            if let Some(job) = heavy_table(&levels, floor, min_deletions)
-                .or_else(|| wasteful_values(&levels, options.table_bytes / GARBAGE_PART))
-            {
+            let due = |levels: &Levels| {
+                heavy_table(levels, floor, min_deletions)
+                    .or_else(|| wasteful_values(levels, options.table_bytes / GARBAGE_PART))
+            };
+            if due(&levels).is_some() {
+                // Looked for again in what is changed: an ingestion may have come between.
                 self.begin_job(|levels, new_run| {
-                    let mut job = job;
+                    let mut job = due(levels)?;
                     if levels.run(job.target).is_none() {
                         job.target = new_run;
                     }

@@ -50,7 +50,8 @@ pub fn cut(
         }
         let (segment, mut closing) = open(disk, folder, number)?;
         let known = closing;
-        ended = shorten(&segment, folder, seal, have, at, &mut closing)?;
+        let reached = last.0.max(have);
+        ended = shorten(&segment, folder, seal, have, reached, at, &mut closing)?;
         if closing.last > 0 {
             last = (closing.last, closing.last_ms);
         }
@@ -108,12 +109,14 @@ fn broken(folder: &Path, path: &Path) -> StorageError {
     damaged(folder.parent().unwrap_or(folder), &what)
 }
 
-/// Makes the closing part end before the first record that goes; whether there is one.
+/// Makes the closing part end before the first record that goes; whether there is one. What is before the segment goes up
+/// to `reached`.
 fn shorten(
     segment: &Arc<Segment>,
     folder: &Path,
     seal: &Seal,
     have: Version,
+    mut reached: Version,
     at: Cut,
     closing: &mut Closing,
 ) -> Result<bool, StorageError> {
@@ -141,6 +144,14 @@ fn shorten(
             *closing = kept;
             return Ok(true);
         }
+        let is_commit = !matches!(record.content, Content::Trim(_));
+        if is_commit && record.version > reached + 1 {
+            return Err(StorageError::Invalid(format!(
+                "the backups hold version {reached} and then version {}: the log between was given up before it was backed up: choose version {reached}, or that of a backup",
+                record.version
+            )));
+        }
+        reached = reached.max(record.version);
         match record.content {
             Content::Trim(_) => {}
             Content::Ingestion if record.version > have => {

@@ -79,6 +79,8 @@ struct Writer {
     /// What is written to, where anything was written since opening.
     active: Option<Arc<Segment>>,
     buffer: Vec<u8>,
+    /// Where the records of the last group begin.
+    starts: Vec<u64>,
     /// Segments that hold what was not synced.
     unsynced: Vec<Arc<Segment>>,
     last: Version,
@@ -181,8 +183,10 @@ impl Log {
         let mut end = segment.state.lock().end;
         loop {
             writer.buffer.clear();
+            writer.starts.clear();
             for write in writes.clone() {
                 let offset = end + writer.buffer.len() as u64;
+                writer.starts.push(offset);
                 let spot = Spot {
                     segment: segment.number,
                     salt: segment.salt,
@@ -205,7 +209,7 @@ impl Log {
             end = FIRST_RECORD;
         }
         if let Err(error) = segment.file.write_all_at(&writer.buffer, end) {
-            return Err(self.take_back(&segment, end, writer.buffer.len(), &error));
+            return Err(self.take_back(&segment, &writer.starts, &error));
         }
         let mut state = segment.state.lock();
         let mut offset = end;
@@ -236,31 +240,29 @@ impl Log {
         Ok(())
     }
 
-    /// Makes sure that what was half written is no record: not now, and not after a loss of power.
-    fn take_back(&self, segment: &Segment, end: u64, len: usize, error: &io::Error) -> Failure {
+    /// Makes sure that none of what was half written is a record: not now, and not after a loss of power.
+    fn take_back(&self, segment: &Segment, starts: &[u64], error: &io::Error) -> Failure {
         let path = segment::path(&self.folder, segment.number);
-        let file_end = (end + len as u64).min(segment.capacity);
-        let zeros = vec![0; (file_end - end).min(1 << 20) as usize];
-        let undone = segment.file.write_at(&zeros, end).and_then(|count| {
-            if count < record::HEAD_BYTES {
-                Err(io::ErrorKind::WriteZero.into())
-            } else {
-                segment.file.sync()
+        let zeros = [0; record::HEAD_BYTES];
+        let undone = starts.iter().rev().try_for_each(|offset| {
+            let spot = Spot {
+                segment: segment.number,
+                salt: segment.salt,
+                offset: *offset,
+            };
+            match segment.file.write_all_at(&zeros, *offset) {
+                // A full disk takes no zeros either; but then it has taken no record.
+                Err(second)
+                    if second.kind() == io::ErrorKind::StorageFull
+                        && begins_nothing(segment, spot) =>
+                {
+                    Ok(())
+                }
+                other => other,
             }
         });
-        let spot = Spot {
-            segment: segment.number,
-            salt: segment.salt,
-            offset: end,
-        };
-        match undone {
+        match undone.and_then(|()| segment.file.sync()) {
             Ok(()) => Failure::Refused(io_error("writing", &path, error)),
-            // A full disk takes no zeros either; but then it has taken no record.
-            Err(second)
-                if second.kind() == io::ErrorKind::StorageFull && begins_nothing(segment, spot) =>
-            {
-                Failure::Refused(io_error("writing", &path, error))
-            }
             Err(second) => Failure::Unknown(format!(
                 "writing `{}` broke off ({error}), and what was written could not be taken back ({second})",
                 path.display()
@@ -468,12 +470,18 @@ impl Log {
         {
             let mut segments = self.segments.write();
             let current = self.current.load(Ordering::Acquire);
-            while let Some((&number, segment)) = segments.first_key_value() {
+            loop {
+                let mut oldest = segments.iter();
+                let Some((&number, segment)) = oldest.next() else {
+                    break;
+                };
+                // Its last version is the one of every time up to the next segment's first.
+                let next_ms = oldest
+                    .find(|(_, next)| next.state.lock().first > 0)
+                    .map_or(u64::MAX, |(_, next)| next.state.lock().first_ms);
                 let state = segment.state.lock();
                 let streams = state.stream_entries > 0 && state.last > trimmed;
-                let times = keep
-                    .versions_since_ms
-                    .is_some_and(|since| state.last_ms >= since);
+                let times = keep.versions_since_ms.is_some_and(|since| next_ms > since);
                 if number >= keep.needed_from
                     || number >= current
                     || !state.closed

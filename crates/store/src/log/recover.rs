@@ -83,6 +83,7 @@ impl Log {
         let writer = Writer {
             active: None,
             buffer: Vec::new(),
+            starts: Vec::new(),
             unsynced: Vec::new(),
             last,
             last_ms,

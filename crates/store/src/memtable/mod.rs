@@ -33,6 +33,10 @@ use crate::{Erasure, erasures::Erasures};
 /// So many entries are looked for ahead of the one that is put in.
 const AHEAD: usize = 4;
 
+/// What a fragment of erasures counts for beside its bytes. Each new one copies those before it, so that a memtable of
+/// 32 MiB is full with some thousands of them.
+const BYTES_OF_SEARCH: usize = 4 << 10;
+
 /// An entry and where it belongs.
 type Located<'a> = (Place, &'a [u8], Option<&'a [u8]>);
 
@@ -43,6 +47,7 @@ pub struct Memtable {
     inserter: Mutex<Inserter>,
     erasures: RwLock<Arc<Erasures>>,
     has_erasures: AtomicBool,
+    erased_bytes: AtomicUsize,
     bytes: AtomicUsize,
     entry_count: AtomicU64,
     first_version: AtomicU64,
@@ -64,6 +69,7 @@ impl Memtable {
             inserter: Mutex::default(),
             erasures: RwLock::new(Arc::new(Erasures::default())),
             has_erasures: AtomicBool::new(false),
+            erased_bytes: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             entry_count: AtomicU64::new(0),
             first_version: AtomicU64::new(0),
@@ -134,7 +140,7 @@ impl Memtable {
 
     /// Bytes of memory.
     pub fn bytes(&self) -> usize {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.load(Ordering::Relaxed) + self.erased_bytes.load(Ordering::Relaxed)
     }
 
     /// Number of entries.
@@ -216,6 +222,10 @@ impl Committer<'_> {
         let memtable = self.memtable;
         memtable.note(erasure.version);
         let with = memtable.erasures.read().with(erasure);
+        memtable.erased_bytes.store(
+            with.bytes() + with.fragment_count() * BYTES_OF_SEARCH,
+            Ordering::Relaxed,
+        );
         *memtable.erasures.write() = Arc::new(with);
         memtable.has_erasures.store(true, Ordering::Release);
     }
