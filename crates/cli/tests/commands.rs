@@ -933,7 +933,9 @@ fn an_encrypted_database_opens_with_its_key_alone() {
     assert!(folder.bad(&rotate).contains("the key is not that"));
     let found = folder.good(&["--key-file", "new.key", "query", "db", count]);
     assert!(found.contains('1'), "{found}");
-    folder.good(&["restore", "backups", "again"]);
+    let told = folder.bad(&["restore", "backups", "again"]);
+    assert!(told.contains("encrypted"), "{told}");
+    folder.good(&["--key-file", "old.key", "restore", "backups", "again"]);
     let found = folder.good(&["--key-file", "old.key", "query", "again", count]);
     assert!(found.contains('1'), "{found}");
     for database in ["db", "again", "backups/files"] {

@@ -71,7 +71,7 @@ impl StoreEngine {
 
     /// Makes a database in the folder `target`, which must be empty or not there, out of the backups in `source`: the
     /// newest one, or the state at a version or a time between the oldest and the newest of them. `options` tell the disk of
-    /// the target. The log of an encrypted database cannot be read without its `key`: a point between backups needs it.
+    /// the target. An encrypted database needs its `key`.
     ///
     /// Errors: [`StorageError::Invalid`] where no backup reaches there or the target is not empty;
     /// [`StorageError::Corrupt`] where a backup is damaged. What was begun is then no database.
@@ -87,7 +87,7 @@ impl StoreEngine {
         let chosen = choose(&list(disk, source)?, point, &is_log)?;
         let base = &chosen.base;
         let encrypted = base.files.iter().any(|file| file.name == KEYS_FILE);
-        if chosen.partial && encrypted && key.is_none() {
+        if encrypted && key.is_none() {
             return Err(open::key_error(KeyError::Missing(source.to_owned())));
         }
         let mut restored = Restored {
@@ -99,6 +99,8 @@ impl StoreEngine {
             // It goes on by itself from here: its backups are not those of the one that it comes from.
             let identity = u128::from((options.random)()) << 64 | u128::from((options.random)());
             open::create(target, options, identity)?;
+            let key = key.filter(|_| encrypted);
+            let seal = keys::open(&*options.disk, target, key, false).map_err(open::key_error)?;
             if !chosen.partial {
                 return Ok(());
             }
@@ -113,8 +115,6 @@ impl StoreEngine {
                     time_ms,
                 },
             };
-            let key = key.filter(|_| encrypted);
-            let seal = keys::open(&*options.disk, target, key, false).map_err(open::key_error)?;
             let log = target.join(open::LOG);
             let (version, time_ms) = cut(&*options.disk, &log, &seal, base.version, at)?;
             if version > restored.version {
