@@ -1,9 +1,9 @@
 //! Bad rows: written to a file with line and reason, counted, and too many of them stop the import.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{BufWriter, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
@@ -18,6 +18,9 @@ pub struct Rejects {
     path: Option<PathBuf>,
     file: Option<BufWriter<File>>,
     count: u64,
+    /// The line of the last bad row, and whether none came before one of an earlier line.
+    last_line: u64,
+    ordered: bool,
 }
 
 impl Rejects {
@@ -29,6 +32,8 @@ impl Rejects {
             path,
             file: None,
             count: 0,
+            last_line: 0,
+            ordered: true,
         }
     }
 
@@ -47,6 +52,8 @@ impl Rejects {
     /// A line of the file: `{"line": 7, "reason": "…", "row": "…"}`.
     pub fn push(&mut self, row: RowError) -> Result<()> {
         self.count += 1;
+        self.ordered &= self.last_line <= row.line;
+        self.last_line = row.line;
         self.write(&row)?;
         if self.count <= self.max {
             return Ok(());
@@ -65,14 +72,19 @@ impl Rejects {
         )
     }
 
-    /// Completes the file.
+    /// Completes the file; its lines are in the order of the rows. (What a row says by itself is seen before what it says
+    /// beside others, by another thread.)
     pub fn finish(&mut self) -> Result<()> {
-        match (&mut self.file, &self.path) {
-            (Some(file), Some(path)) => file
-                .flush()
-                .with_context(|| format!("{} cannot be written", path.display())),
-            _ => Ok(()),
+        let (Some(file), Some(path)) = (&mut self.file, &self.path) else {
+            return Ok(());
+        };
+        let context = || format!("{} cannot be written", path.display());
+        file.flush().with_context(context)?;
+        if !self.ordered {
+            *file = BufWriter::new(sort_lines(path).with_context(context)?);
+            self.ordered = true;
         }
+        Ok(())
     }
 
     fn write(&mut self, row: &RowError) -> Result<()> {
@@ -93,6 +105,22 @@ impl Rejects {
         )
         .with_context(context)
     }
+}
+
+/// Writes a file of rejects again, by line.
+fn sort_lines(path: &Path) -> Result<File> {
+    let text = fs::read_to_string(path)?;
+    let mut lines: Vec<(u64, &str)> = Vec::new();
+    for line in text.lines() {
+        let row: serde_json::Value = serde_json::from_str(line)?;
+        lines.push((row["line"].as_u64().unwrap_or_default(), line));
+    }
+    lines.sort_by_key(|(number, _)| *number);
+    let mut file = File::create(path)?;
+    for (_, line) in lines {
+        writeln!(file, "{line}")?;
+    }
+    Ok(file)
 }
 
 #[cfg(test)]
@@ -138,5 +166,23 @@ mod tests {
             (&lines[1]["line"], &lines[1]["reason"], &lines[1]["row"]),
             (&5.into(), &"it is bad".into(), &"1,2".into())
         );
+    }
+    /// A row that is refused late, beside others, stands where its line is.
+    #[test]
+    fn rows_are_written_in_the_order_of_their_lines() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("bad.jsonl");
+        let mut rejects = Rejects::new("t.csv".into(), 9, Some(path.clone()));
+        for line in [3, 6, 5, 12, 7] {
+            rejects.push(row(line)).expect("few enough");
+        }
+        rejects.finish().expect("a file");
+        let text = std::fs::read_to_string(path).expect("the file");
+        let lines: Vec<u64> = text
+            .lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).expect("JSON"))
+            .map(|row| row["line"].as_u64().expect("a number"))
+            .collect();
+        assert_eq!(lines, [3, 5, 6, 7, 12]);
     }
 }
