@@ -54,6 +54,15 @@ impl Journal {
         Ok(())
     }
 
+    /// Takes in one line of a child that may only be trusted to have begun: was it an acknowledgement?
+    pub fn read_begun(&mut self, line: &str) -> Result<bool> {
+        let acknowledgement = line.starts_with("ack");
+        if !acknowledgement {
+            self.read_line(line)?;
+        }
+        Ok(acknowledgement)
+    }
+
     /// Transactions acknowledged, of all writers.
     pub fn acknowledged(&self) -> u64 {
         self.writers
