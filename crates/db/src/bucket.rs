@@ -274,8 +274,20 @@ impl<'t> Bucket<'t> {
                     start: from,
                     end: to,
                 };
-                after = data.kv_scan(name, range, order, VISITED, after.as_ref(), &mut page)?;
-                if !page.iter().all(|(key, value)| visit(key, value)) || after.is_none() {
+                let mut wanted = true;
+                let mut visit_wanted = |key: &[u8], value: &[u8]| {
+                    wanted = wanted && visit(key, value);
+                };
+                after = data.kv_walk(
+                    name,
+                    range,
+                    order,
+                    VISITED,
+                    after.as_ref(),
+                    &mut page,
+                    &mut visit_wanted,
+                )?;
+                if !wanted || after.is_none() {
                     return Ok(());
                 }
             }

@@ -5,8 +5,8 @@
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use crate::{
-    Capabilities, Durability, KeyRange, Order, Statistics, StorageError, StreamEntry, Version,
-    WriteSet, version_not_kept,
+    Capabilities, Durability, KeyRange, Order, Parked, Statistics, StorageError, StreamEntry,
+    Version, WriteSet, version_not_kept,
 };
 
 /// Called with each pair of a scan; answers whether to go on.
@@ -28,6 +28,18 @@ pub trait View: Send + Sync + 'static {
         order: Order,
         visit: &mut Visitor<'_>,
     ) -> Result<(), StorageError>;
+    /// As [`View::visit`]; where `visit` breaks, it may leave in `parked` what saves a search if the rest of the range, from
+    /// that pair on, is visited next. What it finds there may be of another visit, another view or another engine.
+    fn visit_on(
+        &self,
+        parked: &mut Parked,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        let _ = parked;
+        self.visit(range, order, visit)
+    }
 }
 
 /// One validated commit of a group, ready to be applied.

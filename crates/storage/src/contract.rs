@@ -1,6 +1,6 @@
 //! The traits and types that an engine fills.
 
-use std::{path::Path, sync::Arc};
+use std::{any::Any, fmt, path::Path, sync::Arc};
 
 use thiserror::Error;
 
@@ -182,6 +182,37 @@ pub struct Page {
     /// Per pair: end of the key and end of the value in `bytes`; each begins where the one before ended.
     ends: Vec<(u32, u32)>,
     next: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    parked: Parked,
+}
+
+/// What an engine left where a page ended, so that the next page of the same scan needs no search: a cursor, with what
+/// it holds of the engine. It goes with the page that it is in; without it a scan goes on all the same.
+#[derive(Default)]
+pub struct Parked(Option<Box<dyn Any + Send + Sync>>);
+
+impl Parked {
+    /// Leaves something.
+    pub fn put<T: Any + Send + Sync>(&mut self, left: Box<T>) {
+        self.0 = Some(left);
+    }
+
+    /// Takes what was left, where it is a `T`; whatever else it is, it is gone.
+    pub fn take<T: Any>(&mut self) -> Option<Box<T>> {
+        self.0.take()?.downcast().ok()
+    }
+}
+
+impl Clone for Parked {
+    /// Nothing: a cursor stands in one scan.
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+impl fmt::Debug for Parked {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_tuple("Parked").finish_non_exhaustive()
+    }
 }
 
 impl Page {
@@ -195,10 +226,22 @@ impl Page {
         self.bytes.clear();
         self.ends.clear();
         self.next = None;
+        self.parked = Parked::default();
+    }
+
+    /// Takes what the engine left for the next page.
+    pub fn take_parked(&mut self) -> Parked {
+        std::mem::take(&mut self.parked)
+    }
+
+    /// Leaves something for the next page.
+    pub fn set_parked(&mut self, parked: Parked) {
+        self.parked = parked;
     }
 
     /// Appends a pair.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.bytes.reserve(key.len() + value.len());
         self.bytes.extend_from_slice(key);
         let key_end = self.end();
         self.bytes.extend_from_slice(value);
@@ -249,7 +292,13 @@ impl Page {
 
     /// All pairs in the order of the scan.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> {
-        (0..self.len()).map(|at| self.pair(at))
+        let mut start = 0;
+        self.ends.iter().map(move |&(key_end, value_end)| {
+            let (key_end, value_end) = (key_end as usize, value_end as usize);
+            let pair = (&self.bytes[start..key_end], &self.bytes[key_end..value_end]);
+            start = value_end;
+            pair
+        })
     }
 
     fn end(&self) -> u32 {

@@ -21,8 +21,8 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::{
     Backend, Capabilities, Commit, CommitHook, Durability, Footprint, Granule, GuardMode,
-    GuardTable, KeyRange, Order, Page, PageLimit, Pairs, Read, Savepoint, Snapshot, Statistics,
-    StorageError, StreamEntry, Transaction, Version, View, Visitor, WriteSet,
+    GuardTable, KeyRange, Order, Page, PageLimit, Pairs, Parked, Read, Savepoint, Snapshot,
+    Statistics, StorageError, StreamEntry, Transaction, Version, View, Visitor, WriteSet,
 };
 
 /// Largest page, whatever the caller allows.
@@ -612,8 +612,8 @@ impl<V: View> Read for ViewSnapshot<V> {
             page.clear();
             return Ok(());
         }
-        fill(page, range, order, limit, |visit| {
-            self.view.visit(range, order, visit)
+        fill(page, range, order, limit, |parked, visit| {
+            self.view.visit_on(parked, range, order, visit)
         })
     }
 }
@@ -624,12 +624,13 @@ fn fill(
     range: KeyRange<'_>,
     order: Order,
     limit: PageLimit,
-    visit: impl FnOnce(&mut Visitor<'_>) -> Result<(), StorageError>,
+    visit: impl FnOnce(&mut Parked, &mut Visitor<'_>) -> Result<(), StorageError>,
 ) -> Result<(), StorageError> {
+    let mut parked = page.take_parked();
     page.clear();
     let (max_keys, max_bytes) = (limit.keys.max(1), limit.bytes.min(MAX_PAGE_BYTES));
     let mut rest = None;
-    visit(&mut |key, value| {
+    visit(&mut parked, &mut |key, value| {
         if page.len() >= max_keys || (page.byte_len() >= max_bytes && !page.is_empty()) {
             rest = Some(match order {
                 Order::Ascending => (key.to_vec(), range.end.map(<[u8]>::to_vec)),
@@ -645,6 +646,7 @@ fn fill(
         ControlFlow::Continue(())
     })?;
     page.set_next(rest);
+    page.set_parked(parked);
     Ok(())
 }
 
@@ -721,8 +723,8 @@ impl<B: Backend> Read for OptimisticTransaction<B> {
         limit: PageLimit,
         page: &mut Page,
     ) -> Result<(), StorageError> {
-        fill(page, range, order, limit, |visit| {
-            self.writes.visit(&*self.view, range, order, visit)
+        fill(page, range, order, limit, |parked, visit| {
+            self.writes.visit(&*self.view, parked, range, order, visit)
         })
     }
 }

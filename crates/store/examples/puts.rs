@@ -59,6 +59,81 @@ fn peak_mib() -> f64 {
     kib.unwrap_or(0.0) / 1024.0
 }
 
+/// Random gets, all of which are checked, and a scan to strings.
+fn read_all(
+    engine: &dyn Engine,
+    count: u64,
+    prefix: &str,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let (mut key, mut value) = ([0; 36], [0; 36]);
+    let (began, cpu) = (Instant::now(), cpu_s());
+    let snapshot = engine.snapshot()?;
+    let mut random = Random(7);
+    let gets = 500_000.min(count);
+    for _ in 0..gets {
+        let number = random.below(count);
+        uuid(number, &mut key);
+        uuid(!number, &mut value);
+        if snapshot.get(&key)?.as_deref() != Some(&value[..]) {
+            return Err(format!("pair {number} is not what was put").into());
+        }
+    }
+    tell(
+        &format!("{prefix}gets_per_s"),
+        gets as f64 / began.elapsed().as_secs_f64(),
+        "1/s",
+    );
+
+    tell(
+        &format!("{prefix}gets_per_s_on_a_processor"),
+        gets as f64 / (cpu_s() - cpu),
+        "1/s",
+    );
+    let (began, cpu) = (Instant::now(), cpu_s());
+    let mut page = Page::new();
+    let (mut found, mut rest, mut bytes) = (0u64, Some((Vec::new(), None::<Vec<u8>>)), 0);
+    while let Some((start, end)) = rest {
+        let range = KeyRange {
+            start: &start,
+            end: end.as_deref(),
+        };
+        snapshot.scan(
+            range,
+            Order::Ascending,
+            PageLimit {
+                keys: 1024,
+                bytes: 1 << 20,
+            },
+            &mut page,
+        )?;
+        for (key, value) in page.iter() {
+            let (key, value) = (
+                std::str::from_utf8(key)?.to_owned(),
+                std::str::from_utf8(value)?.to_owned(),
+            );
+            bytes += key.len() + value.len();
+            found += 1;
+        }
+        rest = page
+            .next()
+            .map(|rest| (rest.start.to_vec(), rest.end.map(<[u8]>::to_vec)));
+    }
+    if found != count || bytes as u64 != count * 72 {
+        return Err(format!("{found} pairs found, {count} put").into());
+    }
+    tell(
+        &format!("{prefix}scan_per_s"),
+        found as f64 / began.elapsed().as_secs_f64(),
+        "1/s",
+    );
+    tell(
+        &format!("{prefix}scan_per_s_on_a_processor"),
+        found as f64 / (cpu_s() - cpu),
+        "1/s",
+    );
+    Ok(())
+}
+
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let millions: f64 = arguments.next().map_or(Ok(1.0), |text| text.parse())?;
@@ -132,71 +207,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tell("worst_commit", worst.as_secs_f64() * 1e3, "ms");
     tell("peak_rss_after_puts", peak_mib(), "MiB");
 
-    let (began, cpu) = (Instant::now(), cpu_s());
-    let snapshot = engine.snapshot()?;
-    let mut random = Random(7);
-    let gets = 500_000.min(count);
-    for _ in 0..gets {
-        let number = random.below(count);
-        uuid(number, &mut key);
-        uuid(!number, &mut value);
-        if snapshot.get(&key)?.as_deref() != Some(&value[..]) {
-            return Err(format!("pair {number} is not what was put").into());
-        }
-    }
-    tell(
-        "gets_per_s",
-        gets as f64 / began.elapsed().as_secs_f64(),
-        "1/s",
-    );
-
-    tell(
-        "gets_per_s_on_a_processor",
-        gets as f64 / (cpu_s() - cpu),
-        "1/s",
-    );
-    let (began, cpu) = (Instant::now(), cpu_s());
-    let mut page = Page::new();
-    let (mut found, mut rest, mut bytes) = (0u64, Some((Vec::new(), None::<Vec<u8>>)), 0);
-    while let Some((start, end)) = rest {
-        let range = KeyRange {
-            start: &start,
-            end: end.as_deref(),
-        };
-        snapshot.scan(
-            range,
-            Order::Ascending,
-            PageLimit {
-                keys: 10_000,
-                bytes: 1 << 20,
-            },
-            &mut page,
-        )?;
-        for (key, value) in page.iter() {
-            let (key, value) = (
-                std::str::from_utf8(key)?.to_owned(),
-                std::str::from_utf8(value)?.to_owned(),
-            );
-            bytes += key.len() + value.len();
-            found += 1;
-        }
-        rest = page
-            .next()
-            .map(|rest| (rest.start.to_vec(), rest.end.map(<[u8]>::to_vec)));
-    }
-    if found != count || bytes as u64 != count * 72 {
-        return Err(format!("{found} pairs found, {count} put").into());
-    }
-    tell(
-        "scan_per_s",
-        found as f64 / began.elapsed().as_secs_f64(),
-        "1/s",
-    );
-    tell(
-        "scan_per_s_on_a_processor",
-        found as f64 / (cpu_s() - cpu),
-        "1/s",
-    );
+    read_all(engine, count, "")?;
+    let began = Instant::now();
+    engine.compact()?;
+    tell("compact_s", began.elapsed().as_secs_f64(), "s");
+    read_all(engine, count, "compacted_")?;
     tell("peak_rss", peak_mib(), "MiB");
     let statistics = engine.statistics()?;
     tell(
@@ -205,7 +220,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         "ratio",
     );
     eprintln!("{:?}", statistics.details);
-    drop(snapshot);
     let began = Instant::now();
     drop(store);
     eprintln!("closed in {:?}", began.elapsed());

@@ -1,6 +1,8 @@
 //! Entries: what memtables and tables hold, and how one walks over them.
 
-use isomer_storage::{StorageError, Version};
+use std::ops::ControlFlow;
+
+use isomer_storage::{StorageError, Version, Visitor};
 
 use crate::blob::BlobRef;
 
@@ -63,6 +65,25 @@ pub trait Cursor: Send {
                 return Ok(());
             }
         }
+    }
+    /// Calls `visit` with the pairs that a reader at `at` sees, from here on up to `end` (`None`: the end of the key space),
+    /// as long as no entry is younger than `at`. Where `visit` breaks it stands on that pair, else behind what it passed.
+    fn run(
+        &mut self,
+        end: Option<&[u8]>,
+        at: Version,
+        visit: &mut Visitor<'_>,
+    ) -> Result<ControlFlow<()>, StorageError> {
+        while self.valid() && self.version() <= at && end.is_none_or(|end| self.key() < end) {
+            if self.kind() == Kind::Put {
+                let (key, value) = self.pair()?;
+                if visit(key, value).is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            self.next_key()?;
+        }
+        Ok(ControlFlow::Continue(()))
     }
     /// Passes entries that are older than `erased`, up to `until` at most (`None`: the end of the key space): several at
     /// once where it knows that all of them are. `false`, and where it was, where it does not.

@@ -230,47 +230,103 @@ impl<C: Cursor> MergeCursor<C> {
         order: Order,
         visit: &mut Visitor<'_>,
     ) -> Result<(), StorageError> {
-        self.bound = match order {
-            Order::Ascending => range.end.map(Into::into),
-            Order::Descending => Some(range.start.into()),
-        };
-        let visited = self.visit_bounded(range, order, visit);
-        self.bound = None;
-        visited
+        self.begin(range, order)?;
+        self.go_on(range, order, visit).map(drop)
     }
 
-    fn visit_bounded(
+    /// Goes to the first pair of `range` in `order`.
+    pub fn begin(&mut self, range: KeyRange<'_>, order: Order) -> Result<(), StorageError> {
+        self.bind(range, order);
+        let begun = match order {
+            Order::Ascending => self.seek(range.start),
+            Order::Descending => self.seek_before(range.end),
+        };
+        self.bound = None;
+        begun
+    }
+
+    /// As [`MergeCursor::visit`], from the pair on that [`MergeCursor::begin`] came to, or that a visit in the same order broke
+    /// at; answers whether `visit` broke.
+    pub fn go_on(
         &mut self,
         range: KeyRange<'_>,
         order: Order,
         visit: &mut Visitor<'_>,
-    ) -> Result<(), StorageError> {
-        match order {
-            Order::Ascending => {
-                self.seek(range.start)?;
-                while self.valid {
-                    let (key, value) = self.pair()?;
-                    if range.end.is_some_and(|end| key >= end)
-                        || visit(key, value) == ControlFlow::Break(())
-                    {
-                        return Ok(());
-                    }
-                    self.next()?;
+    ) -> Result<ControlFlow<()>, StorageError> {
+        self.bind(range, order);
+        let visited = match order {
+            Order::Ascending => self.go_up(range.end, visit),
+            Order::Descending => self.go_down(range.start, visit),
+        };
+        self.bound = None;
+        visited
+    }
+
+    fn bind(&mut self, range: KeyRange<'_>, order: Order) {
+        self.bound = match order {
+            Order::Ascending => range.end.map(Into::into),
+            Order::Descending => Some(range.start.into()),
+        };
+    }
+
+    fn go_up(
+        &mut self,
+        end: Option<&[u8]>,
+        visit: &mut Visitor<'_>,
+    ) -> Result<ControlFlow<()>, StorageError> {
+        while self.valid {
+            let Some(&first) = self.merge.order.first() else {
+                break;
+            };
+            let sources = &mut self.merge.sources;
+            let (top, mut limit) = match self.merge.order.get(1) {
+                None => (&mut sources[first as usize], end),
+                Some(&second) => {
+                    let pair = sources.get_disjoint_mut([first as usize, second as usize]);
+                    let [top, second] = pair.expect("the order names each source once");
+                    (
+                        top,
+                        Some(end.map_or(second.key(), |end| end.min(second.key()))),
+                    )
                 }
+            };
+            if end.is_some_and(|end| top.key() >= end) {
+                break;
             }
-            Order::Descending => {
-                self.seek_before(range.end)?;
-                while self.valid {
-                    if *self.key < *range.start
-                        || visit(&self.key, &self.value) == ControlFlow::Break(())
-                    {
-                        return Ok(());
-                    }
-                    self.settle_down()?;
+            if self.erased > 0 {
+                // What is older than the erasure is hidden: one by one.
+                let (key, value) = top.pair()?;
+                if visit(key, value).is_break() {
+                    return Ok(ControlFlow::Break(()));
                 }
+                self.next()?;
+                continue;
             }
+            if let Some(until) = self.erased_until.as_deref() {
+                limit = Some(limit.map_or(until, |limit| limit.min(until)));
+            }
+            // Up to there this source alone has what there is.
+            if top.run(limit, self.at, visit)?.is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            self.merge.settle(0, Order::Ascending);
+            self.settle_up()?;
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
+    }
+
+    fn go_down(
+        &mut self,
+        start: &[u8],
+        visit: &mut Visitor<'_>,
+    ) -> Result<ControlFlow<()>, StorageError> {
+        while self.valid && *self.key >= *start {
+            if visit(&self.key, &self.value).is_break() {
+                return Ok(ControlFlow::Break(()));
+            }
+            self.settle_down()?;
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// From the sources in order to the first key that has a visible value.

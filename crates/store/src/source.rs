@@ -1,6 +1,8 @@
 //! Cursors of either kind as one type.
 
-use isomer_storage::{StorageError, Version};
+use std::ops::ControlFlow;
+
+use isomer_storage::{StorageError, Version, Visitor};
 
 use crate::{BlobRef, Cursor, Kind, MemtableCursor, RunCursor};
 
@@ -68,6 +70,16 @@ impl Cursor for Source {
     #[inline]
     fn next_key(&mut self) -> Result<(), StorageError> {
         either!(self, cursor => cursor.next_key())
+    }
+
+    #[inline]
+    fn run(
+        &mut self,
+        end: Option<&[u8]>,
+        at: Version,
+        visit: &mut Visitor<'_>,
+    ) -> Result<ControlFlow<()>, StorageError> {
+        either!(self, cursor => cursor.run(end, at, visit))
     }
 
     fn pass(&mut self, until: Option<&[u8]>, erased: Version) -> Result<bool, StorageError> {

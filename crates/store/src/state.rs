@@ -1,8 +1,11 @@
 //! What readers read: memtables and tables, swapped in one step, and which versions are still read.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
 
-use isomer_storage::{KeyRange, Order, StorageError, Version, View, Visitor};
+use isomer_storage::{KeyRange, Order, Parked, StorageError, Version, View, Visitor};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{Erasures, Levels, MergeCursor, Readable, memtable::Memtable, source::Source};
@@ -192,6 +195,49 @@ impl StoreView {
     }
 }
 
+/// A cursor where a page of a scan ended. It keeps what it reads: memtables, and files of tables.
+struct Place {
+    cursor: MergeCursor<Source>,
+    shared: Weak<Shared>,
+    version: Version,
+    order: Order,
+    /// The end of the range that is far from the cursor: the cursor knows nothing behind it.
+    bound: Option<Box<[u8]>>,
+}
+
+fn far_end<'a>(range: KeyRange<'a>, order: Order) -> Option<&'a [u8]> {
+    match order {
+        Order::Ascending => range.end,
+        Order::Descending => Some(range.start),
+    }
+}
+
+impl Place {
+    /// The place, if the rest of its scan, in this view, is `range`.
+    fn going_on(
+        mut self: Box<Self>,
+        view: &StoreView,
+        range: KeyRange<'_>,
+        order: Order,
+    ) -> Option<Box<Self>> {
+        let same = self.version == view.version
+            && self.order == order
+            && self.bound.as_deref() == far_end(range, order)
+            && std::ptr::eq(self.shared.as_ptr(), Arc::as_ptr(&view.shared));
+        let begins = same
+            && match (self.cursor.pair(), order) {
+                (Ok((key, _)), Order::Ascending) => key == range.start,
+                // The smallest key behind it.
+                (Ok((key, _)), Order::Descending) => range
+                    .end
+                    .and_then(|end| end.strip_suffix(&[0]))
+                    .is_some_and(|end| end == key),
+                (Err(_), _) => false,
+            };
+        begins.then_some(self)
+    }
+}
+
 impl Drop for StoreView {
     fn drop(&mut self) {
         let mut readers = self.shared.readers.lock();
@@ -220,5 +266,33 @@ impl View for StoreView {
         visit: &mut Visitor<'_>,
     ) -> Result<(), StorageError> {
         self.cursor(range)?.visit(range, order, visit)
+    }
+
+    fn visit_on(
+        &self,
+        parked: &mut Parked,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        let left = parked.take::<Place>();
+        let mut place = match left.and_then(|place| place.going_on(self, range, order)) {
+            Some(place) => place,
+            None => {
+                let mut cursor = self.cursor(range)?;
+                cursor.begin(range, order)?;
+                Box::new(Place {
+                    cursor,
+                    shared: Arc::downgrade(&self.shared),
+                    version: self.version,
+                    order,
+                    bound: far_end(range, order).map(Into::into),
+                })
+            }
+        };
+        if place.cursor.go_on(range, order, visit)?.is_break() {
+            parked.put(place);
+        }
+        Ok(())
     }
 }

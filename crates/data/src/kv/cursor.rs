@@ -1,6 +1,6 @@
 //! Cursors: places in a bucket that are walked from, in either direction.
 
-use isomer_storage::{KeyRange, PageLimit};
+use isomer_storage::{KeyRange, Page, PageLimit};
 use isomer_value::Value;
 
 use super::{
@@ -198,6 +198,7 @@ impl BucketCursor {
             order,
             limit,
             Some(&rest),
+            &mut Page::new(),
             &mut |key, entry: Entry<'_>| {
                 let mut stored = stored_key(bucket, key);
                 if bucket.options.kind == BucketKind::Multi {

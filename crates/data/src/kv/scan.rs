@@ -35,14 +35,54 @@ impl Transaction {
         after: Option<&KvCursor>,
         page: &mut Page,
     ) -> Result<Option<KvCursor>, DataError> {
+        let mut stored = Page::new();
+        stored.set_parked(page.take_parked());
         page.clear();
-        self.kv_visit(bucket, range, order, limit, after, &mut |key, entry| {
-            page.push(key, entry.value);
-            Ok(())
-        })
+        let rest = self.kv_visit(
+            bucket,
+            range,
+            order,
+            limit,
+            after,
+            &mut stored,
+            &mut |key, entry| {
+                page.push(key, entry.value);
+                Ok(())
+            },
+        )?;
+        page.set_parked(stored.take_parked());
+        Ok(rest)
     }
 
-    /// Visits what [`Transaction::kv_scan`] puts on a page.
+    /// As [`Transaction::kv_scan`], for whoever needs no page: `visit` gets each pair. `stored` is for the next call of the
+    /// same scan, and for nobody else.
+    #[allow(clippy::too_many_arguments)]
+    pub fn kv_walk(
+        &self,
+        bucket: &str,
+        range: KeyRange<'_>,
+        order: Order,
+        limit: PageLimit,
+        after: Option<&KvCursor>,
+        stored: &mut Page,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<Option<KvCursor>, DataError> {
+        self.kv_visit(
+            bucket,
+            range,
+            order,
+            limit,
+            after,
+            stored,
+            &mut |key, entry| {
+                visit(key, entry.value);
+                Ok(())
+            },
+        )
+    }
+
+    /// Visits what [`Transaction::kv_scan`] puts on a page; `stored` as in [`Transaction::kv_walk`].
+    #[allow(clippy::too_many_arguments)]
     pub(super) fn kv_visit(
         &self,
         bucket: &str,
@@ -50,6 +90,7 @@ impl Transaction {
         order: Order,
         limit: PageLimit,
         after: Option<&KvCursor>,
+        stored: &mut Page,
         visit: &mut Visit<'_>,
     ) -> Result<Option<KvCursor>, DataError> {
         let Some(bucket) = self.bucket(bucket)? else {
@@ -72,7 +113,6 @@ impl Transaction {
             start: start.clone(),
             end: end.clone(),
         });
-        let mut stored = Page::new();
         while let Some(cursor) = &rest
             && (keys == 0 || (keys < limit.keys && bytes < limit.bytes))
         {
@@ -92,7 +132,7 @@ impl Transaction {
                 },
                 order,
                 room,
-                &mut stored,
+                stored,
             )?;
             for (key, value) in stored.iter() {
                 if visit_pair(bucket, &key[prefix.len()..], value, now, visit)? {

@@ -3,7 +3,7 @@
 //! A key is text (its UTF-8 bytes) or bytes. Text and bytes are stored as they are, so that both sides see them; every
 //! other value is stored encoded, and comes back with its type.
 
-use isomer_storage::{KeyRange, PageLimit};
+use isomer_storage::{KeyRange, Page, PageLimit};
 use isomer_value::{
     Value,
     record::{decode_value, encode_value},
@@ -85,15 +85,24 @@ impl Transaction {
         let multi = self
             .bucket(bucket)?
             .is_some_and(|bucket| bucket.options.kind == BucketKind::Multi);
-        self.kv_visit(bucket, range, order, limit, after, &mut |key, entry| {
-            let value = if multi {
-                text_or_bytes(entry.value)
-            } else {
-                self.typed(entry)?
-            };
-            visit(text_or_bytes(key), value);
-            Ok(())
-        })
+        let stored = &mut Page::new();
+        self.kv_visit(
+            bucket,
+            range,
+            order,
+            limit,
+            after,
+            stored,
+            &mut |key, entry| {
+                let value = if multi {
+                    text_or_bytes(entry.value)
+                } else {
+                    self.typed(entry)?
+                };
+                visit(text_or_bytes(key), value);
+                Ok(())
+            },
+        )
     }
 
     pub(super) fn typed(&self, entry: Entry<'_>) -> Result<Value, DataError> {

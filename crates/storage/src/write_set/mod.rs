@@ -17,7 +17,7 @@ use self::{
     appended::Appended,
     ordered::{Ordered, Slot},
 };
-use crate::{KeyRange, Order, StorageError, View, Visitor};
+use crate::{KeyRange, Order, Parked, StorageError, View, Visitor};
 
 /// What a slot costs beside its key and value: map entry, two allocations, undo entry.
 const SLOT_BYTES: usize = 96;
@@ -184,10 +184,11 @@ impl WriteSet {
         }
     }
 
-    /// Calls `visit` with the pairs of `view` under these writes.
+    /// Calls `visit` with the pairs of `view` under these writes; `parked` as in [`View::visit_on`].
     pub fn visit(
         &self,
         view: &impl View,
+        parked: &mut Parked,
         range: KeyRange<'_>,
         order: Order,
         visit: &mut Visitor<'_>,
@@ -196,7 +197,7 @@ impl WriteSet {
             return Ok(());
         }
         if self.ordered.get().is_none() && !self.appended.may_touch(range) {
-            return view.visit(range, order, visit);
+            return view.visit_on(parked, range, order, visit);
         }
         self.ordered().visit(view, range, order, visit)
     }

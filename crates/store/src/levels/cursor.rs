@@ -1,15 +1,15 @@
 //! Walking over a run.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, Visitor};
 
 use super::Run;
 use crate::{
     BlobRef, Cursor, Kind,
     blob::Blobs,
     table::{
-        block::Held,
+        block::{Held, Ran},
         cursor::{Reading, TableCursor},
     },
 };
@@ -26,6 +26,11 @@ pub struct RunCursor {
     cut_above: bool,
     /// A value kept apart, once it was read.
     apart: Option<Arc<[u8]>>,
+}
+
+#[cold]
+fn nowhere() -> StorageError {
+    StorageError::Invalid("a cursor is moved that is nowhere: seek first".to_owned())
 }
 
 impl RunCursor {
@@ -65,9 +70,7 @@ impl RunCursor {
 
     #[inline]
     fn table(&mut self) -> Result<&mut TableCursor, StorageError> {
-        self.cursor.as_mut().ok_or_else(|| {
-            StorageError::Invalid("a cursor is moved that is nowhere: seek first".to_owned())
-        })
+        self.cursor.as_mut().ok_or_else(nowhere)
     }
 
     /// After a step on: whether the entry still belongs to the part, else on to the next part.
@@ -232,6 +235,48 @@ impl Cursor for RunCursor {
     fn next_key(&mut self) -> Result<(), StorageError> {
         self.table()?.next_key()?;
         self.settle_up()
+    }
+
+    fn run(
+        &mut self,
+        end: Option<&[u8]>,
+        at: Version,
+        visit: &mut Visitor<'_>,
+    ) -> Result<ControlFlow<()>, StorageError> {
+        while self.valid {
+            let until = match self.cut_above {
+                true => self.run.parts[self.at].until.as_deref(),
+                false => None,
+            };
+            let end_here = match (end, until) {
+                (Some(end), Some(until)) => Some(end.min(until)),
+                (end, until) => end.or(until),
+            };
+            let cursor = self.cursor.as_mut().ok_or_else(nowhere)?;
+            match cursor.run(end_here, at, visit)? {
+                Ran::Broke => {
+                    self.apart = None;
+                    return Ok(ControlFlow::Break(()));
+                }
+                Ran::Apart => {
+                    self.apart = None;
+                    let (key, value) = self.pair()?;
+                    if visit(key, value).is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
+                    self.next_key()?;
+                }
+                Ran::Ended => {
+                    self.settle_up()?;
+                    if self.valid
+                        && (self.version() > at || end.is_some_and(|end| self.key() >= end))
+                    {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     fn pass(&mut self, until: Option<&[u8]>, erased: Version) -> Result<bool, StorageError> {

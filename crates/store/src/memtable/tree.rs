@@ -57,6 +57,8 @@ pub struct Batch {
 
 // Sound: the entries are `Send` and `Sync`, and the pointer is of a node, which may be read from any thread.
 unsafe impl Send for Batch {}
+// Sound: as above; whoever shares one reads copies of entries only, and the pointer is followed by its owner alone.
+unsafe impl Sync for Batch {}
 
 impl Batch {
     /// An empty batch.

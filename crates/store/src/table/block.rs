@@ -12,7 +12,7 @@
 
 use std::{cmp::Ordering, sync::Arc};
 
-use isomer_storage::Version;
+use isomer_storage::{Version, Visitor};
 
 use crate::codec::{put_varint, varint};
 
@@ -213,12 +213,15 @@ pub(crate) fn common_prefix(one: &[u8], other: &[u8]) -> usize {
 /// A block in memory, cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
+    /// The block, perhaps among others.
     bytes: Arc<[u8]>,
-    /// Where the stamps begin.
+    /// Where it begins in `bytes`.
+    start: u32,
+    /// Where the stamps begin, from there.
     stamps: u32,
-    /// Where the restarts begin.
+    /// Where the restarts begin, from there.
     restarts: u32,
-    /// Where the block ends in `bytes`.
+    /// Bytes of the block.
     len: u32,
     count: u16,
     interval: u8,
@@ -251,7 +254,13 @@ struct Lengths {
 impl Block {
     /// Takes `bytes[..len]` as a block.
     pub(crate) fn parse(bytes: Arc<[u8]>, len: usize) -> Result<Self, Damaged> {
-        let block = bytes.get(..len).ok_or(Damaged)?;
+        Self::parse_at(bytes, 0, len)
+    }
+
+    /// Takes `bytes[start..start + len]` as a block.
+    pub(crate) fn parse_at(bytes: Arc<[u8]>, start: usize, len: usize) -> Result<Self, Damaged> {
+        let end = start.checked_add(len).ok_or(Damaged)?;
+        let block = bytes.get(start..end).ok_or(Damaged)?;
         let trailer_at = len.checked_sub(TRAILER_BYTES).ok_or(Damaged)?;
         let trailer = &block[trailer_at..];
         let base = u64::from_le_bytes(trailer[..8].try_into().map_err(|_| Damaged)?);
@@ -271,6 +280,7 @@ impl Block {
             .checked_sub(usize::from(count) * usize::from(width))
             .ok_or(Damaged)?;
         Ok(Self {
+            start: u32::try_from(start).map_err(|_| Damaged)?,
             stamps: u32::try_from(stamps).map_err(|_| Damaged)?,
             restarts: u32::try_from(restarts).map_err(|_| Damaged)?,
             len: u32::try_from(len).map_err(|_| Damaged)?,
@@ -290,7 +300,7 @@ impl Block {
 
     /// What stands behind the block in its bytes.
     pub(crate) fn tail(&self) -> &[u8] {
-        &self.bytes[self.len as usize..]
+        &self.bytes[(self.start + self.len) as usize..]
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -299,7 +309,7 @@ impl Block {
 
     #[inline]
     fn entries(&self) -> &[u8] {
-        &self.bytes[..self.stamps as usize]
+        &self.bytes[self.start as usize..][..self.stamps as usize]
     }
 
     #[inline]
@@ -309,7 +319,7 @@ impl Block {
             return Ok((self.base, Held::Value));
         }
         // 8 bytes from any stamp lie within the block: the trailer follows.
-        let at = self.stamps as usize + index * width;
+        let at = (self.start + self.stamps) as usize + index * width;
         let word = self.bytes.get(at..at + 8).ok_or(Damaged)?;
         let word = u64::from_le_bytes(word.try_into().map_err(|_| Damaged)?);
         let stamp = word & (u64::MAX >> (64 - 8 * width as u32));
@@ -320,7 +330,7 @@ impl Block {
     #[inline]
     fn restart(&self, number: usize) -> Result<usize, Damaged> {
         let bytes = usize::from(self.restart_bytes);
-        let at = self.restarts as usize + bytes * number;
+        let at = (self.start + self.restarts) as usize + bytes * number;
         match self.bytes.get(at..at + bytes).ok_or(Damaged)? {
             &[low, high] => Ok(usize::from(u16::from_le_bytes([low, high]))),
             wide => {
@@ -454,6 +464,17 @@ impl Block {
     }
 }
 
+/// Why a run over entries came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ran {
+    /// The visitor broke, at the entry here.
+    Broke,
+    /// The value here is kept apart and was not visited.
+    Apart,
+    /// Nothing more, or what is here is not for a run.
+    Ended,
+}
+
 /// A place in a block.
 pub(crate) struct BlockCursor {
     block: Option<Block>,
@@ -508,7 +529,7 @@ impl BlockCursor {
     #[inline]
     pub(crate) fn value(&self) -> &[u8] {
         match &self.block {
-            Some(block) => &block.bytes[self.value.0..self.value.1],
+            Some(block) => &block.entries()[self.value.0..self.value.1],
             None => &[],
         }
     }
@@ -530,7 +551,7 @@ impl BlockCursor {
         }
         self.key.truncate(lengths.shared);
         self.key
-            .extend_from_slice(&block.bytes[lengths.at..value_at]);
+            .extend_from_slice(&block.entries()[lengths.at..value_at]);
         self.value = (value_at, end);
         self.next_at = end;
         Ok(())
@@ -588,6 +609,60 @@ impl BlockCursor {
     pub(crate) fn next(&mut self) -> Result<(), Damaged> {
         self.index += 1;
         if self.valid() { self.read() } else { Ok(()) }
+    }
+
+    /// Calls `visit` with what a reader at `at` sees from here on, up to `end`; see [`crate::Cursor::run`].
+    pub(crate) fn run(
+        &mut self,
+        end: Option<&[u8]>,
+        at: Version,
+        visit: &mut Visitor<'_>,
+    ) -> Result<Ran, Damaged> {
+        let block = self.block.as_ref().ok_or(Damaged)?;
+        let (count, entries) = (block.len(), block.entries());
+        while self.index < count {
+            if end.is_some_and(|end| *self.key >= *end) {
+                return Ok(Ran::Ended);
+            }
+            let (version, held) = block.stamp(self.index)?;
+            if version > at {
+                return Ok(Ran::Ended);
+            }
+            match held {
+                Held::Value => {
+                    let value = entries.get(self.value.0..self.value.1).ok_or(Damaged)?;
+                    if visit(&self.key, value).is_break() {
+                        return Ok(Ran::Broke);
+                    }
+                }
+                Held::Apart => return Ok(Ran::Apart),
+                Held::Deletion => {}
+            }
+            loop {
+                self.index += 1;
+                if self.index >= count {
+                    break;
+                }
+                let lengths = block.lengths(self.next_at)?;
+                let value_at = lengths.at + lengths.suffix;
+                let next_at = value_at + lengths.value;
+                let suffix = entries.get(lengths.at..value_at).ok_or(Damaged)?;
+                let replaced = self.key.get(lengths.shared..).ok_or(Damaged)?;
+                if next_at > entries.len() {
+                    return Err(Damaged);
+                }
+                // Most keys differ from the one before in the first byte that they do not share.
+                let same = suffix.first() == replaced.first() && suffix == replaced;
+                self.value = (value_at, next_at);
+                self.next_at = next_at;
+                if !same {
+                    self.key.truncate(lengths.shared);
+                    self.key.extend_from_slice(suffix);
+                    break;
+                }
+            }
+        }
+        Ok(Ran::Ended)
     }
 
     /// Goes to the first entry of another key.

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, Visitor};
 
 use super::{
     Table,
-    block::{Block, BlockCursor, Held},
+    block::{Block, BlockCursor, Held, Ran},
     sealed::Handle,
 };
 use crate::blob::BlobRef;
@@ -41,7 +41,8 @@ pub(crate) struct TableCursor {
     in_a_row: u32,
     /// Whether the next block read is likely to lie before this one.
     backwards: bool,
-    ahead: Vec<u8>,
+    /// What was read at once, and where it begins in the file. Blocks that stand in it as they are, are used there.
+    ahead: Arc<[u8]>,
     ahead_at: u64,
     version: Version,
     held: Held,
@@ -63,7 +64,7 @@ impl TableCursor {
             data_at: 0,
             in_a_row: 0,
             backwards: false,
-            ahead: Vec::new(),
+            ahead: Arc::default(),
             ahead_at: 0,
             version: 0,
             held: Held::Value,
@@ -78,7 +79,7 @@ impl TableCursor {
         self.partition.clear();
         self.data.clear();
         self.in_a_row = 0;
-        self.ahead.clear();
+        self.ahead = Arc::default();
     }
 
     pub(crate) fn table(&self) -> &Arc<Table> {
@@ -197,15 +198,38 @@ impl TableCursor {
     pub(crate) fn next_key(&mut self) -> Result<(), StorageError> {
         match self.data.next_key() {
             Ok(()) if self.data.valid() => self.stamp(),
-            Ok(()) => {
-                // The key may go on in the next block.
-                let key = std::mem::take(&mut self.crossing);
-                let crossed = self.cross(key);
-                self.crossing = crossed?;
-                Ok(())
-            }
+            // The key may go on in the next block.
+            Ok(()) => self.cross_block(),
             Err(_) => Err(self.table.unreadable(self.data_at)),
         }
+    }
+
+    /// Calls `visit` with what a reader at `at` sees from here on, up to `end`; see [`crate::Cursor::run`].
+    pub(crate) fn run(
+        &mut self,
+        end: Option<&[u8]>,
+        at: Version,
+        visit: &mut Visitor<'_>,
+    ) -> Result<Ran, StorageError> {
+        while self.data.valid() {
+            // No key of a block lies behind the one that its index has for it.
+            let end_here = end.filter(|end| self.partition.key() >= *end);
+            let ran = self.data.run(end_here, at, visit);
+            let ran = ran.map_err(|_| self.table.unreadable(self.data_at))?;
+            if self.data.valid() {
+                self.stamp()?;
+                return Ok(ran);
+            }
+            self.cross_block()?;
+        }
+        Ok(Ran::Ended)
+    }
+
+    /// From behind the last entry of a block, whose key is done with, to the first entry of another key.
+    fn cross_block(&mut self) -> Result<(), StorageError> {
+        let key = std::mem::take(&mut self.crossing);
+        self.crossing = self.cross(key)?;
+        Ok(())
     }
 
     /// Goes to the next block and passes the entries of the key before; hands the buffer back.
@@ -373,9 +397,11 @@ impl TableCursor {
                     let upto = handle.offset.saturating_add(wanted);
                     (handle.offset, upto.min(table.file.len()))
                 };
-                self.ahead.resize((end - start) as usize, 0);
-                if let Err(error) = table.file.read_plain(start, &mut self.ahead) {
-                    self.ahead.clear();
+                // The block that was read before may stand in the buffer that is filled now.
+                self.data.clear();
+                let buffer = buffer(&mut self.ahead, (end - start) as usize);
+                if let Err(error) = table.file.read_plain(start, buffer) {
+                    self.ahead = Arc::default();
                     return Err(error);
                 }
                 self.ahead_at = start;
@@ -383,12 +409,25 @@ impl TableCursor {
             }
         };
         let stored = &self.ahead[from..from + len];
+        let keep = self.reading == Reading::Cached && self.in_a_row < KEEP_UNTIL;
+        if !keep && let Some(payload) = table.file.plain_payload(handle, stored)? {
+            return Block::parse_at(self.ahead.clone(), from, payload)
+                .map_err(table.damaged(handle.offset));
+        }
         let block = table.parse_block(table.file.open_block(handle, stored)?, handle)?;
-        if self.reading == Reading::Cached && self.in_a_row < KEEP_UNTIL {
+        if keep {
             table
                 .cache
                 .insert((table.cached_as, handle.offset), block.clone());
         }
         Ok(block)
     }
+}
+
+/// The buffer with `len` bytes, whatever is in them; another one where a block stands in it still.
+fn buffer(ahead: &mut Arc<[u8]>, len: usize) -> &mut [u8] {
+    if ahead.len() != len || Arc::get_mut(ahead).is_none() {
+        *ahead = std::iter::repeat_n(0, len).collect();
+    }
+    Arc::get_mut(ahead).expect("nobody else has it")
 }

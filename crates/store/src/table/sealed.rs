@@ -298,6 +298,24 @@ impl SealedFile {
         self.payload(handle, body)
     }
 
+    /// Length of the payload of a block whose bytes were read already, where it stands in front of them as it is.
+    pub(crate) fn plain_payload(
+        &self,
+        handle: Handle,
+        stored: &[u8],
+    ) -> Result<Option<usize>, StorageError> {
+        if self.seal.encrypts() || stored.len() < FRAME_BYTES {
+            return Ok(None);
+        }
+        let how = stored.len() - FRAME_BYTES;
+        if stored[how] != 0 {
+            return Ok(None);
+        }
+        self.check(handle)?;
+        self.sound(handle, stored)?;
+        Ok(Some(how))
+    }
+
     fn unseal(&self, handle: Handle, stored: &mut Vec<u8>) -> Result<Arc<[u8]>, StorageError> {
         let sound = self.sound(handle, stored)?.len();
         stored.truncate(sound);

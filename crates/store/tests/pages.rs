@@ -1,0 +1,172 @@
+//! Scans in pages: what is left in a page for the next one changes no answer, whatever happens between them.
+
+use std::collections::BTreeMap;
+
+use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, conformance::Random};
+use isomer_store::{StoreEngine, StoreOptions};
+
+type Reader = dyn Fn(KeyRange<'_>, Order, PageLimit, &mut Page);
+type Pairs = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A scan that is on its way: what it reads, what it should find, how far it is.
+struct Scan {
+    reader: Box<Reader>,
+    expected: Vec<(Vec<u8>, Vec<u8>)>,
+    order: Order,
+    rest: Option<(Vec<u8>, Option<Vec<u8>>)>,
+    page: Page,
+}
+
+fn key(random: &mut Random) -> Vec<u8> {
+    let len = 1 + random.below(3) as usize;
+    (0..len).map(|_| random.below(7) as u8).collect()
+}
+
+fn begin(engine: &StoreEngine, model: &Pairs, random: &mut Random) -> Scan {
+    let mut model = model.clone();
+    let order = match random.below(2) {
+        0 => Order::Ascending,
+        _ => Order::Descending,
+    };
+    let (start, end) = (key(random), key(random));
+    let (start, end) = match random.below(3) {
+        0 => (Vec::new(), None),
+        1 => (start, None),
+        _ => (start.clone().min(end.clone()), Some(start.max(end))),
+    };
+    let reader: Box<Reader> = match random.below(2) {
+        0 => {
+            let snapshot = engine.snapshot().expect("a snapshot");
+            Box::new(move |range, order, limit, page| {
+                snapshot.scan(range, order, limit, page).expect("a page");
+            })
+        }
+        // A transaction that has written something of its own.
+        _ => {
+            let mut transaction = engine.begin().expect("a transaction");
+            for _ in 0..random.below(3) {
+                let (key, value) = (key(random), b"own".to_vec());
+                transaction.put(&key, &value).expect("a put");
+                model.insert(key, value);
+            }
+            Box::new(move |range, order, limit, page| {
+                transaction.scan(range, order, limit, page).expect("a page");
+            })
+        }
+    };
+    let mut expected: Vec<_> = model
+        .into_iter()
+        .filter(|(key, _)| *key >= start && end.as_ref().is_none_or(|end| key < end))
+        .collect();
+    if order == Order::Ascending {
+        expected.reverse();
+    }
+    Scan {
+        reader,
+        expected,
+        order,
+        rest: Some((start, end)),
+        page: Page::new(),
+    }
+}
+
+impl Scan {
+    /// Reads a page; whether there is more.
+    fn go_on(&mut self, random: &mut Random, context: &str) -> bool {
+        let Some((start, end)) = self.rest.take() else {
+            return false;
+        };
+        let range = KeyRange {
+            start: &start,
+            end: end.as_deref(),
+        };
+        let limit = PageLimit {
+            keys: 1 + random.below(9) as usize,
+            bytes: 1 + random.below(200) as usize,
+        };
+        (self.reader)(range, self.order, limit, &mut self.page);
+        for (key, value) in self.page.iter() {
+            let expected = self.expected.pop();
+            assert_eq!(expected, Some((key.to_vec(), value.to_vec())), "{context}");
+        }
+        let next = self.page.next();
+        self.rest = next.map(|rest| (rest.start.to_vec(), rest.end.map(<[u8]>::to_vec)));
+        match &self.rest {
+            Some(_) => true,
+            None => {
+                assert!(self.expected.is_empty(), "{context}");
+                false
+            }
+        }
+    }
+}
+
+#[test]
+fn what_a_page_leaves_for_the_next_changes_no_answer() {
+    for seed in 0..15 {
+        let random = &mut Random(seed);
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = StoreOptions {
+            background: false,
+            memtable_bytes: 64 << 10,
+            blob_threshold_bytes: 40,
+            ..StoreOptions::default()
+        };
+        let engine = StoreEngine::open(folder.path(), options).expect("a store");
+        let mut model = Pairs::new();
+        let mut scans: Vec<Scan> = Vec::new();
+        for step in 0..400u64 {
+            let context = format!("seed {seed} step {step}");
+            match random.below(12) {
+                0..4 => {
+                    let mut transaction = engine.begin().expect("a transaction");
+                    for _ in 0..random.below(12) {
+                        let key = key(random);
+                        let mut value = step.to_be_bytes().to_vec();
+                        value.resize(8 + random.below(40) as usize, 7);
+                        transaction.put(&key, &value).expect("a put");
+                        model.insert(key, value);
+                    }
+                    transaction.commit(Durability::Buffered).expect("a commit");
+                }
+                4 => {
+                    let mut transaction = engine.begin().expect("a transaction");
+                    let key = key(random);
+                    transaction.delete(&key).expect("a deletion");
+                    model.remove(&key);
+                    transaction.commit(Durability::Buffered).expect("a commit");
+                }
+                5 if random.below(4) == 0 => {
+                    let (one, other) = (key(random), key(random));
+                    let (start, end) = (one.clone().min(other.clone()), one.max(other));
+                    let mut transaction = engine.begin().expect("a transaction");
+                    let range = KeyRange {
+                        start: &start,
+                        end: Some(&end),
+                    };
+                    transaction.delete_range(range).expect("a deleted range");
+                    model.retain(|key, _| *key < start || *key >= end);
+                    transaction.commit(Durability::Buffered).expect("a commit");
+                }
+                6 if random.below(3) == 0 => engine.flush().expect("a flush"),
+                7 if random.below(4) == 0 => engine.compact().expect("a merge"),
+                8 | 9 if scans.len() < 6 => scans.push(begin(&engine, &model, random)),
+                // The page of another scan, with what that one left.
+                10 if scans.len() > 1 => {
+                    let page = std::mem::take(&mut scans[0].page);
+                    scans[0].page = std::mem::replace(&mut scans[1].page, page);
+                }
+                _ if !scans.is_empty() => {
+                    let at = random.below(scans.len() as u64) as usize;
+                    if !scans[at].go_on(random, &context) {
+                        scans.swap_remove(at);
+                    }
+                }
+                _ => {}
+            }
+        }
+        for mut scan in scans {
+            while scan.go_on(random, "at the end") {}
+        }
+    }
+}
