@@ -18,9 +18,9 @@ use crate::{CancelHandle, Database, Error, ErrorKind, Limits, Result};
 #[non_exhaustive]
 pub enum EngineKind {
     /// Our own log-structured engine, in a directory: durable.
+    #[default]
     Store,
     /// redb, in a directory: durable.
-    #[default]
     Redb,
     /// Memory: gone when the last handle is dropped.
     Memory,

@@ -10,7 +10,8 @@ use isomer_db::Database;
 use isomer_testkit::{
     binary::{isomer, refused},
     crash,
-    harness::{Harness, Outcome, Verdict},
+    harness::{Harness, Outcome, Verdict, seed},
+    random::Random,
 };
 
 use crate::full_disk::SmallDisk;
@@ -293,8 +294,15 @@ fn a_full_disk_stops_an_import_and_leaves_nothing() -> Outcome {
     };
     let place = Place::new()?;
     let rows = 60_000;
+    // Not to be compressed much: what it takes on disk does not depend on the engine.
+    let mut random = Random::new(seed());
     let lines: String = (0..rows)
-        .map(|id| format!("{{\"id\": {id}, \"text\": \"{}\"}}\n", "x".repeat(400)))
+        .map(|id| {
+            let text: String = (0..400)
+                .map(|_| char::from(b'#' + random.below(50) as u8))
+                .collect();
+            format!("{{\"id\": {id}, \"text\": \"{text}\"}}\n")
+        })
         .collect();
     let file = place.file("large.jsonl", lines.as_bytes())?;
     let db = disk.path.join("db");
