@@ -140,7 +140,9 @@ impl StoreBackend {
     pub fn compact(&self, whole: bool) -> Result<(), StorageError> {
         self.core.check_writable()?;
         if whole {
-            return self.core.tree.compact_all(&*self.core);
+            self.core.tree.compact_all(&*self.core)?;
+            let _tidying = self.core.tidying.lock();
+            return self.core.log.shrink();
         }
         while self.core.tree.compact_once(&*self.core)? {}
         Ok(())

@@ -14,9 +14,11 @@ mod reader;
 mod record;
 mod recover;
 mod segment;
+#[cfg(test)]
+mod tests;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
     path::{Path, PathBuf},
     sync::{
@@ -27,7 +29,7 @@ use std::{
 
 use isomer_storage::{Commit, StorageError, StreamEntry, Version};
 use isomer_vfs::{Disk, Open, Seal};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 pub use self::{
     cut::{Cut, cut},
@@ -62,8 +64,9 @@ pub struct Log {
     options: LogOptions,
     segments: RwLock<BTreeMap<u64, Arc<Segment>>>,
     writer: Mutex<Writer>,
-    /// Held while a segment is made.
-    spare: Mutex<Spare>,
+    spares: Mutex<Spares>,
+    /// Told when a spare segment was made, or could not be.
+    spare_made: Condvar,
     lacks_spare: AtomicBool,
     /// One that is needed no more, kept for the next one.
     reusable: Mutex<Option<Arc<Segment>>>,
@@ -87,9 +90,26 @@ struct Writer {
     last_ms: u64,
 }
 
-/// The segment that comes next, where it was made ahead.
+/// So many segments are made ahead: the disk may take as long for one as a writer takes to fill another.
+const SPARES: usize = 2;
+
+/// Segments that were made ahead, with the numbers behind the current one.
 #[derive(Default)]
-struct Spare(Option<Arc<Segment>>);
+struct Spares {
+    ready: VecDeque<Arc<Segment>>,
+    /// Whether the one behind these is being made. No other is then.
+    making: bool,
+}
+
+/// Ends the making of a spare, whether there is one now or not.
+struct Making<'a>(&'a Log);
+
+impl Drop for Making<'_> {
+    fn drop(&mut self) {
+        self.0.spares.lock().making = false;
+        self.0.spare_made.notify_all();
+    }
+}
 
 /// What of the log must stay.
 #[derive(Clone, Copy, Debug, Default)]
@@ -303,23 +323,33 @@ impl Log {
             .options
             .segment_bytes
             .max((FIRST_RECORD + bytes).next_multiple_of(4096));
-        let mut spare = self.spare.lock();
+        let mut spares = self.spares.lock();
+        while spares.ready.is_empty() && spares.making {
+            self.spare_made.wait(&mut spares);
+        }
         let number = self.current.load(Ordering::Acquire) + 1;
-        let segment = match spare.0.take() {
+        let segment = match spares.ready.pop_front() {
             Some(segment) if segment.capacity >= capacity => segment,
-            // Too small for what comes: it becomes larger.
-            Some(segment) => self
-                .make_segment(number, capacity, Some(&segment))
-                .map_err(Failure::Refused)?,
+            // Too small for what comes: it becomes larger. Where that fails its number is free again, and those behind it
+            // must not be there.
+            Some(segment) => {
+                while spares.making {
+                    self.spare_made.wait(&mut spares);
+                }
+                let behind: Vec<_> = spares.ready.drain(..).collect();
+                self.remove_segments(&behind).map_err(Failure::Refused)?;
+                self.make_segment(number, capacity, Some(&segment))
+                    .map_err(Failure::Refused)?
+            }
             None => {
-                let reused = self.reusable.lock().take();
-                let reused = reused.filter(|segment| self.is_reusable(segment));
+                let reused = self.take_reusable();
                 self.make_segment(number, capacity, reused.as_deref())
                     .map_err(Failure::Refused)?
             }
         };
         self.segments.write().insert(number, segment.clone());
         self.current.store(number, Ordering::Release);
+        drop(spares);
         self.lacks_spare.store(true, Ordering::Relaxed);
         writer.active = Some(segment.clone());
         Ok(segment)
@@ -430,22 +460,63 @@ impl Log {
         self.lacks_spare.load(Ordering::Relaxed)
     }
 
-    /// Makes the segment that comes next ahead, out of one that is needed no more where there is one. Not on the writer's
-    /// thread.
+    /// Makes the segments that come next ahead, out of one that is needed no more where there is one. Not on the writer's
+    /// thread, which waits only where it has none left.
     pub fn prepare(&self) -> Result<(), StorageError> {
         if self.options.read_only {
             return Ok(());
         }
-        let mut spare = self.spare.lock();
-        if spare.0.is_none() {
-            let number = self.current.load(Ordering::Acquire) + 1;
-            let reused = self.reusable.lock().take();
-            let reused = reused.filter(|segment| self.is_reusable(segment));
-            let bytes = self.options.segment_bytes;
-            spare.0 = Some(self.make_segment(number, bytes, reused.as_deref())?);
+        loop {
+            let number = {
+                let mut spares = self.spares.lock();
+                if spares.making || spares.ready.len() >= SPARES {
+                    self.lacks_spare.store(false, Ordering::Relaxed);
+                    return Ok(());
+                }
+                spares.making = true;
+                // A writer that takes one makes the current number higher, and these fewer.
+                self.current.load(Ordering::Acquire) + 1 + spares.ready.len() as u64
+            };
+            let making = Making(self);
+            let reused = self.take_reusable();
+            let made = self.make_segment(number, self.options.segment_bytes, reused.as_deref());
+            self.spares.lock().ready.push_back(made?);
+            drop(making);
         }
-        self.lacks_spare.store(false, Ordering::Relaxed);
-        Ok(())
+    }
+
+    /// Gives the room of segments made ahead back. Those that come in their place are made anew, and take none.
+    pub fn shrink(&self) -> Result<(), StorageError> {
+        let mut spares = self.spares.lock();
+        while spares.making {
+            self.spare_made.wait(&mut spares);
+        }
+        let had = !spares.ready.is_empty();
+        self.remove_unused(&mut spares)?;
+        drop(spares);
+        if had { self.prepare() } else { Ok(()) }
+    }
+
+    fn remove_unused(&self, spares: &mut Spares) -> Result<(), StorageError> {
+        // From the last one on, so that no number is missing in between.
+        let mut unused: Vec<_> = spares.ready.drain(..).rev().collect();
+        unused.extend(self.reusable.lock().take());
+        self.remove_segments(&unused)
+    }
+
+    /// A segment that is not of the log any more, to be used again.
+    fn take_reusable(&self) -> Option<Arc<Segment>> {
+        let reused = self.reusable.lock().take();
+        reused.filter(|segment| self.is_reusable(segment))
+    }
+
+    /// Removes the files of segments.
+    fn remove_segments(&self, segments: &[Arc<Segment>]) -> Result<(), StorageError> {
+        segments.iter().try_for_each(|segment| {
+            let path = segment::path(&self.folder, segment.number);
+            let removed = self.options.disk.remove(&path);
+            removed.map_err(|error| io_error("removing", &path, &error))
+        })
     }
 
     /// Whether a segment that is not of the log any more may be used again: nobody reads it, and nobody has linked its file
@@ -500,14 +571,7 @@ impl Log {
             *reusable = at.map(|at| old.remove(at));
         }
         drop(reusable);
-        for segment in old {
-            let path = segment::path(&self.folder, segment.number);
-            self.options
-                .disk
-                .remove(&path)
-                .map_err(|error| io_error("removing", &path, &error))?;
-        }
-        Ok(())
+        self.remove_segments(&old)
     }
 
     /// Forgets entries of the change stream that are too old, or too many, by whole segments.
@@ -614,15 +678,7 @@ impl Log {
             let end = segment.state.lock().end;
             segment.file.set_len(end).map_err(error)?;
         }
-        let unused = [self.spare.lock().0.take(), self.reusable.lock().take()];
-        for segment in unused.into_iter().flatten() {
-            let path = segment::path(&self.folder, segment.number);
-            self.options
-                .disk
-                .remove(&path)
-                .map_err(|error| io_error("removing", &path, &error))?;
-        }
-        Ok(())
+        self.remove_unused(&mut self.spares.lock())
     }
 
     /// Forgets the change stream up to `upto`, and writes that down.

@@ -12,7 +12,7 @@ use std::{
 
 use isomer_storage::{StorageError, Version};
 use isomer_vfs::Open;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::{
     Log, LogOptions, Writer,
@@ -93,7 +93,8 @@ impl Log {
             options,
             segments: RwLock::new(segments),
             writer: Mutex::new(writer),
-            spare: Mutex::default(),
+            spares: Mutex::default(),
+            spare_made: Condvar::new(),
             lacks_spare: AtomicBool::new(true),
             reusable: Mutex::default(),
             current: AtomicU64::new(next_number - 1),
