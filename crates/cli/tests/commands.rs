@@ -534,6 +534,136 @@ fn a_second_process_is_told_who_has_the_database() {
     assert!(folder.good(&["check", "db"]).contains("is sound"));
 }
 
+/// A copy of a folder.
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    for entry in std::fs::read_dir(from).expect("a folder") {
+        let entry = entry.expect("an entry");
+        let to = to.join(entry.file_name());
+        if entry.file_type().expect("a type").is_dir() {
+            copy_folder(&entry.path(), &to);
+        } else {
+            std::fs::copy(entry.path(), to).expect("a copy");
+        }
+    }
+}
+
+/// Flips a bit in the middle of the largest file in `folder` with that ending.
+fn flip(folder: &Path, ending: &str, at: impl FnOnce(&[u8]) -> usize) {
+    let path = std::fs::read_dir(folder)
+        .expect("a folder")
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|found| found == ending))
+        .max_by_key(|path| std::fs::metadata(path).expect("a file").len())
+        .expect("such a file");
+    let mut bytes = std::fs::read(&path).expect("read");
+    let at = at(&bytes);
+    bytes[at] ^= 4;
+    std::fs::write(path, bytes).expect("written");
+}
+
+/// Each kind of thing that is stored is damaged in a copy of a sound database: `check` finds it, says what it is and ends
+/// with 1.
+#[test]
+fn check_finds_damage_of_each_kind_of_thing() {
+    let folder = Folder::new();
+    let sound = folder.path("sound");
+    let made = isomer_db::Database::builder()
+        .engine(isomer_db::EngineKind::Store)
+        .open(&sound)
+        .expect("a database");
+    made.close().expect("it closes");
+    let run = |db: &str, query: &str| folder.good(&["query", db, query]);
+    run("sound", "CREATE INDEX ages FOR (p:P) ON (p.age)");
+    run(
+        "sound",
+        "UNWIND range(1, 300) AS n CREATE (:P {_key: n, age: n % 90, text: 'some text of ' + n})",
+    );
+    run(
+        "sound",
+        "MATCH (a:P), (b:P) WHERE b._key = a._key + 1 CREATE (a)-[:KNOWS]->(b)",
+    );
+    copy_folder(&sound, &folder.path("other"));
+    // Two histories of one database, of equal length, both wholly in tables.
+    run("sound", "MATCH (p:P {_key: 7}) SET p.text = 'one'");
+    run("other", "MATCH (p:P {_key: 7}) SET p.text = 'two'");
+    for db in ["sound", "other"] {
+        folder.good(&["compact", db]);
+        assert!(folder.good(&["check", db]).contains("is sound"), "{db}");
+    }
+
+    // Past everything that keeps structures together: the first key that begins with a tag goes (see data/src/keyspace.rs).
+    let without = |tag: u8| {
+        move |db: &Path| {
+            let opened = isomer_db::Database::open(db).expect("opens");
+            let store = opened.store().expect("a store");
+            let engine = store.engine();
+            let mut page = isomer_db::data::Page::new();
+            let snapshot = engine.snapshot().expect("a snapshot");
+            let range = isomer_db::data::KeyRange {
+                start: &[tag],
+                end: Some(&[tag + 1]),
+            };
+            let limit = isomer_db::data::PageLimit {
+                keys: 1,
+                bytes: 1 << 20,
+            };
+            snapshot
+                .scan(range, isomer_db::data::Order::Ascending, limit, &mut page)
+                .expect("a scan");
+            let mut transaction = engine.begin().expect("begins");
+            transaction.delete(page.pair(0).0).expect("deleted");
+            transaction
+                .commit(isomer_db::data::Durability::Synced)
+                .expect("commits");
+            drop(store);
+            opened.close().expect("closes");
+        }
+    };
+    type Damage<'a> = (&'static str, Box<dyn Fn(&Path) + 'a>, &'static str);
+    let middle = |bytes: &[u8]| bytes.len() / 2;
+    let cases: [Damage<'_>; 9] = [
+        (
+            "tables",
+            Box::new(move |db| flip(&db.join("tables"), "tab", middle)),
+            "checksum",
+        ),
+        // Behind the head of the segment and of its first record.
+        (
+            "log",
+            Box::new(|db| flip(&db.join("log"), "log", |_| 1024 + 100)),
+            "log segment",
+        ),
+        (
+            "history",
+            Box::new(|db| {
+                std::fs::remove_dir_all(db.join("tables")).expect("removed");
+                copy_folder(&folder.path("other").join("tables"), &db.join("tables"));
+            }),
+            "says the log",
+        ),
+        (
+            "adjacency",
+            Box::new(without(0x12)),
+            "is not found from its",
+        ),
+        ("label", Box::new(without(0x13)), "not among its nodes"),
+        ("key", Box::new(without(0x14)), "key"),
+        ("index", Box::new(without(0x15)), "ages"),
+        ("node", Box::new(without(0x10)), "node"),
+        ("relationship", Box::new(without(0x11)), "relationship"),
+    ];
+    for (name, damage, told) in cases {
+        let db = folder.path(name);
+        copy_folder(&sound, &db);
+        damage(&db);
+        let output = folder.run(&["check", name], b"");
+        let said = text(&output.stdout) + &text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{name}: {said}");
+        assert!(said.contains(told), "{name}: {said}");
+    }
+}
+
 #[test]
 fn what_is_no_database_is_refused() {
     let folder = Folder::new();

@@ -14,7 +14,7 @@ use isomer_vfs::Open;
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::{
-    BlockCache, Erasure, LevelStatistics, OnChange, StoreOptions, Tree, TreeOptions,
+    BlockCache, Erasure, LevelStatistics, OnChange, StoreOptions, Tree, TreeOptions, agreement,
     background::{Background, is_flushing},
     backup::{begin, end},
     core::{Core, Progress},
@@ -602,16 +602,33 @@ impl Backend for StoreBackend {
         let core = &*self.core;
         // What is read must stay where it is.
         let _tidying = core.tidying.lock();
-        let levels = core.shared.state().levels.clone();
-        self.view()?;
+        let view = self.view()?;
+        let state = core.shared.state();
+        let levels = state.levels.clone();
         let (in_log, in_tables) = (core.log.record_bytes(), 2 * levels.file_bytes());
-        let total = in_log + in_tables;
+        // The log is read again to compare it with the tables.
+        let total = 2 * in_log + in_tables;
         let mut done = 0;
-        let mut damage = core.log.verify(&mut |bytes| {
+        let log = core.log.verify(&mut |bytes| {
             done += bytes;
             progress(done.min(in_log), total);
         })?;
+        let mut damage = log.damage;
         damage.extend(levels.verify(&mut |done, _| progress(in_log + done.min(in_tables), total))?);
+        let upto = view.version();
+        if upto > levels.flushed().max(log.last) {
+            damage.push(format!(
+                "the log ends at the commit {}, the last one is {upto}, and it is not in tables",
+                log.last
+            ));
+        }
+        if damage.is_empty() && log.last >= upto && log.whole_from <= upto {
+            let mut done = in_log + in_tables;
+            damage = agreement::compare(&core.log, &state, log.whole_from, upto, &mut |bytes| {
+                done += bytes;
+                progress(done.min(total), total);
+            })?;
+        }
         progress(total, total);
         Ok(damage)
     }

@@ -235,6 +235,8 @@ impl Core {
         self.log
             .sync_closed(newest.last)
             .map_err(|failure| self.failed(failure))?;
+        // Nor would damage of it be told from a loss of power later, were the segments not closed.
+        self.log.close_full()?;
         let memtables = || state.sealed.iter().map(|sealed| &sealed.memtable);
         let expected = memtables().map(|memtable| memtable.bytes()).sum::<usize>() * 3 / 4;
         self.progress.written.store(0, Ordering::Relaxed);

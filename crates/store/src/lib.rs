@@ -4,6 +4,7 @@
 //! memtable becomes sorted tables, and tables are merged in the background. What all of them hold are *entries*, in one
 //! order: keys ascend, and within a key versions descend.
 
+mod agreement;
 mod backend;
 mod background;
 pub mod backup;

@@ -197,6 +197,16 @@ impl<C: Cursor> MergeCursor<C> {
         }
     }
 
+    /// The key of the pair here, which must have been reached ascending.
+    pub(crate) fn key(&mut self) -> &[u8] {
+        self.merge.top().map_or(&[], |top| top.key())
+    }
+
+    /// The commit that put the pair here, which must have been reached ascending.
+    pub(crate) fn version(&mut self) -> Version {
+        self.merge.top().map_or(0, |top| top.version())
+    }
+
     /// One pair on. Only where [`MergeCursor::valid`].
     #[inline]
     #[allow(clippy::should_implement_trait)]

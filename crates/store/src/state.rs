@@ -8,7 +8,7 @@ use std::{
 use isomer_storage::{KeyRange, Order, Parked, StorageError, Version, View, Visitor};
 use parking_lot::{Mutex, RwLock};
 
-use crate::{Erasures, Levels, MergeCursor, Readable, memtable::Memtable, source::Source};
+use crate::{Decided, Erasures, Levels, MergeCursor, Readable, memtable::Memtable, source::Source};
 
 /// Where everything is at one moment. Never changed: replaced.
 #[derive(Clone)]
@@ -43,6 +43,12 @@ impl State {
     }
 
     fn get(&self, key: &[u8], at: Version) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(self.decided(key, at)?.and_then(|(_, value)| value))
+    }
+
+    /// The last commit up to `at` that did anything with `key`, and the value where it put one.
+    #[inline]
+    pub fn decided(&self, key: &[u8], at: Version) -> Result<Option<Decided>, StorageError> {
         // A memtable holds only versions above those of the memtables behind it: the first one that knows the key decides.
         let (mut erased, mut found) = (0, None);
         for memtable in self.memtables() {
@@ -58,11 +64,13 @@ impl State {
             && let Some((version, value)) = self.levels.get(key, at)?
             && version > known
         {
-            return Ok(value);
+            return Ok(Some((version, value)));
         }
         Ok(match found {
-            Some((version, value)) if version >= erased => value.map(<[u8]>::to_vec),
-            _ => None,
+            Some((version, value)) if version >= erased => {
+                Some((version, value.map(<[u8]>::to_vec)))
+            }
+            _ => (erased > 0).then_some((erased, None)),
         })
     }
 

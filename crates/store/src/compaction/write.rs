@@ -326,7 +326,7 @@ impl<'a> Output<'a> {
 
 /// The version that an entry gets at the bottom once every reader sees it: nothing older is left of its key, and that all
 /// entries of a block have one version saves what it would take to tell them apart.
-const SETTLED: Version = 1;
+pub(crate) const SETTLED: Version = 1;
 
 /// Merges what lies from where `merge` is up to `until` into `output`. At the bottom, deletions with nothing below them
 /// are left out.

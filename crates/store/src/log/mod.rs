@@ -4,9 +4,12 @@
 //! asked for. A segment that the memtables and the change stream need no more is used again under a new number.
 //!
 //! What opening makes of damage: commits have consecutive versions, and each record tells which version was durable when
-//! it was written. Where the next version is missing, what follows cannot be used. If anything behind the gap says that
-//! the missing version was durable, the log is damaged and refused; else the power went while the tail was written, and
-//! the tail is dropped.
+//! it was written; behind the last one of a synced group a receipt does. Where the next version is missing, what follows
+//! cannot be used. If anything behind the gap says that the missing version was durable, the log is damaged and refused;
+//! else the power went while the tail was written, and the tail is dropped.
+//!
+//! What is in tables is no longer missed where it is damaged, but for the change stream. So a segment that has entries of
+//! it is closed before tables make up for it: from then on all of it must be there.
 
 mod cut;
 pub mod fuzzed;
@@ -33,12 +36,12 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 pub use self::{
     cut::{Cut, cut},
-    record::{Change, Write},
+    record::{Change, Content, Record, Write},
     recover::Flushed,
 };
 use self::{
     reader::{Found, Reader},
-    record::{Content, Spot},
+    record::Spot,
     segment::{Closing, Extent, FIRST_RECORD, Segment, SegmentHead},
 };
 use crate::{Random, errors::io_error};
@@ -148,6 +151,44 @@ pub struct LogStatistics {
     pub dropped_bytes: u64,
 }
 
+/// What reading all records finds.
+#[derive(Clone, Debug, Default)]
+pub struct Verified {
+    /// What is damaged.
+    pub damage: Vec<String>,
+    /// From this version on the log has every commit up to `last`.
+    pub whole_from: Version,
+    /// The last commit in it; 0 where there is none.
+    pub last: Version,
+    last_ms: u64,
+}
+
+impl Verified {
+    fn note(&mut self, record: &Record<'_>) {
+        let version = record.version;
+        if record.time_ms < self.last_ms {
+            self.damage.push(format!(
+                "the commit {version} in the log was written earlier than the one before it, says its time"
+            ));
+        }
+        self.last_ms = record.time_ms;
+        if let Content::Trim(_) = record.content {
+            return;
+        }
+        if version <= self.last {
+            self.damage.push(format!(
+                "the commit {version} comes behind the commit {} in the log",
+                self.last
+            ));
+        }
+        // What a loss of power left out is in tables, or the log would not have been opened.
+        if version != self.last + 1 {
+            self.whole_from = version;
+        }
+        self.last = version;
+    }
+}
+
 impl Log {
     /// The last version that is durable.
     pub fn durable(&self) -> Version {
@@ -221,11 +262,12 @@ impl Log {
                     durable,
                 );
             }
-            if end + writer.buffer.len() as u64 <= segment.capacity {
+            let bytes = (writer.buffer.len() + record::RECEIPT_BYTES) as u64;
+            if end + bytes <= segment.capacity {
                 break;
             }
             // The checks know their place: what goes elsewhere is encoded again.
-            segment = self.next_segment(writer, writer.buffer.len() as u64)?;
+            segment = self.next_segment(writer, bytes)?;
             end = FIRST_RECORD;
         }
         if let Err(error) = segment.file.write_all_at(&writer.buffer, end) {
@@ -293,7 +335,25 @@ impl Log {
     /// Makes everything durable that was written.
     pub fn sync(&self) -> Result<(), Failure> {
         let mut writer = self.writer.lock();
-        self.sync_writer(&mut writer)
+        let last = writer.unsynced.last().cloned();
+        self.sync_writer(&mut writer)?;
+        if let Some(segment) = last {
+            self.write_receipt(&segment);
+        }
+        Ok(())
+    }
+
+    /// Notes behind the last record that all of it is durable, so that it is missed if it is damaged before anything is
+    /// written behind it. The caller holds the writer.
+    fn write_receipt(&self, segment: &Segment) {
+        let spot = Spot {
+            segment: segment.number,
+            salt: segment.salt,
+            offset: segment.state.lock().end,
+        };
+        let receipt = record::receipt(spot, self.durable());
+        // What was committed is durable without it.
+        let _ = segment.file.write_all_at(&receipt, spot.offset);
     }
 
     fn sync_writer(&self, writer: &mut Writer) -> Result<(), Failure> {
@@ -596,7 +656,7 @@ impl Log {
     }
 
     /// Writes the closing parts of segments that are full and durable.
-    fn close_full(&self) -> Result<(), StorageError> {
+    pub fn close_full(&self) -> Result<(), StorageError> {
         let full: Vec<Arc<Segment>> = self
             .segments
             .read()
@@ -702,32 +762,36 @@ impl Log {
         max_bytes: usize,
     ) -> Result<Vec<StreamEntry>, StorageError> {
         let (mut entries, mut bytes) = (Vec::new(), 0);
-        self.each_record(
-            after.max(self.trimmed()),
-            upto,
-            true,
-            &mut |version, _, stream| {
-                if !stream.is_empty() {
-                    bytes += stream.len();
-                    entries.push(StreamEntry {
-                        version,
-                        bytes: stream.to_vec(),
-                    });
-                }
-                entries.len() < max_entries.max(1) && (bytes < max_bytes || entries.is_empty())
-            },
-        )?;
+        self.each_record(after.max(self.trimmed()), upto, true, &mut |record| {
+            if !record.stream.is_empty() {
+                bytes += record.stream.len();
+                entries.push(StreamEntry {
+                    version: record.version,
+                    bytes: record.stream.to_vec(),
+                });
+            }
+            Ok(entries.len() < max_entries.max(1) && (bytes < max_bytes || entries.is_empty()))
+        })?;
         Ok(entries)
     }
 
-    /// Calls `visit` with version, time and stream entry of the commits behind `after` and up to `upto` until it says no;
-    /// segments without stream entries are left out if `streams_only`.
+    /// Calls `visit` with the commits behind `after` and up to `upto` that the log has, in order, until it says no.
+    pub fn each_commit(
+        &self,
+        after: Version,
+        upto: Version,
+        visit: &mut dyn FnMut(&Record<'_>) -> Result<bool, StorageError>,
+    ) -> Result<(), StorageError> {
+        self.each_record(after, upto, false, visit)
+    }
+
+    /// The same; segments without entries of the change stream are left out if `streams_only`.
     fn each_record(
         &self,
         after: Version,
         upto: Version,
         streams_only: bool,
-        visit: &mut dyn FnMut(Version, u64, &[u8]) -> bool,
+        visit: &mut dyn FnMut(&Record<'_>) -> Result<bool, StorageError>,
     ) -> Result<(), StorageError> {
         if after >= upto {
             return Ok(());
@@ -759,7 +823,7 @@ impl Log {
                 if record.version > upto {
                     return Ok(());
                 }
-                if record.version > after && !visit(record.version, record.time_ms, record.stream) {
+                if record.version > after && !visit(&record)? {
                     return Ok(());
                 }
             }
@@ -785,11 +849,12 @@ impl Log {
             }
         }
         let Some(first) = first else { return Ok(found) };
-        self.each_record(first - 1, upto, false, &mut |version, at, _| {
-            if at <= time_ms {
-                found = Some(version);
+        self.each_record(first - 1, upto, false, &mut |record| {
+            let is_before = record.time_ms <= time_ms;
+            if is_before {
+                found = Some(record.version);
             }
-            at <= time_ms
+            Ok(is_before)
         })?;
         Ok(found)
     }
@@ -818,17 +883,20 @@ impl Log {
             }
         }
         if let Some(last) = partly {
-            self.each_record(trimmed, last.min(upto), true, &mut |_, _, stream| {
-                statistics.stream_entries += u64::from(!stream.is_empty());
-                true
+            self.each_record(trimmed, last.min(upto), true, &mut |record| {
+                statistics.stream_entries += u64::from(!record.stream.is_empty());
+                Ok(true)
             })?;
         }
         Ok(statistics)
     }
 
-    /// Reads all records and answers what is damaged; `progress` is told the bytes read.
-    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<Vec<String>, StorageError> {
-        let mut damage = Vec::new();
+    /// Reads all records; `progress` is told the bytes read.
+    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<Verified, StorageError> {
+        let mut verified = Verified {
+            whole_from: 1,
+            ..Verified::default()
+        };
         let segments: Vec<(Arc<Segment>, Extent)> = self
             .segments
             .read()
@@ -842,19 +910,24 @@ impl Log {
                 match reader.read()? {
                     Found::Record => {}
                     Found::Nothing | Found::Broken => {
-                        damage.push(reader.damage("is damaged").to_string());
+                        verified
+                            .damage
+                            .push(reader.damage("is damaged").to_string());
                         break;
                     }
                 }
-                if let Err(error) = reader.record() {
-                    damage.push(error.to_string());
-                    break;
+                match reader.record() {
+                    Ok(record) => verified.note(&record),
+                    Err(error) => {
+                        verified.damage.push(error.to_string());
+                        break;
+                    }
                 }
                 progress(reader.offset() - before);
                 before = reader.offset();
             }
         }
-        Ok(damage)
+        Ok(verified)
     }
 
     /// Bytes of records.

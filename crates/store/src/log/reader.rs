@@ -2,11 +2,11 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use isomer_storage::StorageError;
+use isomer_storage::{StorageError, Version};
 use isomer_vfs::Seal;
 
 use super::{
-    record::{self, HEAD_BYTES, Head, Record, Spot},
+    record::{self, HEAD_BYTES, Head, RECEIPT_BYTES, Record, Spot},
     segment::{self, Segment},
 };
 use crate::errors::{damaged, io_error};
@@ -35,6 +35,17 @@ pub enum Found {
     Nothing,
     /// A beginning of a record, and something else behind it.
     Broken,
+}
+
+/// What is found behind an offset that begins no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Behind {
+    /// A record; [`Reader::record`] has it.
+    Record,
+    /// A receipt for this version; the reader is behind it.
+    Receipt(Version),
+    /// Neither.
+    Nothing,
 }
 
 impl<'a> Reader<'a> {
@@ -156,8 +167,15 @@ impl<'a> Reader<'a> {
             .map_err(|_| self.damage("holds a record that this program does not know"))
     }
 
-    /// Looks for a record behind the offset, which is not one; goes to it.
-    pub fn search(&mut self) -> Result<bool, StorageError> {
+    /// What was durable, where a receipt is at the offset.
+    pub fn receipt(&mut self) -> Result<Option<Version>, StorageError> {
+        let (offset, spot) = (self.offset, self.spot());
+        let bytes = self.bytes(offset, RECEIPT_BYTES)?.first_chunk();
+        Ok(bytes.and_then(|bytes| record::read_receipt(bytes, spot)))
+    }
+
+    /// Looks for a record or a receipt behind the offset, which begins no record; goes to it and behind it.
+    pub fn search(&mut self) -> Result<Behind, StorageError> {
         let start = self.offset;
         let mut at = start + 8;
         while at + HEAD_BYTES as u64 <= self.limit {
@@ -171,21 +189,25 @@ impl<'a> Reader<'a> {
                 let head = window[*from..]
                     .first_chunk::<HEAD_BYTES>()
                     .expect("within the window");
-                head[..4] != [0; 4]
-                    && record::head(
-                        head,
-                        Spot {
-                            segment,
-                            salt,
-                            offset: at + *from as u64,
-                        },
-                    ) != Head::None
+                if head[..4] == [0; 4] {
+                    return record::may_be_receipt(head);
+                }
+                let spot = Spot {
+                    segment,
+                    salt,
+                    offset: at + *from as u64,
+                };
+                record::head(head, spot) != Head::None
             });
             match found {
                 Some(from) => {
                     self.offset = at + from as u64;
+                    if let Some(durable) = self.receipt()? {
+                        self.offset += RECEIPT_BYTES as u64;
+                        return Ok(Behind::Receipt(durable));
+                    }
                     if let Found::Record = self.read()? {
-                        return Ok(true);
+                        return Ok(Behind::Record);
                     }
                     at = self.offset + 8;
                 }
@@ -193,6 +215,6 @@ impl<'a> Reader<'a> {
             }
         }
         self.offset = start;
-        Ok(false)
+        Ok(Behind::Nothing)
     }
 }

@@ -23,6 +23,18 @@
 //! ```
 //!
 //! An ingestion's pairs are in tables that the manifest brings in; it has its place in the change stream here.
+//!
+//! Behind the last record of a group that was synced stands a *receipt*, until the next record takes its place:
+//!
+//! ```text
+//! u32  0
+//! u32  "rcpt"
+//! u64  the last version that is durable
+//! u64  check of these: XXH3, seeded as those of a record
+//! ```
+//!
+//! What is missing before it was lost after it had been on disk. It is written after the sync, and not synced itself:
+//! a process that ends leaves it, a loss of power may take it away.
 
 use isomer_storage::{Commit, KeyRange, Version};
 use isomer_vfs::{Place, Seal};
@@ -30,6 +42,11 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Bytes before a body.
 pub const HEAD_BYTES: usize = 16;
+
+/// Bytes of a receipt: no record is shorter.
+pub const RECEIPT_BYTES: usize = 24;
+/// How a receipt begins: as no record does.
+const RECEIPT: [u8; 8] = *b"\0\0\0\0rcpt";
 
 const COMMIT: u8 = 1;
 const NOTE: u8 = 2;
@@ -93,6 +110,8 @@ pub struct Record<'a> {
     pub stream: &'a [u8],
     /// The rest.
     pub content: Content<'a>,
+    /// Bytes of the body.
+    pub bytes: usize,
 }
 
 /// What a record brings.
@@ -191,6 +210,27 @@ fn head_check(spot: Spot, len: u32) -> u32 {
     xxh3_64_with_seed(&len.to_le_bytes(), !spot.seed()) as u32
 }
 
+/// A receipt at `spot` for everything up to `durable`.
+pub fn receipt(spot: Spot, durable: Version) -> [u8; RECEIPT_BYTES] {
+    let mut bytes = [0; RECEIPT_BYTES];
+    bytes[..8].copy_from_slice(&RECEIPT);
+    bytes[8..16].copy_from_slice(&durable.to_le_bytes());
+    let check = xxh3_64_with_seed(&bytes[..16], spot.seed());
+    bytes[16..].copy_from_slice(&check.to_le_bytes());
+    bytes
+}
+
+/// Whether a receipt may begin so.
+pub fn may_be_receipt(head: &[u8; HEAD_BYTES]) -> bool {
+    head[..8] == RECEIPT
+}
+
+/// Reads a receipt: what was durable when it was written.
+pub fn read_receipt(bytes: &[u8; RECEIPT_BYTES], spot: Spot) -> Option<Version> {
+    let durable = u64::from_le_bytes(*bytes[8..].first_chunk()?);
+    (*bytes == receipt(spot, durable)).then_some(durable)
+}
+
 /// Bytes of a record with a body of `len` bytes.
 pub fn record_bytes(len: usize) -> u64 {
     (HEAD_BYTES + len).next_multiple_of(8) as u64
@@ -239,6 +279,7 @@ pub fn decode(body: &[u8]) -> Result<Record<'_>, Malformed> {
         durable,
         stream,
         content,
+        bytes: body.len(),
     })
 }
 

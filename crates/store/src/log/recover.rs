@@ -16,7 +16,7 @@ use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::{
     Log, LogOptions, Writer,
-    reader::{Found, Reader},
+    reader::{Behind, Found, Reader},
     record::{Content, Writes},
     segment::{self, Extent, FIRST_RECORD, Part, Segment},
 };
@@ -225,6 +225,8 @@ impl Recovery {
         let segments: Vec<Arc<Segment>> = self.segments.values().cloned().collect();
         let seal = self.options.seal.clone();
         let folder = self.folder.clone();
+        // Whether what is missing is a bulk load that was only announced.
+        let mut withdrawn = false;
         for segment in segments {
             let (number, known) = (segment.number, segment.state.lock().clone());
             if known.closing_written
@@ -252,11 +254,27 @@ impl Recovery {
                     // What was closed was durable.
                     _ if known.closing_written => return Err(reader.damage("is damaged")),
                     Found::Nothing | Found::Broken => {
-                        if !reader.search()? {
-                            break;
+                        // One at the end of what is whole says nothing of what is not, nor does one behind a bulk load that did
+                        // not take place.
+                        let lacks = hole || (self.gap && !withdrawn);
+                        let here = match lacks {
+                            true => reader.receipt()?,
+                            false => None,
+                        };
+                        let behind = match here {
+                            Some(durable) => Behind::Receipt(durable),
+                            None => reader.search()?,
+                        };
+                        match behind {
+                            Behind::Nothing => break,
+                            // A record behind what is none. Where all that is missing is in tables it does not matter.
+                            Behind::Record => hole = true,
+                            Behind::Receipt(durable) => {
+                                return Err(reader.damage(&format!(
+                                    "lacks something that was on disk, as everything up to the commit {durable} was, before the receipt that ends"
+                                )));
+                            }
                         }
-                        // A record behind what is none. Where all that is missing is in tables it does not matter.
-                        hole = true;
                     }
                 }
                 let record = reader.record()?;
@@ -281,7 +299,7 @@ impl Recovery {
                         if record.version == missing && flushed.ingested < Some(missing) =>
                     {
                         // It was announced and did not take place: nothing can be behind it.
-                        self.gap = true;
+                        (self.gap, withdrawn) = (true, true);
                         continue;
                     }
                     Content::Ingestion | Content::Commit(_) => {

@@ -4,10 +4,11 @@ use std::{path::Path, sync::Arc};
 
 use isomer_storage::{StorageError, Version};
 use isomer_vfs::{Disk, Open, Seal, SimDisk};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{
     Got, Table, TableFile,
-    block::{Held, entry_order},
+    block::{BlockCursor, Held, entry_order},
     builder::{TableBuilder, TableOptions, TableTarget},
     cursor::{Reading, TableCursor},
     filter::filter_hash,
@@ -77,6 +78,16 @@ fn random_entries(random: &mut Random, count: u64) -> Vec<Entry> {
 const PATH: &str = "table";
 
 fn build(disk: &SimDisk, seal: &Seal, entries: &[Entry], erasures: &Erasures) -> TableFile {
+    build_with(true, disk, seal, entries, erasures)
+}
+
+fn build_with(
+    compression: bool,
+    disk: &SimDisk,
+    seal: &Seal,
+    entries: &[Entry],
+    erasures: &Erasures,
+) -> TableFile {
     let target = TableTarget {
         disk,
         path: PATH.into(),
@@ -87,7 +98,7 @@ fn build(disk: &SimDisk, seal: &Seal, entries: &[Entry], erasures: &Erasures) ->
     let options = TableOptions {
         filter_prefixes: vec![2],
         block_bytes: 512,
-        ..TableOptions::default()
+        compression,
     };
     let mut builder = TableBuilder::create(target, &options).unwrap();
     for (key, version, value) in entries {
@@ -273,4 +284,116 @@ fn another_table_under_the_name_is_refused() {
         Err(StorageError::Corrupt(_))
     ));
     assert!(open(&disk, &seal, &other).is_ok());
+}
+
+/// Writes other bytes of the same length into a block, under a checksum that is right.
+fn rewrite(table: &Table, disk: &SimDisk, handle: Handle, change: impl FnOnce(&mut [u8])) {
+    let file = disk.open(Path::new(PATH), Open::Write).unwrap();
+    let mut stored = vec![0; handle.len as usize];
+    file.read_exact_at(&mut stored, handle.offset).unwrap();
+    let (body, sum) = stored.split_at_mut(handle.len as usize - 8);
+    let (how, payload) = body.split_last_mut().unwrap();
+    assert_eq!(*how, 0, "not compressed");
+    change(payload);
+    let identity = table.identity();
+    let seed = identity as u64 ^ (identity >> 64) as u64 ^ handle.offset;
+    sum.copy_from_slice(&xxh3_64_with_seed(body, seed).to_le_bytes());
+    file.write_all_at(&stored, handle.offset).unwrap();
+}
+
+/// What verifying says of a table of which `change` rewrote something, given its first partition and its first block of
+/// entries.
+fn verdict(change: impl FnOnce(&Table, &SimDisk, Handle, Handle)) -> String {
+    let disk = SimDisk::new();
+    let seal = Seal::plain();
+    let entries: Vec<Entry> = (0..400_u16)
+        .map(|number| {
+            let key = format!("key {number:05}").into_bytes();
+            (key, 1 + u64::from(number % 7), Value::Here(vec![7; 20]))
+        })
+        .collect();
+    let file = build_with(false, &disk, &seal, &entries, &Erasures::new());
+    let table = open(&disk, &seal, &file).unwrap();
+    table.verify(&mut |_| Ok(())).unwrap();
+    let mut top = BlockCursor::new();
+    top.set(table.top.block().clone());
+    top.first().unwrap();
+    let partition_handle = table.handle(top.value(), 0).unwrap();
+    let mut index = BlockCursor::new();
+    index.set(table.read_partition(partition_handle).unwrap());
+    index.first().unwrap();
+    let block_handle = table.handle(index.value(), 0).unwrap();
+    change(&table, &disk, partition_handle, block_handle);
+    match open(&disk, &seal, &file).and_then(|table| table.verify(&mut |_| Ok(()))) {
+        Err(StorageError::Corrupt(message)) => message,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn replace(bytes: &mut [u8], old: &[u8], new: &[u8]) {
+    let at = bytes.windows(old.len()).position(|part| part == old);
+    let at = at.expect("it is there");
+    bytes[at..at + old.len()].copy_from_slice(new);
+}
+
+/// What no checksum tells: order, filters, indexes and counts are compared with the entries.
+#[test]
+fn what_is_wrong_behind_right_checksums_is_found() {
+    let order = verdict(|table, disk, _, block| {
+        rewrite(table, disk, block, |bytes| {
+            replace(bytes, b"key 00000", b"key 00001");
+        });
+    });
+    assert!(order.contains("entries are not in their order"), "{order}");
+
+    let filter = verdict(|table, disk, partition, _| {
+        rewrite(table, disk, partition, |bytes| {
+            let (rest, len) = bytes.split_last_chunk_mut::<4>().unwrap();
+            let len = u32::from_le_bytes(*len) as usize;
+            let from = rest.len() - len;
+            rest[from..].fill(0);
+        });
+    });
+    assert!(filter.contains("a filter denies a key"), "{filter}");
+
+    let index = verdict(|table, disk, partition, _| {
+        rewrite(table, disk, partition, |bytes| {
+            replace(bytes, b"key 000", b"key !00");
+        });
+    });
+    assert!(
+        index.contains("an index does not match its blocks"),
+        "{index}"
+    );
+
+    let version = verdict(|table, disk, _, block| {
+        rewrite(table, disk, block, |bytes| {
+            // The base of the versions, in front of count, interval and width.
+            let at = bytes.len() - 12;
+            bytes[at] += 100;
+        });
+    });
+    assert!(
+        version.contains("a version is not among the table's"),
+        "{version}"
+    );
+
+    let counts = verdict(|table, disk, _, _| {
+        let footer = {
+            let file = disk.open(Path::new(PATH), Open::Read).unwrap();
+            let mut bytes = [0; super::FOOTER_BYTES];
+            let from = table.file_bytes() - bytes.len() as u64;
+            file.read_exact_at(&mut bytes, from).unwrap();
+            super::Footer::parse(&bytes).unwrap().0
+        };
+        rewrite(table, disk, footer.properties, |bytes| {
+            // Behind the first and the last key: entries, as two bytes of a varint.
+            let at = 2 * (1 + b"key 00000".len());
+            bytes[at] ^= 1;
+        });
+    });
+    assert!(
+        counts.contains("does not hold what its properties say"),
+        "{counts}"
+    );
 }

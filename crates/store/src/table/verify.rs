@@ -47,7 +47,10 @@ impl Table {
                     {
                         return Err(wrong(at.offset, "entries are not in their order"));
                     }
-                    if !may_hold(filter, filter_hash(data.key())) {
+                    let denied = |known: &[u8]| !may_hold(filter, filter_hash(known));
+                    let lens = self.properties.filter_prefixes.iter();
+                    let mut beginnings = lens.filter_map(|len| data.key().get(..*len));
+                    if denied(data.key()) || beginnings.any(denied) {
                         return Err(wrong(handle.offset, "a filter denies a key that is there"));
                     }
                     if !(self.properties.oldest..=self.properties.newest).contains(&version) {
