@@ -169,7 +169,7 @@ pub(crate) fn id_len(id: u64) -> usize {
 }
 
 /// The first key after all keys that begin with `prefix`; `None` where there is none.
-pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
+pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
     let last = prefix.iter().rposition(|&byte| byte != 0xff)?;
     let mut end = prefix[..=last].to_vec();
     end[last] += 1;

@@ -51,6 +51,7 @@ pub use dirty::Dirty;
 pub use document::new_key;
 pub use error::{DataError, ErrorKind};
 pub use files::{CHUNK_BYTES, FileAbout, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, PathKind};
+pub use keyspace::after_prefix;
 pub use kv::{
     BucketCursor, BucketKey, BucketKind, BucketOptions, BytePair, Content, Expiry, FromBucketKey,
     KvChange, KvChangeKind, KvCursor, MAX_BUCKET_KEY_BYTES, MAX_BUCKET_VALUE_BYTES,

@@ -1,7 +1,7 @@
 //! Buckets: ordered keys and values.
 
 use isomer_data::{
-    BucketCursor, BucketOptions, DataError, Expiry, KeyRange, Order, Page, PageLimit,
+    BucketCursor, BucketOptions, DataError, Expiry, KeyRange, Order, Page, PageLimit, after_prefix,
 };
 use isomer_value::Value;
 
@@ -359,17 +359,4 @@ fn key_bytes(key: &Value) -> Vec<u8> {
             other.type_name()
         ),
     }
-}
-
-/// The first key after all that begin with `prefix`; none where there is no such key.
-pub(crate) fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
-    let mut end = prefix.to_vec();
-    while let Some(last) = end.last_mut() {
-        if *last < u8::MAX {
-            *last += 1;
-            return Some(end);
-        }
-        end.pop();
-    }
-    None
 }

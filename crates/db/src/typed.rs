@@ -3,11 +3,12 @@
 use std::marker::PhantomData;
 
 use isomer_data::{
-    BucketKey, DataError, Expiry, FromBucketKey, KeyRange, Order, decode_key, encode_key,
+    BucketKey, DataError, Expiry, FromBucketKey, KeyRange, Order, after_prefix, decode_key,
+    encode_key,
 };
 use serde::{Serialize, de::DeserializeOwned};
 
-use crate::{Bucket, Result, Transaction, bucket::after_prefix, from_value, to_value};
+use crate::{Bucket, Result, Transaction, from_value, to_value};
 
 /// A bucket whose keys are of type `K` and whose values are of type `V`: see [`Transaction::typed_bucket`].
 ///

@@ -4,13 +4,20 @@
 //! |---|---|
 //! | `kv.put(bucket, key, value, [expiresInMs])` | puts a value under a key; null takes the key out |
 //! | `kv.delete(bucket, key)` | takes a key out |
-//! | `kv.scan(bucket, [from], [to], [descending], [limit]) YIELD key, value` | pairs from `from` (inclusive) to `to` (exclusive) |
+//! | `kv.deleteRange(bucket, [from], [to])` | takes out all keys from `from` (inclusive) to `to` (exclusive) |
+//! | `kv.deletePrefix(bucket, prefix)` | takes out all keys that begin with `prefix` |
+//! | `kv.scan(bucket, [from], [to], [descending], [limit])` | pairs from `from` (inclusive) to `to` (exclusive) |
+//! | `kv.prefix(bucket, prefix, [descending], [limit])` | pairs whose keys begin with `prefix` |
+//! | `kv.seek(bucket, key, [limit])` | the first pairs whose keys are `key` or a later one |
+//! | `kv.next(bucket, [after], [limit])` | the pairs behind a key; without one, the first |
+//! | `kv.previous(bucket, [before], [limit])` | the pairs before a key, descending; without one, the last |
+//! | `kv.getMany(bucket, keys)` | the values under `keys`, in their order |
 //!
-//! Keys are strings or bytes, values anything that can be stored.
+//! All that read yield `key, value`. Keys are strings or bytes, values anything that can be stored.
 
 use std::sync::Arc;
 
-use isomer_data::{Expiry, KeyRange, Order, PageLimit, Transaction};
+use isomer_data::{Expiry, KeyRange, Order, PageLimit, Transaction, after_prefix};
 use isomer_plan::{
     catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
     expr::Kind,
@@ -30,12 +37,8 @@ const PAGE: PageLimit = PageLimit {
 
 /// Adds them.
 pub(crate) fn register(registry: &mut Registry) {
-    for (what, name) in [
-        (What::Put, PUT),
-        (What::Delete, DELETE),
-        (What::Scan, "kv.scan"),
-    ] {
-        let signature = Arc::new(signature(what, name));
+    for what in What::ALL {
+        let signature = Arc::new(signature(what));
         registry.add_procedure(Arc::new(BucketProcedure { what, signature }));
     }
 }
@@ -57,7 +60,51 @@ pub(crate) fn bucket_get(tx: &Transaction, bucket: &str, key: &Value) -> Result<
 enum What {
     Put,
     Delete,
+    DeleteRange,
+    DeletePrefix,
     Scan,
+    Prefix,
+    Seek,
+    Next,
+    Previous,
+    GetMany,
+}
+
+impl What {
+    const ALL: [Self; 10] = [
+        Self::Put,
+        Self::Delete,
+        Self::DeleteRange,
+        Self::DeletePrefix,
+        Self::Scan,
+        Self::Prefix,
+        Self::Seek,
+        Self::Next,
+        Self::Previous,
+        Self::GetMany,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Put => PUT,
+            Self::Delete => DELETE,
+            Self::DeleteRange => "kv.deleteRange",
+            Self::DeletePrefix => "kv.deletePrefix",
+            Self::Scan => "kv.scan",
+            Self::Prefix => "kv.prefix",
+            Self::Seek => "kv.seek",
+            Self::Next => "kv.next",
+            Self::Previous => "kv.previous",
+            Self::GetMany => "kv.getMany",
+        }
+    }
+
+    fn writes(self) -> bool {
+        matches!(
+            self,
+            Self::Put | Self::Delete | Self::DeleteRange | Self::DeletePrefix
+        )
+    }
 }
 
 struct BucketProcedure {
@@ -65,46 +112,56 @@ struct BucketProcedure {
     signature: Arc<ProcedureSignature>,
 }
 
-fn signature(what: What, name: &str) -> ProcedureSignature {
-    let field = |name: &str, kind: Kind, nullable: bool, default: Option<Value>| ProcedureField {
+fn field(name: &str, kind: Kind, nullable: bool, default: Option<Value>) -> ProcedureField {
+    ProcedureField {
         name: name.into(),
         kind,
         nullable,
         default,
-    };
-    let required = |name: &str, kind: Kind, nullable: bool| field(name, kind, nullable, None);
+    }
+}
+
+fn signature(what: What) -> ProcedureSignature {
+    let required = |name: &str, kind: Kind| field(name, kind, false, None);
     let optional = |name: &str, kind: Kind| field(name, kind, true, Some(Value::Null));
-    let bucket = required("bucket", Kind::String, false);
-    let key = required("key", Kind::Any, false);
-    let (parameters, results, mode) = match what {
-        What::Put => (
-            vec![
-                bucket,
-                key,
-                required("value", Kind::Any, true),
-                optional("expiresInMs", Kind::Integer),
-            ],
-            Vec::new(),
-            ProcedureMode::Write,
-        ),
-        What::Delete => (vec![bucket, key], Vec::new(), ProcedureMode::Write),
-        What::Scan => (
-            vec![
-                bucket,
-                optional("from", Kind::Any),
-                optional("to", Kind::Any),
-                optional("descending", Kind::Boolean),
-                optional("limit", Kind::Integer),
-            ],
-            vec![
-                required("key", Kind::Any, false),
-                required("value", Kind::Any, true),
-            ],
+    let value = || field("value", Kind::Any, true, None);
+    let one = || field("limit", Kind::Integer, true, Some(Value::Int(1)));
+    let own = match what {
+        What::Put => vec![
+            required("key", Kind::Any),
+            value(),
+            optional("expiresInMs", Kind::Integer),
+        ],
+        What::Delete => vec![required("key", Kind::Any)],
+        What::DeleteRange => vec![optional("from", Kind::Any), optional("to", Kind::Any)],
+        What::DeletePrefix => vec![required("prefix", Kind::Any)],
+        What::Scan => vec![
+            optional("from", Kind::Any),
+            optional("to", Kind::Any),
+            optional("descending", Kind::Boolean),
+            optional("limit", Kind::Integer),
+        ],
+        What::Prefix => vec![
+            required("prefix", Kind::Any),
+            optional("descending", Kind::Boolean),
+            optional("limit", Kind::Integer),
+        ],
+        What::Seek => vec![required("key", Kind::Any), one()],
+        What::Next => vec![optional("after", Kind::Any), one()],
+        What::Previous => vec![optional("before", Kind::Any), one()],
+        What::GetMany => vec![required("keys", Kind::List(Box::new(Kind::Any)))],
+    };
+    let mut parameters = vec![required("bucket", Kind::String)];
+    parameters.extend(own);
+    let (results, mode) = match what.writes() {
+        true => (Vec::new(), ProcedureMode::Write),
+        false => (
+            vec![required("key", Kind::Any), value()],
             ProcedureMode::Read,
         ),
     };
     ProcedureSignature {
-        name: name.into(),
+        name: what.name().into(),
         parameters,
         results,
         mode,
@@ -122,6 +179,7 @@ impl Procedure for BucketProcedure {
         let bucket = argument(0)
             .as_str()
             .ok_or_else(|| refused(name, "the name of a bucket is a string".into()))?;
+        let key = |at: usize| bytes_of(name, argument(at));
         match self.what {
             What::Put => {
                 let expiry = match argument(3) {
@@ -140,62 +198,154 @@ impl Procedure for BucketProcedure {
                 Ok(())
             }
             What::Delete => {
-                call.transaction().kv_put_value(
-                    bucket,
-                    argument(1),
-                    &Value::Null,
-                    Expiry::Never,
-                )?;
+                let nothing = &Value::Null;
+                call.transaction()
+                    .kv_put_value(bucket, argument(1), nothing, Expiry::Never)?;
                 Ok(())
             }
-            What::Scan => scan(name, bucket, arguments, call),
+            What::DeleteRange => {
+                let (from, to) = (key(1)?.unwrap_or_default(), key(2)?);
+                delete(bucket, &from, to.as_deref(), call)
+            }
+            What::DeletePrefix => {
+                let from = key(1)?.unwrap_or_default();
+                delete(bucket, &from, after_prefix(&from).as_deref(), call)
+            }
+            What::GetMany => get_many(name, bucket, argument(1), call),
+            What::Scan => Scan {
+                from: key(1)?.unwrap_or_default(),
+                to: key(2)?,
+                order: order(argument(3)),
+                limit: limit(name, argument(4))?,
+            }
+            .run(bucket, call),
+            What::Prefix => {
+                let from = key(1)?.unwrap_or_default();
+                Scan {
+                    to: after_prefix(&from),
+                    from,
+                    order: order(argument(2)),
+                    limit: limit(name, argument(3))?,
+                }
+                .run(bucket, call)
+            }
+            What::Seek => Scan {
+                from: key(1)?.unwrap_or_default(),
+                to: None,
+                order: Order::Ascending,
+                limit: limit(name, argument(2))?,
+            }
+            .run(bucket, call),
+            What::Next => {
+                let mut from = key(1)?;
+                // The smallest key that is greater.
+                from.iter_mut().for_each(|after| after.push(0));
+                Scan {
+                    from: from.unwrap_or_default(),
+                    to: None,
+                    order: Order::Ascending,
+                    limit: limit(name, argument(2))?,
+                }
+                .run(bucket, call)
+            }
+            What::Previous => Scan {
+                from: Vec::new(),
+                to: key(1)?,
+                order: Order::Descending,
+                limit: limit(name, argument(2))?,
+            }
+            .run(bucket, call),
         }
     }
 }
 
-fn scan(name: &str, bucket: &str, arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
-    let argument = |at: usize| arguments.get(at).unwrap_or(&Value::Null);
-    let from = bound(name, argument(1))?.unwrap_or_default();
-    let to = bound(name, argument(2))?;
-    let order = match argument(3).as_bool() {
-        Some(true) => Order::Descending,
-        _ => Order::Ascending,
-    };
-    let mut left = match argument(4) {
-        Value::Int(limit) => usize::try_from(*limit)
-            .map_err(|_| refused(name, format!("limit is {limit}: give 0 or more")))?,
-        _ => usize::MAX,
-    };
-    let range = KeyRange {
-        start: &from,
-        end: to.as_deref(),
-    };
-    let mut after = None;
-    while left > 0 {
-        let page = PageLimit {
-            keys: PAGE.keys.min(left),
-            ..PAGE
+/// Pairs of a range.
+struct Scan {
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    order: Order,
+    limit: usize,
+}
+
+impl Scan {
+    fn run(self, bucket: &str, call: &mut Call<'_>) -> Result<()> {
+        let range = KeyRange {
+            start: &self.from,
+            end: self.to.as_deref(),
         };
-        let mut pairs = Vec::new();
-        after = call.transaction().kv_scan_values(
-            bucket,
-            range,
-            order,
-            page,
-            after.as_ref(),
-            &mut |key, value| pairs.push(vec![key, value]),
-        )?;
-        left = left.saturating_sub(pairs.len());
-        pairs.into_iter().try_for_each(|pair| call.emit(pair))?;
-        if after.is_none() {
-            break;
+        let mut left = self.limit;
+        let mut after = None;
+        while left > 0 {
+            let page = PageLimit {
+                keys: PAGE.keys.min(left),
+                ..PAGE
+            };
+            let mut pairs = Vec::new();
+            after = call.transaction().kv_scan_values(
+                bucket,
+                range,
+                self.order,
+                page,
+                after.as_ref(),
+                &mut |key, value| pairs.push(vec![key, value]),
+            )?;
+            left = left.saturating_sub(pairs.len());
+            pairs.into_iter().try_for_each(|pair| call.emit(pair))?;
+            if after.is_none() {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn delete(bucket: &str, from: &[u8], to: Option<&[u8]>, call: &mut Call<'_>) -> Result<()> {
+    let range = KeyRange {
+        start: from,
+        end: to,
+    };
+    call.transaction().kv_delete_range(bucket, range)?;
+    Ok(())
+}
+
+fn get_many(name: &str, bucket: &str, keys: &Value, call: &mut Call<'_>) -> Result<()> {
+    let Value::List(keys) = keys else {
+        return Err(refused(name, "keys come as a list".into()));
+    };
+    for keys in keys.chunks(PAGE.keys) {
+        let bytes: Vec<Vec<u8>> = keys
+            .iter()
+            .map(|key| {
+                bytes_of(name, key)?
+                    .ok_or_else(|| refused(name, "keys are strings or bytes, not null".into()))
+            })
+            .collect::<Result<_>>()?;
+        let bytes: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
+        let values = call.transaction().kv_get_many_values(bucket, &bytes)?;
+        for (key, value) in keys.iter().zip(values) {
+            call.emit(vec![key.clone(), value])?;
         }
     }
     Ok(())
 }
 
-/// The bytes of a bound; none for null.
-fn bound(name: &str, value: &Value) -> Result<Option<Vec<u8>>> {
+fn order(descending: &Value) -> Order {
+    match descending.as_bool() {
+        Some(true) => Order::Descending,
+        _ => Order::Ascending,
+    }
+}
+
+fn limit(name: &str, limit: &Value) -> Result<usize> {
+    match limit {
+        Value::Int(limit) => usize::try_from(*limit)
+            .map_err(|_| refused(name, format!("limit is {limit}: give 0 or more"))),
+        _ => Ok(usize::MAX),
+    }
+}
+
+/// The bytes of a key; none for null.
+fn bytes_of(name: &str, value: &Value) -> Result<Option<Vec<u8>>> {
     match value {
         Value::Null => Ok(None),
         Value::String(text) => Ok(Some(text.as_bytes().to_vec())),

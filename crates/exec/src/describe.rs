@@ -232,6 +232,12 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     ),
     ("kv.exists", "bucket, key", "whether a bucket has a key"),
     (
+        "kv.key",
+        "parts",
+        "bytes that sort as the parts do: a key of a bucket",
+    ),
+    ("kv.keyParts", "key", "the parts of such a key, as a list"),
+    (
         "convergent.kind",
         "entity, path",
         "what the convergent field at a path is; null where there is none",
@@ -323,7 +329,29 @@ const PROCEDURES: &[(&str, &str)] = &[
         "puts a value under a key of a bucket; null takes the key out",
     ),
     ("kv.delete", "takes a key out of a bucket"),
+    (
+        "kv.deleteRange",
+        "takes the keys of a bucket out that lie in a range",
+    ),
+    (
+        "kv.deletePrefix",
+        "takes the keys of a bucket out that begin with something",
+    ),
     ("kv.scan", "pairs of a bucket in the order of their keys"),
+    ("kv.prefix", "pairs whose keys begin with something"),
+    (
+        "kv.seek",
+        "the first pairs whose keys are a key or a later one",
+    ),
+    ("kv.next", "the pairs behind a key, or the first ones"),
+    (
+        "kv.previous",
+        "the pairs before a key, the nearest first, or the last ones",
+    ),
+    (
+        "kv.getMany",
+        "the values under several keys, in their order, in one batch",
+    ),
     (
         "db.statistics",
         "what the planner knows: how labels, relationships and values are spread",

@@ -183,6 +183,8 @@ functions! {
     // key-values: reads see the transaction's own writes
     KvGet "kv.get" (2, 2) Kind::Any, Reads;
     KvExists "kv.exists" (2, 2) Kind::Boolean, Reads;
+    KvKey "kv.key" (1, 1) Kind::Bytes, Pure;
+    KvKeyParts "kv.keyParts" (1, 1) list(Kind::Any), Pure;
     // convergent fields, without loading them: null where the path leads to no such field
     ConvergentKind "convergent.kind" (2, 2) Kind::String, Reads;
     ConvergentValue "convergent.value" (2, 2) Kind::Any, Reads;

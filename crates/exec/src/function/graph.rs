@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isomer_data::Direction;
 use isomer_plan::function::Function as Builtin;
-use isomer_value::{Map, Node, NodeId, Value};
+use isomer_value::{Map, Node, NodeId, Value, key};
 
 use super::{Environment, Function, list, node, strict, string, text, wrong};
 use crate::error::{ExecError, Result};
@@ -37,7 +37,31 @@ pub(super) fn find(function: Builtin) -> Option<Function> {
                     .is_null(),
             ))
         }),
+        Builtin::KvKey => strict(|args, _| bucket_key(&args[0])),
+        Builtin::KvKeyParts => strict(|args, _| bucket_key_parts(&args[0])),
         _ => None,
+    }
+}
+
+/// `kv.key(parts)`: bytes that sort as the parts do, one after the other.
+fn bucket_key(parts: &Value) -> Result<Value> {
+    let bytes = match parts {
+        Value::List(parts) => key::encode_all(parts.iter())?,
+        part => key::encode(part)?,
+    };
+    Ok(Value::Bytes(bytes.into()))
+}
+
+/// `kv.keyParts(key)`. A key that is text to the eye is one in a scan, too.
+fn bucket_key_parts(encoded: &Value) -> Result<Value> {
+    let bytes = match encoded {
+        Value::Bytes(bytes) => bytes,
+        Value::String(text) => text.as_bytes(),
+        other => return Err(wrong("kv.keyParts", "a key of a bucket", other)),
+    };
+    match key::decode_all(bytes) {
+        Ok(parts) => Ok(parts.into_iter().collect()),
+        Err(_) => Err(wrong("kv.keyParts", "a key that kv.key() made", encoded)),
     }
 }
 

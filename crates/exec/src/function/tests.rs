@@ -322,11 +322,36 @@ fn entities() {
         ok("kv.exists", &["none".into(), "k".into()]),
         Value::Bool(false)
     );
+    let key = |parts: &[Value]| ok("kv.key", &[parts.iter().cloned().collect()]);
+    let sorted = [
+        key(&[true.into()]),
+        key(&[(-3).into(), "z".into()]),
+        key(&[2.into()]),
+        key(&[2.into(), "a".into()]),
+        key(&[2.5.into()]),
+        key(&[10.into()]),
+    ];
+    let bytes = |key: &Value| match key {
+        Value::Bytes(bytes) => bytes.to_vec(),
+        other => panic!("{other:?}"),
+    };
+    assert!(sorted.is_sorted_by(|a, b| bytes(a) < bytes(b)));
+    assert!(bytes(&sorted[3]).starts_with(&bytes(&sorted[2])));
+    assert_eq!(ok("kv.key", &[2.into()]), sorted[2]);
+    assert_eq!(
+        ok("kv.keyParts", std::slice::from_ref(&sorted[3])),
+        [2.into(), "a".into()].into_iter().collect()
+    );
+    let text = String::from_utf8(bytes(&key(&["ada".into()]))).unwrap();
+    assert_eq!(ok("kv.keyParts", &[text.as_str().into()]), list(&["ada"]));
+    assert_eq!(ok("kv.keyParts", &[Value::Null]), Value::Null);
     for (function, wrong) in [
         ("type", node),
         ("labels", rel.clone()),
         ("length", rel),
         ("keys", 1.into()),
+        ("kv.keyParts", "no such key".into()),
+        ("kv.keyParts", 1.into()),
     ] {
         assert_eq!(class(function, &[wrong]), WRONG_TYPE, "{function}");
     }
