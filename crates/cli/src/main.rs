@@ -13,6 +13,7 @@ mod import;
 mod open;
 mod output;
 mod query;
+mod replica;
 mod serve;
 mod shell;
 mod stats;
@@ -86,6 +87,10 @@ enum Command {
     Bench(bench::BenchOptions),
     /// Serves databases to others over HTTP
     Serve(serve::ServeOptions),
+    /// Peers of a database, and how they are
+    Replica(replica::ReplicaOptions),
+    /// Exchanges transactions with peers
+    Sync(replica::SyncOptions),
     /// Settings of the server
     Config(serve::ConfigOptions),
     /// Writes a social network as files, for imports and comparisons
@@ -124,6 +129,8 @@ fn main() -> ExitCode {
         Command::Demo(options) => demo::command(options),
         Command::Bench(options) => bench::command(options),
         Command::Serve(options) => serve::command(options),
+        Command::Replica(options) => replica::replica(options),
+        Command::Sync(options) => replica::sync(options),
         Command::Config(options) => serve::config(options),
         Command::Generate(options) => bench::generate(options),
     };

@@ -37,6 +37,16 @@
 //! | `43` | `id` transaction | – | own transactions above that of `42` that are here |
 //! | `44` | – | `id` replica that this is, `id` first number never reserved, `u8` whether open | own transaction numbers |
 //! | `45` | `id` property | – | properties that some record holds as a convergent field |
+//! | `46` | space, `id` node or relationship | see `replication::shadow` | shadows of records |
+//! | `47` | space, identity | `id` node or relationship | names of records between replicas |
+//! | `48` | a key of the tags `21`, `22` | versions, see `replication::cells` | who wrote entries of buckets |
+//! | `49` | `00` | dot, `id` hybrid time | when the database became a replica |
+//! | `49` | `01`, `id` replica | `id` transactions up to this one are not in the log | where the log begins |
+//! | `49` | `02`, 16 bytes | see `replication::members` | members |
+//! | `49` | `03`, name | see `replication::members` | peers |
+//! | `49` | `04`, kind, see `replication::conflicts` | – | conflicts |
+//! | `49` | `05` | see `replication::join` | a snapshot that is being joined |
+//! | `4a` | `id` replica, `id` transaction | see `replication::entry` | the log |
 //!
 //! **Ordered id.** The number of leading one bits of the first byte is the number of bytes that follow; the number is
 //! what remains, big endian: `0xxxxxxx` (below 2⁷), `10xxxxxx` + 1 byte (below 2¹⁴), … `11111110` + 7, `11111111` + 8.
@@ -49,7 +59,7 @@
 //! before its incoming ones and each type together: bit 7 is the direction (0 out, 1 in), bits 0–6 the type's number if
 //! below 63, else 63 followed by `id` (number − 63).
 
-use isomer_value::{IndexId, LabelId, NodeId, RelId, TypeId};
+use isomer_value::{IndexId, LabelId, NodeId, PropId, RelId, TypeId};
 
 use crate::{DataError, catalog::NameKind};
 
@@ -96,6 +106,27 @@ pub(crate) const TAG_OWN_NUMBER: u8 = 0x43;
 /// The key of the reservation of own transaction numbers.
 pub(crate) const NUMBERS: &[u8] = &[0x44];
 pub(crate) const TAG_CONVERGENT_PROPERTY: u8 = 0x45;
+
+const TAG_SHADOW: u8 = 0x46;
+const TAG_IDENTITY: u8 = 0x47;
+const TAG_CELL: u8 = 0x48;
+const TAG_REPLICATION: u8 = 0x49;
+const TAG_LOG: u8 = 0x4a;
+/// What of a database's content begins with: nodes, buckets, entries of folders, convergent entries.
+pub(crate) const CONTENT: &[u8] = &[TAG_NODE, TAG_BUCKET, TAG_FILE_ENTRY, TAG_CONVERGENT];
+/// When the database became a replica.
+pub(crate) const REPLICATION: &[u8] = &[TAG_REPLICATION, 0x00];
+/// All floors, members, peers and conflicts begin with these.
+pub(crate) const FLOORS: &[u8] = &[TAG_REPLICATION, 0x01];
+#[allow(dead_code)]
+pub(crate) const MEMBERS: &[u8] = &[TAG_REPLICATION, 0x02];
+pub(crate) const PEERS: &[u8] = &[TAG_REPLICATION, 0x03];
+pub(crate) const CONFLICTS: &[u8] = &[TAG_REPLICATION, 0x04];
+/// The whole log begins with this.
+pub(crate) const LOG: &[u8] = &[TAG_LOG];
+/// The snapshot that is being joined.
+#[allow(dead_code)]
+pub(crate) const JOINING: &[u8] = &[TAG_REPLICATION, 0x05];
 
 /// What follows [`TAG_STATISTICS`] where the statistics of a label are meant, or those of a type.
 pub(crate) const STATISTICS_OF_LABEL: u8 = 1;
@@ -533,6 +564,105 @@ pub(crate) fn own_number(number: u64) -> Vec<u8> {
 /// A property that some record holds as a convergent field.
 pub(crate) fn convergent_property(prop: u32) -> Vec<u8> {
     tagged(TAG_CONVERGENT_PROPERTY, prop.into())
+}
+
+/// The shadow of a record.
+pub(crate) fn shadow(space: IdSpace, id: u64) -> Vec<u8> {
+    let mut key = vec![TAG_SHADOW, space as u8];
+    push_id(&mut key, id);
+    key
+}
+
+/// All shadows of a space begin with this.
+#[allow(dead_code)]
+pub(crate) fn shadows(space: IdSpace) -> Vec<u8> {
+    vec![TAG_SHADOW, space as u8]
+}
+
+/// What a record is called between replicas.
+pub(crate) fn identity(space: IdSpace, identity: &[u8]) -> Vec<u8> {
+    [&[TAG_IDENTITY, space as u8], identity].concat()
+}
+
+/// Who wrote what stands under a key.
+pub(crate) fn cell(stored: &[u8]) -> Vec<u8> {
+    [&[TAG_CELL], stored].concat()
+}
+
+/// Where the log of a replica's transactions begins.
+pub(crate) fn floor(replica: u32) -> Vec<u8> {
+    let mut key = FLOORS.to_vec();
+    push_id(&mut key, replica.into());
+    key
+}
+
+/// A member of the replication.
+#[allow(dead_code)]
+pub(crate) fn replica_member(id: &[u8; 16]) -> Vec<u8> {
+    [MEMBERS, id].concat()
+}
+
+/// Somebody to exchange transactions with.
+pub(crate) fn peer(name: &str) -> Vec<u8> {
+    [PEERS, name.as_bytes()].concat()
+}
+
+fn conflict(kind: u8, ids: &[u64]) -> Vec<u8> {
+    let mut key = CONFLICTS.to_vec();
+    key.push(kind);
+    ids.iter().for_each(|&id| push_id(&mut key, id));
+    key
+}
+
+/// Conflicts in properties of one record begin with this.
+pub(crate) fn conflicts_of(space: IdSpace, id: u64) -> Vec<u8> {
+    conflict(space as u8, &[id])
+}
+
+/// Several versions of a node's property.
+pub(crate) fn conflict_in_node(id: NodeId, prop: PropId) -> Vec<u8> {
+    conflict(0, &[id.0, prop.0.into()])
+}
+
+/// Several versions of a relationship's property.
+pub(crate) fn conflict_in_relationship(id: RelId, prop: PropId) -> Vec<u8> {
+    conflict(1, &[id.0, prop.0.into()])
+}
+
+/// A node with a value that another one has in a unique index.
+pub(crate) fn conflict_in_index(index: IndexId, id: NodeId) -> Vec<u8> {
+    conflict(2, &[index.0.into(), id.0])
+}
+
+/// The nodes that have one key in one label begin with this.
+pub(crate) fn conflict_of_key(label: LabelId, key: &[u8]) -> Vec<u8> {
+    let mut stored = conflict(3, &[label.0.into()]);
+    push_terminated(&mut stored, key);
+    stored
+}
+
+/// A node that breaks a constraint.
+pub(crate) fn conflict_in_schema(id: NodeId) -> Vec<u8> {
+    conflict(4, &[id.0])
+}
+
+/// Several versions of what stands under a key.
+pub(crate) fn conflict_in_cell(stored: &[u8]) -> Vec<u8> {
+    let mut key = conflict(5, &[]);
+    key.extend_from_slice(stored);
+    key
+}
+
+/// A transaction in the log.
+pub(crate) fn log_entry(replica: u32, number: u64) -> Vec<u8> {
+    let mut key = log_of(replica);
+    push_id(&mut key, number);
+    key
+}
+
+/// The log of one replica's transactions begins with this.
+pub(crate) fn log_of(replica: u32) -> Vec<u8> {
+    tagged(TAG_LOG, replica.into())
 }
 
 /// An id that makes up the rest of a key or a value.

@@ -26,6 +26,8 @@ mod lineage;
 mod observer;
 mod properties;
 mod read;
+#[allow(dead_code)] // snapshots come next
+mod replication;
 mod schema_change;
 mod spill;
 mod statistics;
@@ -60,6 +62,7 @@ pub use kv::{
 pub use lineage::{EraId, Lineage};
 pub use observer::{CommitObserver, LoadSink, Loading};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
+pub use replication::{Applied, Greeted, ReplicationStatus};
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
 };

@@ -26,6 +26,7 @@ use crate::{
     keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
     kv::{Sequences, Signals},
     observer::Observers,
+    replication::Replication,
     spill::SpillFolder,
     statistics::Statistics,
 };
@@ -135,6 +136,7 @@ pub(crate) struct Shared {
     pub(crate) statistics: Statistics,
     /// Its name and numbers as a replica.
     pub(crate) own_replica: OwnReplica,
+    pub(crate) replication: Replication,
 }
 
 impl Drop for Shared {
@@ -173,6 +175,7 @@ impl Store {
         let counts = Counts::load(read)?;
         let statistics = Statistics::load(read)?;
         let own_replica = OwnReplica::load(read)?;
+        let replication = Replication::load(read)?;
         let since = read.version();
         let catalog = Arc::new(Catalog {
             names: names.clone(),
@@ -213,6 +216,7 @@ impl Store {
                 spill,
                 statistics,
                 own_replica,
+                replication,
             }),
         };
         store.open_era();
@@ -282,6 +286,10 @@ impl Store {
     pub fn home_label(&self, id: NodeId) -> Option<LabelId> {
         let owner = self.shared.nodes.owner_of(id.0)?;
         (owner != NONE).then_some(LabelId(owner))
+    }
+
+    pub(crate) fn shared_names(&self) -> &Arc<Names> {
+        &self.shared.names
     }
 
     pub(crate) fn shared(&self) -> &Shared {

@@ -18,6 +18,7 @@ use crate::{
     catalog::NameKind,
     convergent::Ongoing,
     footprint::Footprint,
+    replication::Noted,
     statistics::Changed,
     stream::{self, Change, Deltas},
 };
@@ -59,6 +60,8 @@ pub struct Transaction {
     stamp: Stamp,
     /// Its number and what it has seen, once it made a convergent operation.
     pub(crate) converging: Option<Box<Ongoing>>,
+    /// For its end, where it is told to other replicas.
+    pub(crate) noted: Noted,
 }
 
 /// A state of a transaction: no two states have the same one, neither of one transaction nor of two.
@@ -137,6 +140,7 @@ impl Transaction {
             ends: FxHashSet::default(),
             stamp: Stamp::new(),
             converging: None,
+            noted: Noted::default(),
         })
     }
 
@@ -165,6 +169,7 @@ impl Transaction {
             ends: FxHashSet::default(),
             stamp: Stamp::new(),
             converging: None,
+            noted: Noted::default(),
         })
     }
 
@@ -345,7 +350,10 @@ impl Transaction {
     pub fn commit_with(mut self, durability: Durability) -> Result<Version, DataError> {
         let converged = match self.broken {
             true => None,
-            false => self.seal_convergent()?,
+            false => {
+                self.seal_replicated()?;
+                self.seal_convergent()?
+            }
         };
         let Self {
             store,
@@ -476,6 +484,11 @@ impl Transaction {
     /// Notes an operation for the change stream.
     pub(crate) fn log(&mut self, change: &Change<'_>) {
         change.push(&mut self.operations);
+    }
+
+    /// The operations for the change stream so far.
+    pub(crate) fn operations_so_far(&self) -> Vec<u8> {
+        self.operations.clone()
     }
 
     pub(crate) fn log_bytes(&mut self, operation: &[u8]) {

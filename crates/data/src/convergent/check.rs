@@ -30,7 +30,9 @@ impl Store {
                 let end = keyspace::convergent_owner_len(key)?;
                 if owner != key[..end] {
                     owner = key[..end].to_vec();
-                    there = tx.read().get(&record_of(&owner)?)?.is_some();
+                    // What a deletion had not seen is kept for a record made anew.
+                    there = tx.read().get(&record_of(&owner)?)?.is_some()
+                        || tx.read().get(&shadow_of(&owner)?)?.is_some();
                     reading = OwnerReading::default();
                     if !there {
                         findings.push(format!(
@@ -73,6 +75,14 @@ fn entry(tx: &Transaction, seen: &Vector, below_owner: &[u8]) -> Result<(), Data
         )));
     }
     Ok(())
+}
+
+fn shadow_of(owner: &[u8]) -> Result<Vec<u8>, DataError> {
+    let id = keyspace::sole_id(&owner[2..], "the owner of a convergent field")?;
+    Ok(match owner[1] {
+        0 => keyspace::shadow(keyspace::IdSpace::Nodes, id),
+        _ => keyspace::shadow(keyspace::IdSpace::Relationships, id),
+    })
 }
 
 fn record_of(owner: &[u8]) -> Result<Vec<u8>, DataError> {

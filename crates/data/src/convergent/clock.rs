@@ -229,6 +229,18 @@ impl Vector {
         Some(vector)
     }
 
+    /// With other numbers of the replicas.
+    pub(crate) fn mapped<E>(
+        &self,
+        mut number: impl FnMut(ReplicaNo) -> Result<ReplicaNo, E>,
+    ) -> Result<Self, E> {
+        let mut mapped = Self::new();
+        for reach in &self.0 {
+            mapped.set(number(reach.replica)?, reach.upto, reach.except.clone());
+        }
+        Ok(mapped)
+    }
+
     /// Appends it with this database's numbers of the replicas.
     pub(crate) fn push_local(&self, out: &mut Vec<u8>) {
         self.push(out, |replica, out| push_id(out, replica.0.into()));

@@ -27,7 +27,10 @@ mod value;
 mod tests;
 
 pub use clock::{Dot, ReplicaId, ReplicaNo, Vector};
+pub(crate) use effect::Action;
 pub use operate::ConvergentOp;
 pub(crate) use operate::Ongoing;
+pub(crate) use place::entry_dot;
 pub use place::{ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS};
 pub use spot::ConvergentOwner;
+pub(crate) use spot::Spot;

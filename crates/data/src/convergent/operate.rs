@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
-    clock::{Dot, Vector},
+    clock::{Dot, ReplicaNo, Vector},
     counter,
     effect::{Action, Stamp, keyed},
     place::{
@@ -418,6 +418,17 @@ impl Transaction {
 
     /// Notes in the footprint what an operation observes and changes.
     fn note_action(&mut self, spot: &Spot, action: &Action) -> Result<(), DataError> {
+        self.note_guards(spot, action);
+        if let Action::Clear {
+            context: Some(context),
+        } = action
+        {
+            self.check_sums(spot, context)?;
+        }
+        Ok(())
+    }
+
+    fn note_guards(&mut self, spot: &Spot, action: &Action) {
         let levels = spot.levels();
         let footprint = self.footprint_mut();
         match action {
@@ -432,13 +443,6 @@ impl Transaction {
             }
             Action::Clear { .. } => footprint.clear_field(&levels),
         }
-        if let Action::Clear {
-            context: Some(context),
-        } = action
-        {
-            self.check_sums(spot, context)?;
-        }
-        Ok(())
     }
 
     /// Refuses a context that covers a part of what is added up already.
@@ -494,6 +498,11 @@ impl Transaction {
         }
         self.converging = Some(ongoing);
         done?;
+        self.log_operation(owner, &spot, op, action);
+        Ok(())
+    }
+
+    fn log_operation(&mut self, owner: ConvergentOwner, spot: &Spot, op: u32, action: &Action) {
         match owner {
             ConvergentOwner::Node(id) => self.dirty_mut().node(id),
             ConvergentOwner::Relationship(id) => self.dirty_mut().relationship(id),
@@ -506,7 +515,46 @@ impl Transaction {
             place: &spot.place[spot.owner()..],
             action: &bytes,
         });
+    }
+
+    /// Does what an operation of another replica did.
+    pub(crate) fn converge_remote(
+        &mut self,
+        owner: ConvergentOwner,
+        spot: Spot,
+        action: &Action,
+        (dot, time): (Dot, u64),
+        seen: &dyn Fn(Dot) -> bool,
+    ) -> Result<(), DataError> {
+        let prop = spot.property().ok_or_else(place::malformed)?;
+        self.store().enter_convergent(prop)?;
+        self.note_guards(&spot, action);
+        let stamp = Stamp { dot, time };
+        action.apply(self, spot.owner(), &spot.place, stamp, seen)?;
+        self.log_operation(owner, &spot, dot.op, action);
         Ok(())
+    }
+
+    /// All fields of an owner may have changed.
+    pub(crate) fn clear_owner(&mut self, owner: ConvergentOwner) {
+        let prefix = owner.prefix();
+        self.footprint_mut().clear_field(&[&prefix]);
+        match owner {
+            ConvergentOwner::Node(id) => self.dirty_mut().node(id),
+            ConvergentOwner::Relationship(id) => self.dirty_mut().relationship(id),
+        }
+    }
+
+    /// The transaction's number, its time, and what it has seen.
+    pub(crate) fn number(&mut self) -> Result<(ReplicaNo, u64, u64, Vector), DataError> {
+        let ongoing = self.ongoing()?;
+        let ticket = &ongoing.ticket;
+        Ok((
+            ticket.replica,
+            ticket.number,
+            ongoing.time,
+            ongoing.seen.clone(),
+        ))
     }
 
     fn ongoing(&mut self) -> Result<&mut Ongoing, DataError> {
@@ -793,7 +841,10 @@ impl Store {
     }
 
     fn fold_counter(&self, spot: &Spot) -> Result<(), DataError> {
-        let stable = self.shared().own_replica.settled();
+        let stable = match self.is_replicated() {
+            true => self.shared().replication.stable(),
+            false => self.shared().own_replica.settled(),
+        };
         let tx = self.engine().begin()?;
         let own_replica = &self.shared().own_replica;
         let gap = own_replica.gap(&spot.place, tx.version());

@@ -154,6 +154,11 @@ pub(crate) fn entry(below_owner: &[u8]) -> Result<Entry, DataError> {
     })
 }
 
+/// The dot in what follows the owner in the key of an entry.
+pub(crate) fn entry_dot(below_owner: &[u8]) -> Result<Dot, DataError> {
+    Ok(entry(below_owner)?.dot)
+}
+
 /// Takes an item from the front of `bytes`.
 pub(crate) fn skip_item(kind: ConvergentKind, bytes: &mut &[u8]) -> Result<(), DataError> {
     let length = match kind {

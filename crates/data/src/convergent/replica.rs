@@ -37,6 +37,8 @@ use crate::{
 
 /// Numbers reserved at once.
 const RESERVED: u64 = 1024;
+/// Most replicas, under all their names: every transaction says of each what it has seen.
+const MOST_REPLICAS: usize = 1024;
 /// Increments of a counter after which it is folded.
 const FOLD_AFTER: u32 = 128;
 /// Most counters whose increments are counted.
@@ -213,6 +215,19 @@ impl OwnReplica {
             settled.advance(own, numbers.settled);
         }
         settled
+    }
+
+    /// The number of this database, and up to which number its transactions are in a state of a version, or were given up;
+    /// unknown of a version that is older than the last of them.
+    pub(crate) fn settled_in(&self, version: Version) -> Option<(ReplicaNo, Option<u64>)> {
+        let numbers = self.numbers.lock();
+        let settled = (version >= numbers.settled_at).then_some(numbers.settled);
+        numbers.own.map(|own| (own, settled))
+    }
+
+    /// Somebody's transaction of this hybrid time is here: later ones are told a later time.
+    pub(crate) fn reached(&self, time: u64) {
+        self.time.fetch_max(time, Ordering::AcqRel);
     }
 
     pub(crate) fn name(&self, replica: ReplicaNo) -> Option<ReplicaId> {
@@ -418,6 +433,28 @@ impl Store {
         committed?;
         (numbers.end, numbers.open) = (end, true);
         Ok(())
+    }
+
+    /// The number of a replica; a new name is stored at once, in a commit of its own.
+    pub(crate) fn enter_replica(&self, name: ReplicaId) -> Result<ReplicaNo, DataError> {
+        let mut numbers = self.shared().own_replica.numbers.lock();
+        if let Some(at) = numbers.names.iter().position(|known| *known == name) {
+            return Ok(ReplicaNo(at as u32));
+        }
+        if numbers.names.len() >= MOST_REPLICAS {
+            return Err(DataError::Limit {
+                what: "the number of replicas heard of, all their epochs included".into(),
+                size: (numbers.names.len() + 1).to_string(),
+                max: MOST_REPLICAS.to_string(),
+                advice: "do not exchange with this peer; export and import begin a replication anew",
+            });
+        }
+        let no = ReplicaNo(numbers.names.len() as u32);
+        let mut tx = self.engine().begin()?;
+        tx.put(&keyspace::replica(no.0), &name.to_bytes())?;
+        tx.commit(Durability::Buffered)?; // what uses it commits later
+        numbers.names.push(name);
+        Ok(no)
     }
 
     /// What a state has seen. `read` is its snapshot; `before` an own number that it cannot have seen, nor any above.

@@ -2,8 +2,8 @@
 
 use isomer_value::{NodeId, PropId, RelId};
 
-use super::place::{ConvergentKind, push_kind, push_name, push_property};
-use crate::keyspace::{self, IdSpace};
+use super::place::{ConvergentKind, push_kind, push_name, push_property, take_kind, take_name};
+use crate::keyspace::{self, IdSpace, take_id};
 
 /// What holds convergent fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +49,35 @@ impl Spot {
             ends.push(place.len());
         }
         Self { place, ends }
+    }
+
+    /// The spot of a place that stands in an operation: what follows the owner.
+    pub(crate) fn parse(owner: ConvergentOwner, below: &[u8]) -> Option<Self> {
+        let mut place = owner.prefix();
+        let start = place.len();
+        let mut ends = vec![start];
+        place.extend_from_slice(below);
+        let mut rest = below;
+        take_id(&mut rest)?;
+        ends.push(start + below.len() - rest.len());
+        while !rest.is_empty() {
+            let (kind, _) = take_kind(&mut rest)?;
+            match kind {
+                ConvergentKind::Map if !rest.is_empty() => {
+                    take_name(&mut rest)?;
+                    ends.push(start + below.len() - rest.len());
+                }
+                _ if rest.is_empty() => {}
+                _ => return None,
+            }
+        }
+        Some(Self { place, ends })
+    }
+
+    /// The property that it stands in.
+    pub(crate) fn property(&self) -> Option<PropId> {
+        let prop = take_id(&mut &self.place[self.ends[0]..])?;
+        u32::try_from(prop).ok().map(PropId)
     }
 
     /// Says what the field is.

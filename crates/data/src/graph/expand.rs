@@ -44,7 +44,7 @@ fn sorted(types: &[TypeId]) -> Vec<TypeId> {
 }
 
 impl Transaction {
-    pub(super) fn expand_rows(
+    pub(crate) fn expand_rows(
         &self,
         nodes: &[NodeId],
         direction: Direction,

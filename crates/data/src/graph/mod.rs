@@ -17,7 +17,7 @@ use crate::{
     NodeLabels, RelRow, Transaction,
 };
 
-pub(crate) use nodes::{KEY, NodeState, encode_key, without_nulls};
+pub(crate) use nodes::{KEY, KeyChanges, NodeState, encode_key, without_nulls};
 pub(crate) use records::row_of;
 
 impl GraphRead for Transaction {

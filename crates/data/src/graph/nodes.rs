@@ -30,9 +30,11 @@ pub(crate) struct NodeState {
 
 /// Keys of a node in its labels that appear or disappear.
 #[derive(Default)]
-struct KeyChanges {
-    removed: Vec<(LabelId, Vec<u8>)>,
-    added: Vec<(LabelId, Vec<u8>)>,
+pub(crate) struct KeyChanges {
+    pub(crate) removed: Vec<(LabelId, Vec<u8>)>,
+    pub(crate) added: Vec<(LabelId, Vec<u8>)>,
+    /// Keys that another node is found by from now on.
+    pub(crate) passed: Vec<(LabelId, Vec<u8>, NodeId)>,
 }
 
 impl Transaction {
@@ -240,11 +242,20 @@ impl Transaction {
         let record = new.map(|new| self.encode_node(new)).transpose()?;
         let keys = key_changes(old, new)?;
         let entries = EntryChanges::between(&self.catalog_ref().schema, old, new)?;
-        if let Some(new) = new {
-            self.catalog_ref().schema.check(self.catalog_ref(), new)?;
-        }
-        self.check_keys_free(&keys)?;
-        self.check_entries_free(id, &entries)?;
+        let keys = if self.is_merging() {
+            self.note_refused(id, new, &entries)?;
+            self.share_keys(id, keys)?
+        } else {
+            if let Some(new) = new {
+                self.catalog_ref().schema.check(self.catalog_ref(), new)?;
+            }
+            self.check_keys_free(&keys)?;
+            self.check_entries_free(id, &entries)?;
+            if let Some(old) = old {
+                self.note_identity(id, old)?;
+            }
+            self.leave_keys(id, keys)?
+        };
         let logged = self.log_entry(id, old, new, record.as_deref())?;
 
         if new.is_none() {
@@ -343,7 +354,9 @@ impl Transaction {
             stored.extend_from_slice(key);
             self.delete(&stored)?;
         }
-        for (label, key) in &keys.added {
+        let added = keys.added.iter().map(|(label, key)| (label, key, id));
+        let passed = keys.passed.iter().map(|(label, key, to)| (label, key, *to));
+        for (label, key, id) in added.chain(passed) {
             self.footprint_mut()
                 .change_key(Space::Keys(label.0), key, true);
             let mut stored = keyspace::keys_of(*label);
@@ -514,7 +527,11 @@ fn key_changes(old: Option<&NodeState>, new: Option<&NodeState>) -> Result<KeyCh
         .into_iter()
         .filter(|key| !before.contains(key))
         .collect();
-    Ok(KeyChanges { removed, added })
+    Ok(KeyChanges {
+        removed,
+        added,
+        passed: Vec::new(),
+    })
 }
 
 /// The encoded form of a `_key`.

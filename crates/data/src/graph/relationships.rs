@@ -153,7 +153,9 @@ impl Transaction {
         })?;
         let mut new = old.clone();
         change(&mut new)?;
-        self.leave_fields(ConvergentOwner::Relationship(id), &old, &mut new)?;
+        if !self.is_merging() {
+            self.leave_fields(ConvergentOwner::Relationship(id), &old, &mut new)?;
+        }
         if new == old {
             return Ok(());
         }

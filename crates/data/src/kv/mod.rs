@@ -247,6 +247,110 @@ impl Transaction {
     }
 }
 
+/// For replication: buckets by their numbers.
+impl Transaction {
+    /// The name of a bucket.
+    pub(crate) fn bucket_name(&self, bucket: u32) -> Result<Arc<str>, DataError> {
+        let name = self.catalog_ref().bucket_name(bucket);
+        name.ok_or_else(|| DataError::corrupt(format!("bucket number {bucket} has no name")))
+    }
+
+    /// What a bucket is: 2 for several values a key, and 1 where it is reversible; 0 where it is not there.
+    pub(crate) fn bucket_shape(&self, bucket: u32) -> Result<u8, DataError> {
+        let stored = self.read().get(&keyspace::bucket(bucket))?;
+        let options = stored.map(|stored| BucketOptions::decode(&stored));
+        let options = options.transpose()?.unwrap_or_default();
+        Ok(u8::from(options.kind == BucketKind::Multi) << 1 | u8::from(options.reversible))
+    }
+
+    /// Makes a bucket of that shape, unless it is there.
+    pub(crate) fn make_bucket(&mut self, bucket: u32, shape: u8) -> Result<(), DataError> {
+        let name = self.bucket_name(bucket)?;
+        let options = match shape {
+            0 => BucketOptions::default(),
+            1 => BucketOptions {
+                reversible: true,
+                ..BucketOptions::default()
+            },
+            2 => BucketOptions {
+                kind: BucketKind::Multi,
+                reversible: false,
+            },
+            _ => return Err(DataError::corrupt("the options of a bucket are malformed")),
+        };
+        match self.bucket(&name)? {
+            None => self.define(&name, options).map(drop),
+            Some(found) if found.options == options => Ok(()),
+            Some(found) => Err(DataError::Exists(format!(
+                "bucket `{name}` is {} here and {} there: rename one of them (copy its entries into a bucket of another name and drop it) before the two databases exchange anything more",
+                shown(found.options),
+                shown(options)
+            ))),
+        }
+    }
+
+    /// Puts the stored form of an entry, or takes it out.
+    pub(crate) fn replace_entry(
+        &mut self,
+        bucket: u32,
+        key: &[u8],
+        stored: Option<&[u8]>,
+    ) -> Result<(), DataError> {
+        let name = self.bucket_name(bucket)?;
+        match stored {
+            Some(stored) => self.kv_put_entry(&name, key, entries::Entry::decode(stored)?),
+            None => self.kv_delete(&name, key),
+        }
+    }
+
+    /// Drops a bucket that holds nothing.
+    pub(crate) fn drop_empty_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
+        let name = self.bucket_name(bucket)?;
+        let limit = PageLimit { keys: 1, bytes: 1 };
+        for prefix in [
+            keyspace::bucket_entry(bucket, b""),
+            keyspace::bucket_pairs(bucket),
+        ] {
+            let mut page = isomer_storage::Page::new();
+            let end = after_prefix(&prefix);
+            let range = KeyRange {
+                start: &prefix,
+                end: end.as_deref(),
+            };
+            self.read()
+                .scan(range, Order::Ascending, limit, &mut page)?;
+            if !page.is_empty() {
+                return Ok(());
+            }
+        }
+        self.drop_bucket(&name).map(drop)
+    }
+}
+
+fn shown(options: BucketOptions) -> &'static str {
+    match (options.kind, options.reversible) {
+        (BucketKind::Multi, _) => "one with several values a key",
+        (BucketKind::Map, true) => "a reversible map",
+        (BucketKind::Map, false) => "a map",
+    }
+}
+
+/// What a stored entry is made of.
+pub(crate) fn entry_parts(stored: &[u8]) -> Result<(Content, Option<u64>, &[u8]), DataError> {
+    let entry = entries::Entry::decode(stored)?;
+    Ok((entry.content, entry.expires, entry.value))
+}
+
+/// The stored form of an entry.
+pub(crate) fn stored_entry(content: Content, expires: Option<u64>, value: &[u8]) -> Vec<u8> {
+    let entry = entries::Entry {
+        content,
+        expires,
+        value,
+    };
+    entry.encode()
+}
+
 /// A bucket of one kind is asked for what the other one does.
 fn wrong_kind(name: &str, kind: BucketKind) -> DataError {
     DataError::invalid(match kind {

@@ -30,6 +30,20 @@ pub(crate) fn counts(bytes: &[u8]) -> Result<Deltas, DataError> {
         .ok_or_else(|| DataError::corrupt("an entry of the change stream is malformed"))
 }
 
+/// The operations of an entry without its head.
+pub(crate) fn operations(mut bytes: &[u8]) -> Result<Vec<Change<'_>>, DataError> {
+    let mut changes = Vec::new();
+    while !bytes.is_empty() {
+        let change = take_change(&mut bytes);
+        changes.push(
+            change.ok_or_else(|| {
+                DataError::corrupt("an operation of the change stream is malformed")
+            })?,
+        );
+    }
+    Ok(changes)
+}
+
 fn decode(mut bytes: &[u8]) -> Option<ChangeSet<'_>> {
     let rest = &mut bytes;
     if take_byte(rest)? != FORMAT {

@@ -50,8 +50,8 @@ use crate::{
     keyspace::{push_id, take_id},
     kv::Content,
 };
-pub(crate) use codec::counts;
 use codec::take_byte;
+pub(crate) use codec::{counts, operations};
 
 const FORMAT: u8 = 1;
 

@@ -1,0 +1,614 @@
+//! Doing what a transaction of another replica did, in one transaction of this database.
+
+use isomer_value::{LabelId, Map, NodeId, PropId, RelId, record::decode_value};
+
+use super::{
+    cells::differ,
+    codec::malformed,
+    conflicts::contested,
+    entry::{Entry, Op},
+    identity::{Identity, Owner},
+    rules::{self, Mutant},
+    shadow::{NodeShadow, Properties, RelShadow, remove_seen},
+    versions::{self, Version},
+};
+use crate::{
+    Access, ConvergentOwner, DataError, Direction, Dot, Durability, Neighbours, Store, Transaction,
+    convergent::{Action, ReplicaNo, Spot, Vector, entry_dot},
+    graph::NodeState,
+    keyspace::{self, IdSpace, after_prefix},
+    stream::Change,
+};
+
+/// Whether a transaction may be applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It was applied before.
+    Past,
+    /// It is its turn.
+    Now,
+    /// Others come first.
+    Later,
+}
+
+/// Whether it is an entry's turn where `here` was seen.
+pub(crate) fn turn(entry: &Entry, here: &Vector) -> Turn {
+    if here.saw(entry.origin, entry.number) {
+        return Turn::Past;
+    }
+    let follows = here.upto(entry.origin) + 1 == entry.number || rules::broken(Mutant::NoGapGate);
+    let caused = here.includes(&entry.seen_elsewhere()) || rules::broken(Mutant::NoCausalGate);
+    match follows && caused {
+        true => Turn::Now,
+        false => Turn::Later,
+    }
+}
+
+/// How often applying is tried again when a local transaction came first.
+const ATTEMPTS: usize = 1000;
+
+impl Store {
+    /// Applies a transaction whose turn it is, and keeps it for others.
+    pub(super) fn apply_entry(&self, entry: &Entry) -> Result<(), DataError> {
+        let bytes = entry.encode();
+        self.merging(|tx| {
+            for (at, op) in entry.ops.iter().enumerate() {
+                tx.apply_op(entry, op)?;
+                if rules::broken(Mutant::HalfTransactions) && at == 0 && entry.ops.len() > 1 {
+                    let half = self.begin_merging()?;
+                    std::mem::replace(tx, half).commit_with(Durability::Buffered)?;
+                }
+            }
+            tx.log(&Change::ConvergedBy {
+                replica: entry.origin,
+                number: entry.number,
+                time: entry.time,
+                seen: entry.seen.clone(),
+            });
+            tx.put(&keyspace::log_entry(entry.origin.0, entry.number), &bytes)?;
+            tx.put_reached(entry.origin, entry.number)
+        })?;
+        self.shared().own_replica.reached(entry.time);
+        Ok(())
+    }
+
+    fn begin_merging(&self) -> Result<Transaction, DataError> {
+        let mut tx = self.begin(Access::Write)?;
+        tx.noted.is_merging = true;
+        Ok(tx)
+    }
+
+    /// Runs `body` in a transaction that refuses nothing; again where a local one came first.
+    pub(super) fn merging<T>(
+        &self,
+        mut body: impl FnMut(&mut Transaction) -> Result<T, DataError>,
+    ) -> Result<T, DataError> {
+        let mut attempt = 0;
+        loop {
+            let mut tx = self.begin_merging()?;
+            let done = body(&mut tx).and_then(|value| {
+                tx.commit_with(Durability::Buffered)?;
+                Ok(value)
+            });
+            match done {
+                Err(error) if error.kind() == crate::ErrorKind::Retry && attempt < ATTEMPTS => {
+                    attempt += 1;
+                }
+                done => return done,
+            }
+        }
+    }
+}
+
+impl Transaction {
+    /// Everything of a replica up to a number is here now.
+    pub(super) fn put_reached(&mut self, replica: ReplicaNo, number: u64) -> Result<(), DataError> {
+        let mut value = Vec::new();
+        keyspace::push_id(&mut value, number);
+        self.put(&keyspace::seen(replica.0), &value)
+    }
+
+    fn apply_op(&mut self, entry: &Entry, op: &Op) -> Result<(), DataError> {
+        let saw = |dot: Dot| entry.saw(dot);
+        match op {
+            Op::NodeMade { node, labels, set } => {
+                self.edit_node(node, labels.first().copied(), Some(&saw), &mut |shadow| {
+                    shadow.lives.push(entry.stamp());
+                    for label in labels {
+                        shadow.labels.entry(*label).or_default().push(entry.stamp());
+                    }
+                    put_all(&mut shadow.properties, entry, set);
+                })
+            }
+            Op::NodeChanged {
+                node,
+                added,
+                removed,
+                set,
+                unset,
+            } => self.edit_node(node, None, None, &mut |shadow| {
+                for label in added.iter().chain(removed) {
+                    if let Some(stamps) = shadow.labels.get_mut(label) {
+                        stamps.retain(|stamp| !saw(stamp.dot));
+                    }
+                }
+                for label in added {
+                    shadow.labels.entry(*label).or_default().push(entry.stamp());
+                }
+                shadow.labels.retain(|_, stamps| !stamps.is_empty());
+                take_all(&mut shadow.properties, entry, unset);
+                put_all(&mut shadow.properties, entry, set);
+            }),
+            Op::NodeGone { node } => {
+                if self.find_node(node)?.is_none() {
+                    return Ok(()); // nothing is known of it, so nothing was left
+                }
+                let all = rules::broken(Mutant::DeletesUnseen);
+                let gone = |dot: Dot| entry.saw(dot) || all;
+                self.edit_node(node, None, Some(&gone), &mut |_| ())
+            }
+            Op::RelMade { .. } => self.apply_relationship(entry, op),
+            Op::RelChanged { rel, set, unset } => {
+                let Some(id) = self.find_rel(rel)? else {
+                    return Ok(()); // it is gone for good
+                };
+                self.edit_relationship(id, &mut |shadow| {
+                    take_all(&mut shadow.properties, entry, unset);
+                    put_all(&mut shadow.properties, entry, set);
+                })
+            }
+            Op::RelGone { rel } => match self.find_rel(rel)? {
+                Some(id) => self.purge_relationship(id),
+                None => Ok(()),
+            },
+            Op::Field {
+                owner,
+                op,
+                place,
+                action,
+            } => self.apply_field(entry, owner, *op, place, action),
+            _ => self.apply_to_bucket(entry, op),
+        }
+    }
+
+    // ---- nodes
+
+    /// Changes what is known of a node, made as a ghost where there is none, and makes it look so. `seen` takes out first what
+    /// it says, everywhere.
+    pub(super) fn edit_node(
+        &mut self,
+        identity: &Identity,
+        home: Option<LabelId>,
+        seen: Option<&dyn Fn(Dot) -> bool>,
+        edit: &mut dyn FnMut(&mut NodeShadow),
+    ) -> Result<(), DataError> {
+        let (id, mut shadow, old) = match self.find_node(identity)? {
+            Some(id) => {
+                let shadow = self.node_shadow(id)?;
+                let shadow = shadow.ok_or_else(|| malformed("what is known of a node"))?;
+                (id, shadow, self.load_node(id)?)
+            }
+            None => {
+                let id = self.new_node_id(home)?;
+                (id, NodeShadow::new(identity.clone()), None)
+            }
+        };
+        let before = (shadow.life_dots(), contested(&shadow.properties));
+        if let Some(seen) = seen {
+            shadow.remove_seen(seen);
+            self.remove_fields(ConvergentOwner::Node(id), seen)?;
+        }
+        edit(&mut shadow);
+        self.settle_node(id, old, shadow, before)
+    }
+
+    /// Makes a node look as its shadow says.
+    pub(super) fn settle_node(
+        &mut self,
+        id: NodeId,
+        old: Option<NodeState>,
+        shadow: NodeShadow,
+        (lives, contested): (Vec<Dot>, Vec<PropId>),
+    ) -> Result<(), DataError> {
+        let still = shadow.life_dots();
+        if lives.iter().any(|dot| !still.contains(dot)) {
+            self.cut_relationships(id, &still)?;
+        }
+        let is_there = !still.is_empty();
+        if is_there {
+            let new = self.state_of(&shadow)?;
+            self.noted.merged = Some((id, shadow.identity.clone()));
+            self.step(id, old.as_ref(), Some(&new))?;
+            return self.put_node_shadow(id, &shadow, &contested, true);
+        }
+        let place = match &old {
+            None => id,
+            Some(old) => {
+                self.step(id, Some(old), None)?;
+                self.drop_shadow(IdSpace::Nodes, id.0, &shadow.identity)?;
+                // An id that a record had is not used for another one.
+                self.new_node_id(None)?
+            }
+        };
+        let fields = self.move_fields(id, place)?;
+        match shadow.is_empty() && !fields {
+            true => self.drop_shadow(IdSpace::Nodes, place.0, &shadow.identity),
+            false => self.put_node_shadow(place, &shadow, &[], false),
+        }
+    }
+
+    fn state_of(&self, shadow: &NodeShadow) -> Result<NodeState, DataError> {
+        Ok(NodeState {
+            labels: shadow.labels.keys().copied().collect(),
+            properties: self.read_of(&shadow.properties)?,
+        })
+    }
+
+    /// The values that are read.
+    fn read_of(&self, properties: &Properties) -> Result<Map, DataError> {
+        let names = self.catalog_ref().clone();
+        let mut map = Map::new();
+        for (prop, own) in properties {
+            let Some(at) = versions::winner(own, &self.shared().own_replica) else {
+                continue;
+            };
+            let name = names
+                .prop_name(*prop)
+                .ok_or_else(|| DataError::corrupt("a property has no name"))?;
+            map.insert(name, decode_value(&own[at].value, &*names.names)?);
+        }
+        Ok(map)
+    }
+
+    /// Takes relationships of a node away that were made for lives of it that are gone.
+    fn cut_relationships(&mut self, id: NodeId, lives: &[Dot]) -> Result<(), DataError> {
+        let mut found = Neighbours::new();
+        self.expand_rows(&[id], Direction::Both, &[], &mut found)?;
+        let mut rels: Vec<RelId> = found.rows().iter().map(|row| row.id).collect();
+        rels.sort_unstable();
+        rels.dedup();
+        for rel in rels {
+            let Some(shadow) = self.rel_shadow(rel)? else {
+                continue;
+            };
+            let Some(ends) = self.ends_of(rel)? else {
+                continue;
+            };
+            let is_cut = |end: NodeId, seen: &[Dot]| {
+                end == id && !seen.iter().any(|dot| lives.contains(dot))
+            };
+            let cut = is_cut(ends.source, &shadow.source_lives)
+                || is_cut(ends.target, &shadow.target_lives);
+            if lives.is_empty() || cut && !rules::broken(Mutant::EndsIgnored) {
+                self.purge_relationship(rel)?;
+            }
+        }
+        Ok(())
+    }
+
+    // ---- relationships
+
+    fn apply_relationship(&mut self, entry: &Entry, op: &Op) -> Result<(), DataError> {
+        let Op::RelMade {
+            rel,
+            type_id,
+            source,
+            target,
+            source_lives,
+            target_lives,
+            set,
+            ..
+        } = op
+        else {
+            return Err(malformed("an operation"));
+        };
+        let mut properties = Properties::new();
+        put_all(&mut properties, entry, set);
+        let shadow = RelShadow {
+            identity: rel.clone(),
+            life: entry.stamp(),
+            source_lives: source_lives.clone(),
+            target_lives: target_lives.clone(),
+            properties,
+        };
+        self.make_relationship(*type_id, source, target, shadow)
+    }
+
+    /// Makes a relationship, unless an end is not there for which it was made: then it never will be.
+    pub(super) fn make_relationship(
+        &mut self,
+        type_id: isomer_value::TypeId,
+        source: &Identity,
+        target: &Identity,
+        shadow: RelShadow,
+    ) -> Result<(), DataError> {
+        let mut ends = [NodeId(0); 2];
+        let both = [
+            (source, &shadow.source_lives),
+            (target, &shadow.target_lives),
+        ];
+        for (end, (identity, seen)) in ends.iter_mut().zip(both) {
+            let Some(id) = self.find_node(identity)? else {
+                return Ok(());
+            };
+            let lives = self.node_shadow(id)?.map(|node| node.life_dots());
+            let lives = lives.unwrap_or_default();
+            let ignored = rules::broken(Mutant::EndsIgnored) && !lives.is_empty();
+            if !seen.iter().any(|dot| lives.contains(dot)) && !ignored {
+                return Ok(());
+            }
+            *end = id;
+        }
+        let map = self.read_of(&shadow.properties)?;
+        let id = self.create_relationship(type_id, ends[0], ends[1], &map)?;
+        self.put_rel_shadow(id, &shadow, &[])
+    }
+
+    pub(super) fn edit_relationship(
+        &mut self,
+        id: RelId,
+        edit: &mut dyn FnMut(&mut RelShadow),
+    ) -> Result<(), DataError> {
+        let shadow = self.rel_shadow(id)?;
+        let mut shadow = shadow.ok_or_else(|| malformed("what is known of a relationship"))?;
+        let before = contested(&shadow.properties);
+        edit(&mut shadow);
+        let map = self.read_of(&shadow.properties)?;
+        self.replace_relationship_properties(id, &map)?;
+        self.put_rel_shadow(id, &shadow, &before)
+    }
+
+    /// Takes a relationship away, with all that is known of it.
+    pub(super) fn purge_relationship(&mut self, id: RelId) -> Result<(), DataError> {
+        let identity = self.rel_identity(id)?;
+        self.delete_relationship(id)?;
+        self.drop_shadow(IdSpace::Relationships, id.0, &identity)
+    }
+
+    // ---- convergent fields
+
+    fn apply_field(
+        &mut self,
+        entry: &Entry,
+        owner: &Owner,
+        op: u32,
+        place: &[u8],
+        action: &[u8],
+    ) -> Result<(), DataError> {
+        let action = Action::decode(action).ok_or_else(|| malformed("an action"))?;
+        let found = match owner {
+            Owner::Node(identity) => match self.find_node(identity)? {
+                Some(id) => ConvergentOwner::Node(id),
+                None => {
+                    // Gone here already: what it had not seen is kept for one made anew by somebody who had not, either.
+                    let id = self.new_node_id(None)?;
+                    self.put_node_shadow(id, &NodeShadow::new(identity.clone()), &[], false)?;
+                    ConvergentOwner::Node(id)
+                }
+            },
+            Owner::Relationship(identity) => match self.find_rel(identity)? {
+                Some(id) => ConvergentOwner::Relationship(id),
+                None => return Ok(()),
+            },
+        };
+        let spot = Spot::parse(found, place).ok_or_else(|| malformed("the place of a field"))?;
+        let dot = Dot {
+            op,
+            ..entry.stamp().dot
+        };
+        let saw = |other: Dot| {
+            entry.seen.covers(other)
+                || other.replica == dot.replica && other.number == dot.number && other.op < op
+        };
+        self.converge_remote(found, spot, &action, (dot, entry.time), &saw)?;
+        if let ConvergentOwner::Node(id) = found {
+            self.drop_empty_ghost(id)?;
+        }
+        Ok(())
+    }
+
+    fn drop_empty_ghost(&mut self, id: NodeId) -> Result<(), DataError> {
+        if self.read().get(&keyspace::node(id))?.is_some() {
+            return Ok(());
+        }
+        let Some(shadow) = self.node_shadow(id)? else {
+            return Ok(());
+        };
+        let owner = ConvergentOwner::Node(id).prefix();
+        let end = after_prefix(&owner);
+        if shadow.is_empty() && self.keys_between(&owner, end.as_deref())?.is_empty() {
+            self.drop_shadow(IdSpace::Nodes, id.0, &shadow.identity)?;
+        }
+        Ok(())
+    }
+
+    /// Takes out of an owner's convergent fields what was seen.
+    pub(super) fn remove_fields(
+        &mut self,
+        owner: ConvergentOwner,
+        seen: &dyn Fn(Dot) -> bool,
+    ) -> Result<(), DataError> {
+        if !self.shared().own_replica.has_any() {
+            return Ok(());
+        }
+        let prefix = owner.prefix();
+        let end = after_prefix(&prefix);
+        for key in self.keys_between(&prefix, end.as_deref())? {
+            if seen(entry_dot(&key[prefix.len()..])?) {
+                self.delete(&key)?;
+            }
+        }
+        self.clear_owner(owner);
+        Ok(())
+    }
+
+    /// Moves what is left of a node's convergent fields to another id; answers whether anything was.
+    fn move_fields(&mut self, from: NodeId, to: NodeId) -> Result<bool, DataError> {
+        let (old, new) = (
+            ConvergentOwner::Node(from).prefix(),
+            ConvergentOwner::Node(to).prefix(),
+        );
+        let end = after_prefix(&old);
+        let keys = self.keys_between(&old, end.as_deref())?;
+        if from != to {
+            for key in &keys {
+                let value = self.read().get(key)?.unwrap_or_default();
+                self.delete(key)?;
+                self.put(&[&new[..], &key[old.len()..]].concat(), &value)?;
+            }
+        }
+        Ok(!keys.is_empty())
+    }
+
+    // ---- buckets
+
+    fn apply_to_bucket(&mut self, entry: &Entry, op: &Op) -> Result<(), DataError> {
+        let saw = |dot: Dot| entry.saw(dot);
+        let stamp = entry.stamp();
+        match op {
+            Op::BucketMade { bucket, options } => self.make_bucket(*bucket, *options),
+            Op::Put {
+                bucket,
+                options,
+                key,
+                entry,
+            } => {
+                self.make_bucket(*bucket, *options)?;
+                let stored = keyspace::bucket_entry(*bucket, key);
+                let (before, mut after) = self.see_cell(&stored, &saw)?;
+                after.push(Version {
+                    stamp,
+                    value: entry.clone(),
+                });
+                self.settle_entry(*bucket, key, &before, after)
+            }
+            Op::Taken { bucket, key } => {
+                let stored = keyspace::bucket_entry(*bucket, key);
+                let (before, after) = self.see_cell(&stored, &saw)?;
+                self.settle_entry(*bucket, key, &before, after)
+            }
+            Op::RangeTaken { bucket, start, end } => {
+                self.take_entries(*bucket, start, end.as_deref(), &saw)
+            }
+            Op::ValueAdded { bucket, key, value } => {
+                self.make_bucket(*bucket, 2)?;
+                let stored = keyspace::bucket_pair(*bucket, key, value);
+                let (before, mut after) = self.see_cell(&stored, &saw)?;
+                after.push(Version {
+                    stamp,
+                    value: Vec::new(),
+                });
+                self.settle_pair(*bucket, key, value, &before, after)
+            }
+            Op::ValueRemoved { bucket, key, value } => {
+                let stored = keyspace::bucket_pair(*bucket, key, value);
+                let (before, after) = self.see_cell(&stored, &saw)?;
+                self.settle_pair(*bucket, key, value, &before, after)
+            }
+            Op::Sequence { bucket, name, last } => {
+                let name = std::str::from_utf8(name).map_err(|_| malformed("a sequence"))?;
+                let bucket = self.bucket_name(*bucket)?;
+                self.sequence_skip_to(&bucket, name, *last)
+            }
+            Op::BucketGone { bucket } => {
+                self.take_entries(*bucket, b"", None, &saw)?;
+                let pairs = keyspace::bucket_pairs(*bucket);
+                let end = after_prefix(&pairs);
+                for stored in self.keys_between(&pairs, end.as_deref())? {
+                    let mut rest = &stored[pairs.len()..];
+                    let key = keyspace::take_terminated(&mut rest)
+                        .ok_or_else(|| malformed("an entry of a bucket"))?;
+                    let (before, after) = self.see_cell(&stored, &saw)?;
+                    self.settle_pair(*bucket, &key, &rest.to_vec(), &before, after)?;
+                }
+                self.drop_empty_bucket(*bucket)
+            }
+            _ => Err(malformed("an operation")),
+        }
+    }
+
+    /// Takes out what was seen of a range of a bucket's entries.
+    fn take_entries(
+        &mut self,
+        bucket: u32,
+        start: &[u8],
+        end: Option<&[u8]>,
+        saw: &dyn Fn(Dot) -> bool,
+    ) -> Result<(), DataError> {
+        let prefix = keyspace::bucket_entry(bucket, b"");
+        let from = keyspace::bucket_entry(bucket, start);
+        let to = match end {
+            Some(end) => Some(keyspace::bucket_entry(bucket, end)),
+            None => after_prefix(&prefix),
+        };
+        for stored in self.keys_between(&from, to.as_deref())? {
+            let (before, after) = self.see_cell(&stored, saw)?;
+            self.settle_entry(bucket, &stored[prefix.len()..], &before, after)?;
+        }
+        Ok(())
+    }
+
+    /// Makes an entry of a bucket look as its versions say.
+    pub(super) fn settle_entry(
+        &mut self,
+        bucket: u32,
+        key: &[u8],
+        before: &[Version],
+        mut after: Vec<Version>,
+    ) -> Result<(), DataError> {
+        after.sort_unstable_by_key(|version| version.stamp.dot);
+        if before == after {
+            return Ok(());
+        }
+        let stored = keyspace::bucket_entry(bucket, key);
+        let read = self.put_cell(&stored, &after)?;
+        let value = read.map(|at| after[at].value.clone());
+        self.replace_entry(bucket, key, value.as_deref())
+    }
+
+    /// Makes a value of a multi-value bucket be there or not.
+    pub(super) fn settle_pair(
+        &mut self,
+        bucket: u32,
+        key: &[u8],
+        value: &[u8],
+        before: &[Version],
+        mut after: Vec<Version>,
+    ) -> Result<(), DataError> {
+        after.sort_unstable_by_key(|version| version.stamp.dot);
+        if before == after {
+            return Ok(());
+        }
+        debug_assert!(!differ(&after), "members of a set have no value");
+        self.put_cell(&keyspace::bucket_pair(bucket, key, value), &after)?;
+        let name = self.bucket_name(bucket)?;
+        match (before.is_empty(), after.is_empty()) {
+            (true, false) => self.kv_add(&name, key, value),
+            (false, true) => self.kv_remove(&name, key, value),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Puts properties, in place of what was seen of them.
+fn put_all(properties: &mut Properties, entry: &Entry, set: &[(PropId, Vec<u8>)]) {
+    for (prop, value) in set {
+        let own = properties.entry(*prop).or_default();
+        versions::remove_seen(own, &|dot| entry.saw(dot));
+        own.push(Version {
+            stamp: entry.stamp(),
+            value: value.clone(),
+        });
+        own.sort_unstable_by_key(|version| version.stamp.dot);
+    }
+}
+
+/// Takes out what was seen of properties.
+fn take_all(properties: &mut Properties, entry: &Entry, unset: &[PropId]) {
+    for prop in unset {
+        if let Some(own) = properties.get_mut(prop) {
+            versions::remove_seen(own, &|dot| entry.saw(dot));
+        }
+    }
+    remove_seen(properties, &|_| false);
+}

@@ -1,0 +1,121 @@
+//! Entries of buckets as replicas write them: versions of one value a key, members of the sets that multi-value buckets hold.
+//!
+//! The version that is read stands under the entry's own key; who wrote it, and the other versions, under the cell's (see
+//! `versions`; of a value of a multi-value bucket there are versions without a value, each a dot that added it). An entry
+//! without a cell was there before the database became a replica.
+
+use isomer_storage::{KeyRange, Order, Page, PageLimit};
+
+use super::{
+    codec::malformed,
+    versions::{self, Stamp, Version, push_versions, take_versions},
+};
+use crate::{DataError, Dot, Transaction, keyspace};
+
+impl Transaction {
+    /// The versions of what stands under a key.
+    pub(super) fn cell_versions(&self, stored: &[u8]) -> Result<Vec<Version>, DataError> {
+        let cell = keyspace::cell(stored);
+        let mut found = self.read().get_many(&[&cell, stored])?;
+        let (value, cell) = (found.pop().flatten(), found.pop().flatten());
+        self.versions_in(cell.as_deref(), value.as_deref())
+    }
+
+    pub(super) fn versions_in(
+        &self,
+        cell: Option<&[u8]>,
+        value: Option<&[u8]>,
+    ) -> Result<Vec<Version>, DataError> {
+        match (cell, value) {
+            (Some(mut cell), value) => {
+                let versions = take_versions(&mut cell, value.unwrap_or_default());
+                versions.ok_or_else(|| malformed("what is known of an entry of a bucket"))
+            }
+            (None, Some(value)) => Ok(vec![Version {
+                stamp: self.shared().replication.base()?,
+                value: value.to_vec(),
+            }]),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
+
+    /// Stores the versions of an entry; what is read of them must be put by the caller. Answers which one that is.
+    pub(super) fn put_cell(
+        &mut self,
+        stored: &[u8],
+        versions: &[Version],
+    ) -> Result<Option<usize>, DataError> {
+        let cell = keyspace::cell(stored);
+        let read = versions::winner(versions, &self.shared().own_replica);
+        if versions.is_empty() {
+            self.delete(&cell)?;
+        } else {
+            let mut bytes = Vec::with_capacity(24);
+            push_versions(&mut bytes, versions, read);
+            self.put(&cell, &bytes)?;
+        }
+        let conflict = keyspace::conflict_in_cell(stored);
+        match differ(versions) {
+            true => self.put(&conflict, &[])?,
+            false if self.read().get(&conflict)?.is_some() => self.delete(&conflict)?,
+            false => {}
+        }
+        Ok(read)
+    }
+
+    /// A local transaction put what stands under a key: it has seen all that was there.
+    pub(super) fn own_cell(&mut self, stored: &[u8], stamp: Stamp) -> Result<(), DataError> {
+        let value = Vec::new(); // stands under the key
+        self.put_cell(stored, &[Version { stamp, value }]).map(drop)
+    }
+
+    /// A local transaction took out what stood under a key.
+    pub(super) fn drop_cell(&mut self, stored: &[u8]) -> Result<(), DataError> {
+        self.put_cell(stored, &[]).map(drop)
+    }
+
+    /// Keys from `start` on up to `end`, collected: what changes them comes after.
+    pub(super) fn keys_between(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+    ) -> Result<Vec<Vec<u8>>, DataError> {
+        let mut keys = Vec::new();
+        let mut page = Page::new();
+        let mut rest = Some((start.to_vec(), end.map(<[u8]>::to_vec)));
+        while let Some((start, end)) = rest.take() {
+            let range = KeyRange {
+                start: &start,
+                end: end.as_deref(),
+            };
+            let limit = PageLimit {
+                keys: 4096,
+                bytes: 1 << 20,
+            };
+            self.read()
+                .scan(range, Order::Ascending, limit, &mut page)?;
+            keys.extend(page.iter().map(|(key, _)| key.to_vec()));
+            rest = page
+                .next()
+                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
+        }
+        Ok(keys)
+    }
+
+    /// Takes out what was seen of an entry. Answers the versions before and after.
+    pub(super) fn see_cell(
+        &self,
+        stored: &[u8],
+        seen: &dyn Fn(Dot) -> bool,
+    ) -> Result<(Vec<Version>, Vec<Version>), DataError> {
+        let before = self.cell_versions(stored)?;
+        let mut after = before.clone();
+        versions::remove_seen(&mut after, seen);
+        Ok((before, after))
+    }
+}
+
+/// Whether there are several values.
+pub(super) fn differ(versions: &[Version]) -> bool {
+    versions.windows(2).any(|two| two[0].value != two[1].value)
+}

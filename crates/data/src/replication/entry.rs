@@ -1,0 +1,444 @@
+//! One transaction, as replicas hand it on.
+//!
+//! In the log of a database it stands with that database's numbers of names and replicas; `wire` spells these out.
+//!
+//! ```text
+//! entry      u8 format (1), id replica, id number, id hybrid time, vector (what it had seen), operations to the end
+//! operation  u8 tag:
+//!   01 node made       identity, labels, properties          02 node changed  identity, labels added, labels removed,
+//!   03 node gone       identity                                                  properties set, properties removed
+//!   04 relationship made  identity, id type, identity source, identity target, dots source, dots target, u8 keeps ends, properties
+//!   05 relationship changed  identity, properties set, removed   06 relationship gone  identity
+//!   07 field           u8 owner (0 node, 1 relationship), identity, id number in the transaction, bytes place, bytes action
+//!   08 bucket made     id bucket, u8 options                  09 bucket gone   id bucket
+//!   0a put             id bucket, u8 options, bytes key, bytes entry            0b taken out  id bucket, bytes key
+//!   0c range taken out id bucket, bytes start, u8 bounded, bytes end
+//!   0d value added     id bucket, bytes key, bytes value      0e value removed id bucket, bytes key, bytes value
+//!   0f sequence        id bucket, bytes name, id last
+//!   10 cell            u8 present, cell, bytes value          (files, see `files`)
+//! ```
+//! Operations stand in the order in which the transaction did them. Each takes out what its transaction had seen where it
+//! writes, its own earlier operations included, and puts what it brings with the transaction's dot.
+
+use isomer_value::{LabelId, PropId, TypeId};
+
+use super::{
+    codec::{malformed, push_bytes, take_byte, take_bytes, take_count, take_u32},
+    identity::{Identity, Owner},
+    shadow::{push_dots, take_dots},
+    versions::Stamp,
+};
+use crate::{
+    DataError,
+    convergent::{Dot, ReplicaNo, Vector},
+    keyspace::{push_id, take_id},
+};
+
+const FORMAT: u8 = 1;
+
+/// Properties with their encoded values.
+pub(crate) type Set = Vec<(PropId, Vec<u8>)>;
+
+/// One transaction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub(crate) origin: ReplicaNo,
+    pub(crate) number: u64,
+    pub(crate) time: u64,
+    pub(crate) seen: Vector,
+    pub(crate) ops: Vec<Op>,
+}
+
+/// One operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // the fields are what the table above says
+pub(crate) enum Op {
+    NodeMade {
+        node: Identity,
+        labels: Vec<LabelId>,
+        set: Set,
+    },
+    NodeChanged {
+        node: Identity,
+        added: Vec<LabelId>,
+        removed: Vec<LabelId>,
+        set: Set,
+        unset: Vec<PropId>,
+    },
+    NodeGone {
+        node: Identity,
+    },
+    RelMade {
+        rel: Identity,
+        type_id: TypeId,
+        source: Identity,
+        target: Identity,
+        source_lives: Vec<Dot>,
+        target_lives: Vec<Dot>,
+        keeps_ends: bool,
+        set: Set,
+    },
+    RelChanged {
+        rel: Identity,
+        set: Set,
+        unset: Vec<PropId>,
+    },
+    RelGone {
+        rel: Identity,
+    },
+    Field {
+        owner: Owner,
+        op: u32,
+        place: Vec<u8>,
+        action: Vec<u8>,
+    },
+    BucketMade {
+        bucket: u32,
+        options: u8,
+    },
+    BucketGone {
+        bucket: u32,
+    },
+    Put {
+        bucket: u32,
+        options: u8,
+        key: Vec<u8>,
+        entry: Vec<u8>,
+    },
+    Taken {
+        bucket: u32,
+        key: Vec<u8>,
+    },
+    RangeTaken {
+        bucket: u32,
+        start: Vec<u8>,
+        end: Option<Vec<u8>>,
+    },
+    ValueAdded {
+        bucket: u32,
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
+    ValueRemoved {
+        bucket: u32,
+        key: Vec<u8>,
+        value: Vec<u8>,
+    },
+    Sequence {
+        bucket: u32,
+        name: Vec<u8>,
+        last: u64,
+    },
+}
+
+impl Entry {
+    /// What it puts bears this.
+    pub(crate) fn stamp(&self) -> Stamp {
+        Stamp {
+            dot: Dot {
+                replica: self.origin,
+                number: self.number,
+                op: 0,
+            },
+            time: self.time,
+        }
+    }
+
+    /// Whether its operations, in their order, have seen a dot; of its own those that came before.
+    pub(crate) fn saw(&self, dot: Dot) -> bool {
+        self.seen.covers(dot) || dot.replica == self.origin && dot.number == self.number
+    }
+
+    /// What it had seen of other replicas.
+    pub(crate) fn seen_elsewhere(&self) -> Vector {
+        let mut seen = self.seen.clone();
+        seen.set(self.origin, 0, Vec::new());
+        seen
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut out = vec![FORMAT];
+        push_id(&mut out, self.origin.0.into());
+        push_id(&mut out, self.number);
+        push_id(&mut out, self.time);
+        self.seen.push_local(&mut out);
+        self.ops.iter().for_each(|op| op.push(&mut out));
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DataError> {
+        Self::parse(bytes).ok_or_else(|| malformed("an entry of the log"))
+    }
+
+    fn parse(mut bytes: &[u8]) -> Option<Self> {
+        let rest = &mut bytes;
+        if take_byte(rest)? != FORMAT {
+            return None;
+        }
+        let mut entry = Self {
+            origin: ReplicaNo(take_u32(rest)?),
+            number: take_id(rest)?,
+            time: take_id(rest)?,
+            seen: Vector::take_local(rest)?,
+            ops: Vec::new(),
+        };
+        while !rest.is_empty() {
+            entry.ops.push(Op::take(rest)?);
+        }
+        Some(entry)
+    }
+}
+
+impl Op {
+    pub(crate) fn push(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::NodeMade { node, labels, set } => {
+                out.push(1);
+                node.push(out);
+                push_labels(labels, out);
+                push_set(set, out);
+            }
+            Self::NodeChanged {
+                node,
+                added,
+                removed,
+                set,
+                unset,
+            } => {
+                out.push(2);
+                node.push(out);
+                push_labels(added, out);
+                push_labels(removed, out);
+                push_set(set, out);
+                push_props(unset, out);
+            }
+            Self::NodeGone { node } => {
+                out.push(3);
+                node.push(out);
+            }
+            Self::RelMade {
+                rel,
+                type_id,
+                source,
+                target,
+                source_lives,
+                target_lives,
+                keeps_ends,
+                set,
+            } => {
+                out.push(4);
+                rel.push(out);
+                push_id(out, type_id.0.into());
+                source.push(out);
+                target.push(out);
+                push_dots(source_lives, out);
+                push_dots(target_lives, out);
+                out.push(u8::from(*keeps_ends));
+                push_set(set, out);
+            }
+            Self::RelChanged { rel, set, unset } => {
+                out.push(5);
+                rel.push(out);
+                push_set(set, out);
+                push_props(unset, out);
+            }
+            Self::RelGone { rel } => {
+                out.push(6);
+                rel.push(out);
+            }
+            Self::Field {
+                owner,
+                op,
+                place,
+                action,
+            } => {
+                out.extend_from_slice(&[7, owner.space() as u8]);
+                owner.identity().push(out);
+                push_id(out, (*op).into());
+                push_bytes(out, place);
+                push_bytes(out, action);
+            }
+            Self::BucketMade { bucket, options } => {
+                out.push(8);
+                push_id(out, (*bucket).into());
+                out.push(*options);
+            }
+            Self::BucketGone { bucket } => {
+                out.push(9);
+                push_id(out, (*bucket).into());
+            }
+            Self::Put {
+                bucket,
+                options,
+                key,
+                entry,
+            } => {
+                out.push(10);
+                push_id(out, (*bucket).into());
+                out.push(*options);
+                push_bytes(out, key);
+                push_bytes(out, entry);
+            }
+            Self::Taken { bucket, key } => {
+                out.push(11);
+                push_id(out, (*bucket).into());
+                push_bytes(out, key);
+            }
+            Self::RangeTaken { bucket, start, end } => {
+                out.push(12);
+                push_id(out, (*bucket).into());
+                push_bytes(out, start);
+                out.push(u8::from(end.is_some()));
+                push_bytes(out, end.as_deref().unwrap_or_default());
+            }
+            Self::ValueAdded { bucket, key, value } | Self::ValueRemoved { bucket, key, value } => {
+                out.push(match self {
+                    Self::ValueAdded { .. } => 13,
+                    _ => 14,
+                });
+                push_id(out, (*bucket).into());
+                push_bytes(out, key);
+                push_bytes(out, value);
+            }
+            Self::Sequence { bucket, name, last } => {
+                out.push(15);
+                push_id(out, (*bucket).into());
+                push_bytes(out, name);
+                push_id(out, *last);
+            }
+        }
+    }
+
+    pub(crate) fn take(rest: &mut &[u8]) -> Option<Self> {
+        Some(match take_byte(rest)? {
+            1 => Self::NodeMade {
+                node: Identity::take(rest)?,
+                labels: take_labels(rest)?,
+                set: take_set(rest)?,
+            },
+            2 => Self::NodeChanged {
+                node: Identity::take(rest)?,
+                added: take_labels(rest)?,
+                removed: take_labels(rest)?,
+                set: take_set(rest)?,
+                unset: take_props(rest)?,
+            },
+            3 => Self::NodeGone {
+                node: Identity::take(rest)?,
+            },
+            4 => Self::RelMade {
+                rel: Identity::take(rest)?,
+                type_id: TypeId(take_u32(rest)?),
+                source: Identity::take(rest)?,
+                target: Identity::take(rest)?,
+                source_lives: take_dots(rest)?,
+                target_lives: take_dots(rest)?,
+                keeps_ends: take_flag(rest)?,
+                set: take_set(rest)?,
+            },
+            5 => Self::RelChanged {
+                rel: Identity::take(rest)?,
+                set: take_set(rest)?,
+                unset: take_props(rest)?,
+            },
+            6 => Self::RelGone {
+                rel: Identity::take(rest)?,
+            },
+            7 => Self::Field {
+                owner: match take_byte(rest)? {
+                    0 => Owner::Node(Identity::take(rest)?),
+                    1 => Owner::Relationship(Identity::take(rest)?),
+                    _ => return None,
+                },
+                op: take_u32(rest)?,
+                place: take_bytes(rest)?.to_vec(),
+                action: take_bytes(rest)?.to_vec(),
+            },
+            8 => Self::BucketMade {
+                bucket: take_u32(rest)?,
+                options: take_byte(rest)?,
+            },
+            9 => Self::BucketGone {
+                bucket: take_u32(rest)?,
+            },
+            10 => Self::Put {
+                bucket: take_u32(rest)?,
+                options: take_byte(rest)?,
+                key: take_bytes(rest)?.to_vec(),
+                entry: take_bytes(rest)?.to_vec(),
+            },
+            11 => Self::Taken {
+                bucket: take_u32(rest)?,
+                key: take_bytes(rest)?.to_vec(),
+            },
+            12 => {
+                let (bucket, start) = (take_u32(rest)?, take_bytes(rest)?.to_vec());
+                let bounded = take_flag(rest)?;
+                let end = take_bytes(rest)?.to_vec();
+                Self::RangeTaken {
+                    bucket,
+                    start,
+                    end: bounded.then_some(end),
+                }
+            }
+            tag @ (13 | 14) => {
+                let bucket = take_u32(rest)?;
+                let (key, value) = (take_bytes(rest)?.to_vec(), take_bytes(rest)?.to_vec());
+                match tag {
+                    13 => Self::ValueAdded { bucket, key, value },
+                    _ => Self::ValueRemoved { bucket, key, value },
+                }
+            }
+            15 => Self::Sequence {
+                bucket: take_u32(rest)?,
+                name: take_bytes(rest)?.to_vec(),
+                last: take_id(rest)?,
+            },
+            _ => return None,
+        })
+    }
+}
+
+fn take_flag(bytes: &mut &[u8]) -> Option<bool> {
+    match take_byte(bytes)? {
+        0 => Some(false),
+        1 => Some(true),
+        _ => None,
+    }
+}
+
+fn push_labels(labels: &[LabelId], out: &mut Vec<u8>) {
+    push_id(out, labels.len() as u64);
+    labels.iter().for_each(|label| push_id(out, label.0.into()));
+}
+
+fn take_labels(bytes: &mut &[u8]) -> Option<Vec<LabelId>> {
+    (0..take_count(bytes)?)
+        .map(|_| take_u32(bytes).map(LabelId))
+        .collect()
+}
+
+fn push_props(props: &[PropId], out: &mut Vec<u8>) {
+    push_id(out, props.len() as u64);
+    props.iter().for_each(|prop| push_id(out, prop.0.into()));
+}
+
+fn take_props(bytes: &mut &[u8]) -> Option<Vec<PropId>> {
+    (0..take_count(bytes)?)
+        .map(|_| take_u32(bytes).map(PropId))
+        .collect()
+}
+
+fn push_set(set: &[(PropId, Vec<u8>)], out: &mut Vec<u8>) {
+    push_id(out, set.len() as u64);
+    for (prop, value) in set {
+        push_id(out, prop.0.into());
+        push_bytes(out, value);
+    }
+}
+
+fn take_set(bytes: &mut &[u8]) -> Option<Set> {
+    (0..take_count(bytes)?)
+        .map(|_| Some((PropId(take_u32(bytes)?), take_bytes(bytes)?.to_vec())))
+        .collect()
+}

@@ -1,0 +1,81 @@
+//! What a node or relationship is called by all replicas.
+
+use isomer_value::LabelId;
+
+use super::codec::{push_bytes, take_bytes};
+use crate::{
+    convergent::ReplicaNo,
+    keyspace::{IdSpace, push_id, take_id},
+};
+
+/// The name of a node or relationship. Ids of one database mean nothing in another one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Identity {
+    /// A node that was made with a `_key`: by its label (of several the first by name) and the encoded key, so that
+    /// records of one key made apart are one record.
+    Keyed { label: LabelId, key: Vec<u8> },
+    /// Everything else: by the replica that made it, and its id there.
+    Made { replica: ReplicaNo, id: u64 },
+}
+
+/// A node or a relationship.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Owner {
+    Node(Identity),
+    Relationship(Identity),
+}
+
+impl Owner {
+    pub(crate) fn space(&self) -> IdSpace {
+        match self {
+            Self::Node(_) => IdSpace::Nodes,
+            Self::Relationship(_) => IdSpace::Relationships,
+        }
+    }
+
+    pub(crate) fn identity(&self) -> &Identity {
+        match self {
+            Self::Node(identity) | Self::Relationship(identity) => identity,
+        }
+    }
+}
+
+impl Identity {
+    /// Appends 01, id label, bytes key; or 02, id replica, id id: with the numbers of this database.
+    pub(crate) fn push(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Keyed { label, key } => {
+                out.push(1);
+                push_id(out, label.0.into());
+                push_bytes(out, key);
+            }
+            Self::Made { replica, id } => {
+                out.push(2);
+                push_id(out, replica.0.into());
+                push_id(out, *id);
+            }
+        }
+    }
+
+    pub(crate) fn take(bytes: &mut &[u8]) -> Option<Self> {
+        let (&tag, rest) = bytes.split_first()?;
+        *bytes = rest;
+        Some(match tag {
+            1 => Self::Keyed {
+                label: LabelId(u32::try_from(take_id(bytes)?).ok()?),
+                key: take_bytes(bytes)?.to_vec(),
+            },
+            2 => Self::Made {
+                replica: ReplicaNo(u32::try_from(take_id(bytes)?).ok()?),
+                id: take_id(bytes)?,
+            },
+            _ => return None,
+        })
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(24);
+        self.push(&mut bytes);
+        bytes
+    }
+}

@@ -1,0 +1,56 @@
+//! What tests can switch off, one at a time, to see that they notice.
+
+/// A deliberate mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code)] // all but tests leave the rules alone
+pub(crate) enum Mutant {
+    /// Transactions are applied before those that they have seen.
+    NoCausalGate,
+    /// Transactions are applied before earlier ones of their replica.
+    NoGapGate,
+    /// Joining a snapshot takes what the other one lacks for unknown to it.
+    SnapshotIgnoresVector,
+    /// Of concurrent values the one that came last is read.
+    LastAppliedWins,
+    /// A deletion takes what it has not seen.
+    DeletesUnseen,
+    /// Relationships stay when the ends that they were made for are gone.
+    EndsIgnored,
+    /// The log is cut where not everybody has acknowledged it.
+    CutsUnacknowledged,
+    /// A restored copy goes on under its old epoch.
+    NoEpochAfterRestore,
+    /// A number is shipped while a lower one is under way.
+    ShipsUnsettled,
+    /// A transaction is applied in two commits.
+    HalfTransactions,
+}
+
+#[cfg(test)]
+mod switch {
+    use std::cell::Cell;
+
+    use super::Mutant;
+
+    thread_local! {
+        static BROKEN: Cell<Option<Mutant>> = const { Cell::new(None) };
+    }
+
+    /// Makes a mistake on this thread until told otherwise.
+    pub(crate) fn break_rule(mutant: Option<Mutant>) {
+        BROKEN.set(mutant);
+    }
+
+    pub(crate) fn broken(mutant: Mutant) -> bool {
+        BROKEN.get() == Some(mutant)
+    }
+}
+
+#[cfg(test)]
+#[allow(unused_imports)] // the histories use it
+pub(crate) use switch::{break_rule, broken};
+
+#[cfg(not(test))]
+pub(crate) const fn broken(_: Mutant) -> bool {
+    false
+}

@@ -1,0 +1,514 @@
+//! The end of a local transaction in a replica: what it did, as others will do it, and who put what there.
+
+use isomer_value::{LabelId, NodeId, PropId, RelId, record::RecordRef};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{
+    codec::malformed,
+    conflicts::contested,
+    entry::{Entry, Op},
+    identity::{Identity, Owner},
+    shadow::NodeShadow,
+    versions::{Stamp, Version},
+};
+use crate::{
+    DataError, Dot, Transaction,
+    convergent::ConvergentOwner,
+    footprint::Space,
+    keyspace::{self, IdSpace, after_prefix, push_terminated},
+    kv::{self, Content},
+    stream::{self, Change},
+};
+
+/// What a transaction did to a record, summed up.
+#[derive(Default)]
+struct Touched {
+    labels: FxHashSet<LabelId>,
+    properties: FxHashSet<PropId>,
+    /// Its name, where it was made here.
+    made: Option<Identity>,
+    gone: bool,
+}
+
+struct Seal {
+    stamp: Stamp,
+    ops: Vec<Op>,
+    nodes: FxHashMap<NodeId, Touched>,
+    rels: FxHashMap<RelId, Touched>,
+    /// Ends of relationships made here, with the lives seen.
+    ends: FxHashMap<RelId, [Vec<Dot>; 2]>,
+    /// In the order in which they were touched, which is the same every time.
+    node_order: Vec<NodeId>,
+    rel_order: Vec<RelId>,
+}
+
+impl Transaction {
+    /// Writes down what this transaction did, for other replicas. Before [`Transaction::seal_convergent`].
+    pub(crate) fn seal_replicated(&mut self) -> Result<(), DataError> {
+        if !self.is_told_on() || !self.has_writes() {
+            return Ok(());
+        }
+        let (replica, number, time, seen) = self.number()?;
+        let dot = Dot {
+            replica,
+            number,
+            op: 0,
+        };
+        let mut seal = Seal {
+            stamp: Stamp { dot, time },
+            ops: Vec::new(),
+            nodes: FxHashMap::default(),
+            rels: FxHashMap::default(),
+            ends: FxHashMap::default(),
+            node_order: Vec::new(),
+            rel_order: Vec::new(),
+        };
+        let operations = self.operations_so_far();
+        for change in &stream::operations(&operations)? {
+            seal.note(self, change)?;
+        }
+        let ops = seal.finish(self)?;
+        let entry = Entry {
+            origin: replica,
+            number,
+            time,
+            seen,
+            ops,
+        };
+        self.put(&keyspace::log_entry(replica.0, number), &entry.encode())
+    }
+}
+
+impl Seal {
+    fn node(&mut self, id: NodeId) -> &mut Touched {
+        self.nodes.entry(id).or_insert_with(|| {
+            self.node_order.push(id);
+            Touched::default()
+        })
+    }
+
+    fn rel(&mut self, id: RelId) -> &mut Touched {
+        self.rels.entry(id).or_insert_with(|| {
+            self.rel_order.push(id);
+            Touched::default()
+        })
+    }
+
+    fn node_name(&self, tx: &Transaction, id: NodeId) -> Result<Identity, DataError> {
+        match self.nodes.get(&id).and_then(|node| node.made.clone()) {
+            Some(made) => Ok(made),
+            None => tx.node_identity(id),
+        }
+    }
+
+    fn rel_name(&self, tx: &Transaction, id: RelId) -> Result<Identity, DataError> {
+        match self.rels.get(&id).and_then(|rel| rel.made.clone()) {
+            Some(made) => Ok(made),
+            None => tx.rel_identity(id),
+        }
+    }
+
+    /// Lives of an end of a relationship that is made here.
+    fn lives(&self, tx: &Transaction, id: NodeId) -> Result<Vec<Dot>, DataError> {
+        if self.nodes.get(&id).is_some_and(|node| node.made.is_some()) {
+            return Ok(vec![self.stamp.dot]);
+        }
+        Ok(tx
+            .node_shadow(id)?
+            .map(|shadow| shadow.life_dots())
+            .unwrap_or_default())
+    }
+
+    fn note(&mut self, tx: &mut Transaction, change: &Change<'_>) -> Result<(), DataError> {
+        match change {
+            Change::NodeCreated { id, record } => self.note_made(tx, *id, record)?,
+            Change::NodeChanged {
+                id,
+                labels_added,
+                labels_removed,
+                set,
+                removed,
+            } => {
+                let node = self.node_name(tx, *id)?;
+                let touched = self.node(*id);
+                touched
+                    .labels
+                    .extend(labels_added.iter().chain(labels_removed));
+                touched.properties.extend(set.iter().map(|(prop, _)| *prop));
+                touched.properties.extend(removed);
+                self.ops.push(Op::NodeChanged {
+                    node,
+                    added: labels_added.clone(),
+                    removed: labels_removed.clone(),
+                    set: owned(set),
+                    unset: removed.clone(),
+                });
+            }
+            Change::NodeDeleted { id, .. } => {
+                let node = self.node_name(tx, *id)?;
+                self.node(*id).gone = true;
+                self.ops.push(Op::NodeGone { node });
+            }
+            Change::RelationshipCreated { id, record } => {
+                let record = RecordRef::new(record)?;
+                let row = crate::graph::row_of(*id, &record)?;
+                let replica = self.stamp.dot.replica;
+                let rel = Identity::Made { replica, id: id.0 };
+                self.rel(*id).made = Some(rel.clone());
+                let lives = [self.lives(tx, row.source)?, self.lives(tx, row.target)?];
+                self.ops.push(Op::RelMade {
+                    rel,
+                    type_id: row.type_id,
+                    source: self.node_name(tx, row.source)?,
+                    target: self.node_name(tx, row.target)?,
+                    source_lives: lives[0].clone(),
+                    target_lives: lives[1].clone(),
+                    keeps_ends: false,
+                    set: properties_of(&record)?,
+                });
+                self.ends.insert(*id, lives);
+            }
+            Change::RelationshipChanged {
+                id, set, removed, ..
+            } => {
+                let rel = self.rel_name(tx, *id)?;
+                let touched = self.rel(*id);
+                touched.properties.extend(set.iter().map(|(prop, _)| *prop));
+                touched.properties.extend(removed);
+                self.ops.push(Op::RelChanged {
+                    rel,
+                    set: owned(set),
+                    unset: removed.clone(),
+                });
+            }
+            Change::RelationshipDeleted { id, .. } => {
+                let rel = self.rel_name(tx, *id)?;
+                self.rel(*id).gone = true;
+                self.ops.push(Op::RelGone { rel });
+            }
+            Change::Converged {
+                owner,
+                op,
+                place,
+                action,
+            } => {
+                let owner = match owner {
+                    ConvergentOwner::Node(id) => Owner::Node(self.node_name(tx, *id)?),
+                    ConvergentOwner::Relationship(id) => {
+                        Owner::Relationship(self.rel_name(tx, *id)?)
+                    }
+                };
+                self.ops.push(Op::Field {
+                    owner,
+                    op: *op,
+                    place: place.to_vec(),
+                    action: action.to_vec(),
+                });
+            }
+            Change::NodesLoaded { .. } | Change::RelationshipsLoaded { .. } => {
+                return Err(DataError::Internal("a bulk load in a replica".into()));
+            }
+            // Indexes and constraints are each replica's own.
+            Change::SchemaChanged { .. } | Change::ConvergedBy { .. } => {}
+            Change::FileNamed { .. }
+            | Change::FileUnnamed { .. }
+            | Change::FileChanged { .. }
+            | Change::FileWritten { .. }
+            | Change::FileRemoved { .. } => {}
+            _ => self.note_entry(tx, change)?,
+        }
+        Ok(())
+    }
+
+    fn note_made(
+        &mut self,
+        tx: &mut Transaction,
+        id: NodeId,
+        record: &[u8],
+    ) -> Result<(), DataError> {
+        let record = RecordRef::new(record)?;
+        let labels: Vec<LabelId> = record.labels().collect();
+        let replica = self.stamp.dot.replica;
+        let made = Identity::Made { replica, id: id.0 };
+        let keyed = tx.first_by_name(&labels).zip(tx.key_of(&record)?);
+        let identity = match keyed {
+            None => made,
+            Some((label, key)) => {
+                let identity = Identity::Keyed { label, key };
+                match tx.find_node(&identity)?.filter(|other| *other != id) {
+                    None => identity,
+                    // A node that was given another key or label since bears the name.
+                    Some(other) if self.is_there(tx, other)? => made,
+                    // What was left of one that is gone is taken out.
+                    Some(ghost) => {
+                        let space = IdSpace::Nodes;
+                        tx.drop_shadow(space, ghost.0, &identity)?;
+                        tx.drop_fields(ConvergentOwner::Node(ghost))?;
+                        identity
+                    }
+                }
+            }
+        };
+        self.node(id).made = Some(identity.clone());
+        self.ops.push(Op::NodeMade {
+            node: identity,
+            labels,
+            set: properties_of(&record)?,
+        });
+        Ok(())
+    }
+
+    fn is_there(&self, tx: &Transaction, id: NodeId) -> Result<bool, DataError> {
+        let gone = self.nodes.get(&id).is_some_and(|node| node.gone);
+        Ok(!gone && tx.read().get(&keyspace::node(id))?.is_some())
+    }
+
+    /// Operations on buckets. They are done blindly in a database of its own; here what a put replaces is part of what it says.
+    fn note_entry(&mut self, tx: &mut Transaction, change: &Change<'_>) -> Result<(), DataError> {
+        let stamp = self.stamp;
+        let op = match change {
+            Change::KeyPut {
+                bucket,
+                key,
+                value,
+                content,
+            } => self.put(tx, *bucket, key, (*content, None, value))?,
+            Change::KeyPutUntil {
+                bucket,
+                key,
+                value,
+                content,
+                expires_ms,
+            } => self.put(tx, *bucket, key, (*content, Some(*expires_ms), value))?,
+            Change::KeyDeleted { bucket, key } => {
+                tx.footprint().read_key(Space::Bucket(*bucket), key);
+                tx.drop_cell(&keyspace::bucket_entry(*bucket, key))?;
+                Op::Taken {
+                    bucket: *bucket,
+                    key: key.to_vec(),
+                }
+            }
+            Change::KeysDeleted { bucket, start, end } => {
+                tx.footprint()
+                    .read_range(Space::Bucket(*bucket), start, *end);
+                let from = keyspace::cell(&keyspace::bucket_entry(*bucket, start));
+                let to = match end {
+                    Some(end) => Some(keyspace::cell(&keyspace::bucket_entry(*bucket, end))),
+                    None => after_prefix(&keyspace::cell(&keyspace::bucket_entry(*bucket, b""))),
+                };
+                for cell in tx.keys_between(&from, to.as_deref())? {
+                    tx.drop_cell(&cell[1..])?;
+                }
+                Op::RangeTaken {
+                    bucket: *bucket,
+                    start: start.to_vec(),
+                    end: end.map(<[u8]>::to_vec),
+                }
+            }
+            Change::ValueAdded { bucket, key, value } => {
+                read_pair(tx, *bucket, key, value);
+                tx.own_cell(&keyspace::bucket_pair(*bucket, key, value), stamp)?;
+                Op::ValueAdded {
+                    bucket: *bucket,
+                    key: key.to_vec(),
+                    value: value.to_vec(),
+                }
+            }
+            Change::ValueRemoved { bucket, key, value } => {
+                read_pair(tx, *bucket, key, value);
+                tx.drop_cell(&keyspace::bucket_pair(*bucket, key, value))?;
+                Op::ValueRemoved {
+                    bucket: *bucket,
+                    key: key.to_vec(),
+                    value: value.to_vec(),
+                }
+            }
+            Change::BucketCreated {
+                bucket,
+                multi,
+                reversible,
+            } => Op::BucketMade {
+                bucket: *bucket,
+                options: u8::from(*multi) << 1 | u8::from(*reversible),
+            },
+            Change::BucketDropped { bucket } => {
+                tx.footprint().read_range(Space::Bucket(*bucket), b"", None);
+                for prefix in keyspace::bucket_prefixes(*bucket) {
+                    let cells = keyspace::cell(&prefix);
+                    let end = after_prefix(&cells);
+                    for cell in tx.keys_between(&cells, end.as_deref())? {
+                        tx.drop_cell(&cell[1..])?;
+                    }
+                }
+                Op::BucketGone { bucket: *bucket }
+            }
+            Change::SequenceAdvanced { bucket, name, last } => Op::Sequence {
+                bucket: *bucket,
+                name: name.to_vec(),
+                last: *last,
+            },
+            _ => return Err(malformed("an operation")),
+        };
+        self.ops.push(op);
+        Ok(())
+    }
+
+    fn put(
+        &mut self,
+        tx: &mut Transaction,
+        bucket: u32,
+        key: &[u8],
+        entry: (Content, Option<u64>, &[u8]),
+    ) -> Result<Op, DataError> {
+        tx.footprint().read_key(Space::Bucket(bucket), key);
+        tx.own_cell(&keyspace::bucket_entry(bucket, key), self.stamp)?;
+        Ok(Op::Put {
+            bucket,
+            options: tx.bucket_shape(bucket)?,
+            key: key.to_vec(),
+            entry: kv::stored_entry(entry.0, entry.1, entry.2),
+        })
+    }
+
+    /// Writes the shadows.
+    fn finish(mut self, tx: &mut Transaction) -> Result<Vec<Op>, DataError> {
+        // What is gone first: another one may bear its name.
+        for id in &self.node_order {
+            if self.nodes[id].gone {
+                let identity = self.node_name(tx, *id)?;
+                tx.drop_shadow(IdSpace::Nodes, id.0, &identity)?;
+            }
+        }
+        for id in &self.rel_order {
+            if self.rels[id].gone {
+                let identity = self.rel_name(tx, *id)?;
+                tx.drop_shadow(IdSpace::Relationships, id.0, &identity)?;
+            }
+        }
+        for id in std::mem::take(&mut self.node_order) {
+            let touched = &self.nodes[&id];
+            if !touched.gone {
+                self.finish_node(tx, id, touched)?;
+            }
+        }
+        for id in std::mem::take(&mut self.rel_order) {
+            let touched = &self.rels[&id];
+            if !touched.gone {
+                self.finish_rel(tx, id, touched)?;
+            }
+        }
+        Ok(self.ops)
+    }
+
+    fn finish_node(
+        &self,
+        tx: &mut Transaction,
+        id: NodeId,
+        touched: &Touched,
+    ) -> Result<(), DataError> {
+        let bytes = tx.read().get(&keyspace::node(id))?;
+        let Some(bytes) = bytes else {
+            return Ok(());
+        };
+        let record = RecordRef::new(&bytes)?;
+        let (mut shadow, before) = match &touched.made {
+            Some(identity) => {
+                let shadow = NodeShadow::implied(identity.clone(), self.stamp, &record)?;
+                (shadow, Vec::new())
+            }
+            None => {
+                let stored = tx.read().get(&keyspace::shadow(IdSpace::Nodes, id.0))?;
+                let shadow = match stored {
+                    Some(stored) => NodeShadow::decode(&stored, Some(&record))?,
+                    None => {
+                        let base = tx.shared().replication.base()?;
+                        NodeShadow::implied(tx.node_identity(id)?, base, &record)?
+                    }
+                };
+                let before = contested(&shadow.properties);
+                (shadow, before)
+            }
+        };
+        for label in &touched.labels {
+            match record.has_label(*label) {
+                true => drop(shadow.labels.insert(*label, vec![self.stamp])),
+                false => drop(shadow.labels.remove(label)),
+            }
+        }
+        for prop in &touched.properties {
+            self.own_property(&mut shadow.properties, &record, *prop)?;
+        }
+        tx.put_node_shadow(id, &shadow, &before, true)
+    }
+
+    fn finish_rel(
+        &self,
+        tx: &mut Transaction,
+        id: RelId,
+        touched: &Touched,
+    ) -> Result<(), DataError> {
+        let bytes = tx.read().get(&keyspace::relationship(id))?;
+        let Some(bytes) = bytes else {
+            return Ok(());
+        };
+        let record = RecordRef::new(&bytes)?;
+        let mut shadow = match tx.rel_shadow(id)? {
+            Some(shadow) => shadow,
+            None => return Err(malformed("a relationship")),
+        };
+        let before = contested(&shadow.properties);
+        if let (Some(identity), Some([source, target])) = (&touched.made, self.ends.get(&id)) {
+            shadow.identity = identity.clone();
+            shadow.life = self.stamp;
+            (shadow.source_lives, shadow.target_lives) = (source.clone(), target.clone());
+            for own in shadow.properties.values_mut().flatten() {
+                own.stamp = self.stamp;
+            }
+        }
+        for prop in &touched.properties {
+            self.own_property(&mut shadow.properties, &record, *prop)?;
+        }
+        tx.put_rel_shadow(id, &shadow, &before)
+    }
+
+    fn own_property(
+        &self,
+        properties: &mut super::shadow::Properties,
+        record: &RecordRef<'_>,
+        prop: PropId,
+    ) -> Result<(), DataError> {
+        match record.get_raw(prop)? {
+            Some(value) => {
+                let version = Version {
+                    stamp: self.stamp,
+                    value: value.to_vec(),
+                };
+                properties.insert(prop, vec![version]);
+            }
+            None => drop(properties.remove(&prop)),
+        }
+        Ok(())
+    }
+}
+
+fn read_pair(tx: &Transaction, bucket: u32, key: &[u8], value: &[u8]) {
+    let mut relative = Vec::with_capacity(key.len() + value.len() + 2);
+    push_terminated(&mut relative, key);
+    relative.extend_from_slice(value);
+    tx.footprint()
+        .read_fields(Space::Bucket(bucket), 2, &relative);
+}
+
+fn owned(set: &[(PropId, &[u8])]) -> Vec<(PropId, Vec<u8>)> {
+    set.iter()
+        .map(|(prop, value)| (*prop, value.to_vec()))
+        .collect()
+}
+
+fn properties_of(record: &RecordRef<'_>) -> Result<Vec<(PropId, Vec<u8>)>, DataError> {
+    record
+        .iter_raw()
+        .map(|raw| raw.map(|(prop, value)| (prop, value.to_vec())))
+        .collect::<Result<_, _>>()
+        .map_err(DataError::from)
+}

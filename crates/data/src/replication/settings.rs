@@ -1,0 +1,157 @@
+//! Whether a database is a replica, and since when.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, Read};
+use parking_lot::{Mutex, RwLock};
+
+use super::{
+    codec::malformed,
+    versions::{ReplicaNames, Stamp},
+};
+use crate::{
+    DataError, Store,
+    convergent::{ReplicaId, ReplicaNo, Vector, replica::OwnReplica},
+    footprint::Item,
+    keyspace,
+};
+
+/// What an opened store knows of replication.
+#[derive(Debug, Default)]
+pub(crate) struct Replication {
+    is_on: AtomicBool,
+    /// Put all that was there before.
+    base: RwLock<Option<Stamp>>,
+    /// What everybody has seen, and everybody's having seen it has arrived here.
+    stable: RwLock<Vector>,
+    /// Held by whoever applies what arrived.
+    pub(crate) applying: Mutex<()>,
+}
+
+impl Replication {
+    pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
+        let replication = Self::default();
+        if let Some(stored) = read.get(keyspace::REPLICATION)? {
+            let mut rest = stored.as_slice();
+            let base = Stamp::take(&mut rest).filter(|_| rest.is_empty());
+            let base = base.ok_or_else(|| malformed("the beginning"))?;
+            replication.switch(Some(base));
+        }
+        Ok(replication)
+    }
+
+    fn switch(&self, base: Option<Stamp>) {
+        *self.base.write() = base;
+        self.is_on.store(base.is_some(), Ordering::Release);
+    }
+
+    /// Whether the database is a replica.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Acquire)
+    }
+
+    /// What put all that has no shadow.
+    pub(crate) fn base(&self) -> Result<Stamp, DataError> {
+        let base = *self.base.read();
+        base.ok_or_else(|| DataError::Internal("this database is no replica".into()))
+    }
+
+    pub(crate) fn stable(&self) -> Vector {
+        self.stable.read().clone()
+    }
+
+    pub(crate) fn set_stable(&self, stable: Vector) {
+        *self.stable.write() = stable;
+    }
+}
+
+/// Whether there is nothing that others could lack.
+fn is_empty(read: &dyn Read) -> Result<bool, DataError> {
+    for start in keyspace::CONTENT {
+        let end = keyspace::after_prefix(&[*start]);
+        let range = KeyRange {
+            start: &[*start],
+            end: end.as_deref(),
+        };
+        let limit = PageLimit { keys: 1, bytes: 1 };
+        let mut page = Page::new();
+        read.scan(range, Order::Ascending, limit, &mut page)?;
+        if !page.is_empty() {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+impl ReplicaNames for OwnReplica {
+    fn replica_name(&self, replica: ReplicaNo) -> Option<ReplicaId> {
+        self.name(replica)
+    }
+}
+
+impl Store {
+    /// Whether this database is a replica: whether its transactions are kept for others.
+    pub fn is_replicated(&self) -> bool {
+        self.shared().replication.is_on()
+    }
+
+    /// Makes this database a replica, for good: from now on its transactions are kept until all other replicas have them.
+    /// What is in it already travels by snapshot. Transactions under way are told to run again.
+    ///
+    /// # Errors
+    /// [`DataError::Denied`] where the database is opened for reading only; those of a commit.
+    pub fn begin_replication(&self) -> Result<ReplicaId, DataError> {
+        if self.options().read_only {
+            return Err(DataError::Denied(
+                "the database is opened for reading only".into(),
+            ));
+        }
+        let replication = &self.shared().replication;
+        let _applying = replication.applying.lock();
+        if !replication.is_on() {
+            // A number that nothing else has: what is here counts as put by it.
+            let ticket = self.take_number()?;
+            let now = self.options().clock.now_ms();
+            let base = Stamp {
+                dot: crate::Dot {
+                    replica: ticket.replica,
+                    number: ticket.number,
+                    op: 0,
+                },
+                time: self.shared().own_replica.tick(now),
+            };
+            let mut tx = self.engine().begin()?;
+            let mut stored = Vec::new();
+            base.push(&mut stored);
+            tx.put(keyspace::REPLICATION, &stored)?;
+            tx.put(&keyspace::own_number(ticket.number), &[])?;
+            if !is_empty(&*tx)? {
+                // What is here is in no log.
+                self.put_floor(&mut *tx, ticket.replica, ticket.number)?;
+            }
+            // Whoever began before this and writes would not be told of: each has looked at the schema.
+            tx.guard(Item::Schema.granule(), GuardMode::Write);
+            replication.switch(Some(base));
+            let committed = {
+                let _gate = self.shared().gate.read();
+                tx.commit(Durability::Synced)
+            };
+            match committed {
+                Ok(version) => ticket.committed(version),
+                Err(error) => {
+                    replication.switch(None);
+                    return Err(error.into());
+                }
+            }
+        }
+        match self.replica() {
+            Some(name) => Ok(name),
+            // Nothing was written since the last opening: the name is made with the next number.
+            None => {
+                drop(self.take_number()?);
+                self.replica()
+                    .ok_or_else(|| DataError::Internal("this replica has no name".into()))
+            }
+        }
+    }
+}

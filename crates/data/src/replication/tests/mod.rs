@@ -1,0 +1,4 @@
+//! Whole databases against one another.
+
+mod dump;
+mod small;

@@ -1,0 +1,544 @@
+//! Pages of entries and state between databases: names and replicas are spelled out once a page, and stand as numbers in it.
+//!
+//! ```text
+//! page    u8 format (1), for labels, types, properties and buckets: id number, and as many: bytes name;
+//!         id number of replicas, and as many: 16 bytes, u32 epoch; items to the end
+//! item    u8 tag, see `exchange` and `snapshot`, bytes content
+//! ```
+
+use std::sync::Arc;
+
+use isomer_value::{
+    Interner, LabelId, Names, PropId, TypeId, ValueError,
+    record::{decode_value, encode_value},
+};
+use rustc_hash::FxHashMap;
+
+use super::{
+    codec::{push_bytes, take_byte, take_bytes, take_count},
+    entry::{Entry, Op, Set},
+    identity::{Identity, Owner},
+    versions::{Stamp, Version},
+};
+use crate::{
+    DataError, Store,
+    catalog::NameKind,
+    convergent::{Action, Dot, ReplicaId, ReplicaNo, Vector},
+    keyspace::{push_id, take_id},
+    kv::Content,
+};
+
+const FORMAT: u8 = 1;
+/// Longest page that is read, unpacked.
+pub(crate) const MAX_PAGE_BYTES: usize = 256 << 20;
+/// Most names of one kind in a page.
+const MAX_NAMES: usize = 1 << 20;
+
+/// Changes the numbers of names and replicas.
+pub(crate) trait Mapper {
+    fn name(&mut self, kind: NameKind, id: u32) -> Result<u32, DataError>;
+    fn replica(&mut self, replica: ReplicaNo) -> Result<ReplicaNo, DataError>;
+    /// A value as records hold it.
+    fn value(&mut self, value: &[u8]) -> Result<Vec<u8>, DataError>;
+}
+
+/// Names and replicas of a page.
+#[derive(Default)]
+struct Tables {
+    names: [Vec<Arc<str>>; 4],
+    replicas: Vec<ReplicaId>,
+}
+
+fn bad(what: &str) -> DataError {
+    DataError::invalid(format!(
+        "a page of replication is malformed ({what}): the peer is damaged, or no IsomerDB of this version"
+    ))
+}
+
+/// A page that is made.
+pub(crate) struct Outgoing<'s> {
+    store: &'s Store,
+    tables: Tables,
+    numbers: [FxHashMap<u32, u32>; 4],
+    replicas: FxHashMap<ReplicaNo, u32>,
+    pub(crate) items: Vec<u8>,
+}
+
+impl<'s> Outgoing<'s> {
+    pub(crate) fn new(store: &'s Store) -> Self {
+        Self {
+            store,
+            tables: Tables::default(),
+            numbers: Default::default(),
+            replicas: FxHashMap::default(),
+            items: Vec::new(),
+        }
+    }
+
+    pub(crate) fn push(&mut self, tag: u8, content: &[u8]) {
+        self.items.push(tag);
+        push_bytes(&mut self.items, content);
+    }
+
+    pub(crate) fn finish(self) -> Vec<u8> {
+        let mut page = vec![FORMAT];
+        for names in &self.tables.names {
+            push_id(&mut page, names.len() as u64);
+            names
+                .iter()
+                .for_each(|name| push_bytes(&mut page, name.as_bytes()));
+        }
+        push_id(&mut page, self.tables.replicas.len() as u64);
+        for replica in &self.tables.replicas {
+            page.extend_from_slice(&replica.to_bytes());
+        }
+        page.extend_from_slice(&self.items);
+        page
+    }
+}
+
+impl Mapper for Outgoing<'_> {
+    fn name(&mut self, kind: NameKind, id: u32) -> Result<u32, DataError> {
+        let at = kind as usize - 1;
+        if let Some(number) = self.numbers[at].get(&id) {
+            return Ok(*number);
+        }
+        let name = self.store.shared_names().name(kind, id).ok_or_else(|| {
+            DataError::corrupt(format!("{} number {id} has no name", kind.noun()))
+        })?;
+        let number = self.tables.names[at].len() as u32;
+        self.tables.names[at].push(name);
+        self.numbers[at].insert(id, number);
+        Ok(number)
+    }
+
+    fn replica(&mut self, replica: ReplicaNo) -> Result<ReplicaNo, DataError> {
+        if let Some(number) = self.replicas.get(&replica) {
+            return Ok(ReplicaNo(*number));
+        }
+        let name = self.store.shared().own_replica.name(replica);
+        let name = name.ok_or_else(|| DataError::corrupt("a replica has no name"))?;
+        let number = self.tables.replicas.len() as u32;
+        self.tables.replicas.push(name);
+        self.replicas.insert(replica, number);
+        Ok(ReplicaNo(number))
+    }
+
+    fn value(&mut self, value: &[u8]) -> Result<Vec<u8>, DataError> {
+        let decoded = decode_value(value, &**self.store.shared_names())?;
+        let mut out = Vec::with_capacity(value.len());
+        let mut interner = Naming(self, None);
+        match encode_value(&decoded, &mut interner, &mut out) {
+            Ok(()) => Ok(out),
+            Err(error) => Err(interner.1.unwrap_or(error.into())),
+        }
+    }
+}
+
+/// Names of maps inside values.
+struct Naming<'o, 's>(&'o mut Outgoing<'s>, Option<DataError>);
+
+impl Interner for Naming<'_, '_> {
+    fn intern(&mut self, name: &str) -> Result<PropId, ValueError> {
+        let id = self.0.store.shared_names().find(NameKind::Prop, name);
+        let mapped = id
+            .ok_or_else(|| DataError::corrupt("a property has no number"))
+            .and_then(|id| self.0.name(NameKind::Prop, id));
+        mapped.map(PropId).map_err(|error| {
+            self.1 = Some(error);
+            ValueError::Fields {
+                what: "record",
+                reason: "its property names cannot be handed on".into(),
+            }
+        })
+    }
+}
+
+/// A page that came.
+pub(crate) struct Incoming<'s> {
+    store: &'s Store,
+    tables: Tables,
+    /// Numbers here, by number in the page.
+    names: [Vec<u32>; 4],
+    replicas: Vec<ReplicaNo>,
+}
+
+impl<'s> Incoming<'s> {
+    /// Reads the head of a page, and enters names and replicas that are new here. Answers the items.
+    pub(crate) fn open<'p>(
+        store: &'s Store,
+        page: &'p [u8],
+    ) -> Result<(Self, &'p [u8]), DataError> {
+        let mut rest = page;
+        match take_byte(&mut rest) {
+            Some(FORMAT) => {}
+            Some(other) => {
+                return Err(DataError::Unsupported(format!(
+                    "the peer speaks format {other} of replication, this program format {FORMAT}: bring both to the same version"
+                )));
+            }
+            None => return Err(bad("it is empty")),
+        }
+        let tables = Tables::take(&mut rest)?;
+        let mut incoming = Self {
+            store,
+            tables,
+            names: Default::default(),
+            replicas: Vec::new(),
+        };
+        for kind in NameKind::ALL {
+            let at = kind as usize - 1;
+            for name in &incoming.tables.names[at] {
+                incoming.names[at].push(store.intern(kind, name)?);
+            }
+        }
+        for name in &incoming.tables.replicas {
+            incoming.replicas.push(store.enter_replica(*name)?);
+        }
+        Ok((incoming, rest))
+    }
+}
+
+impl Tables {
+    fn take(rest: &mut &[u8]) -> Result<Self, DataError> {
+        let mut tables = Self::default();
+        for names in &mut tables.names {
+            let count = take_count(rest).filter(|count| *count <= MAX_NAMES);
+            for _ in 0..count.ok_or_else(|| bad("its names"))? {
+                let name = take_bytes(rest).and_then(|name| std::str::from_utf8(name).ok());
+                names.push(name.ok_or_else(|| bad("a name"))?.into());
+            }
+        }
+        let count = take_count(rest).ok_or_else(|| bad("its replicas"))?;
+        for _ in 0..count {
+            let name = rest.split_at_checked(ReplicaId::BYTES);
+            let (name, after) = name.ok_or_else(|| bad("a replica"))?;
+            *rest = after;
+            let name = ReplicaId::from_bytes(name).ok_or_else(|| bad("a replica"))?;
+            tables.replicas.push(name);
+        }
+        Ok(tables)
+    }
+}
+
+impl Mapper for Incoming<'_> {
+    fn name(&mut self, kind: NameKind, id: u32) -> Result<u32, DataError> {
+        let found = self.names[kind as usize - 1].get(id as usize).copied();
+        found.ok_or_else(|| bad("the number of a name"))
+    }
+
+    fn replica(&mut self, replica: ReplicaNo) -> Result<ReplicaNo, DataError> {
+        let found = self.replicas.get(replica.0 as usize).copied();
+        found.ok_or_else(|| bad("the number of a replica"))
+    }
+
+    fn value(&mut self, value: &[u8]) -> Result<Vec<u8>, DataError> {
+        let decoded = decode_value(value, &self.tables).map_err(|_| bad("a value"))?;
+        let mut out = Vec::with_capacity(value.len());
+        let mut names = crate::store::PropNames::new(self.store);
+        match encode_value(&decoded, &mut names, &mut out) {
+            Ok(()) => Ok(out),
+            Err(error) => Err(names.explain(error)),
+        }
+    }
+}
+
+impl Names for Tables {
+    fn name(&self, prop: PropId) -> Option<Arc<str>> {
+        self.names[NameKind::Prop as usize - 1]
+            .get(prop.0 as usize)
+            .cloned()
+    }
+}
+
+/// The next item of a page.
+pub(crate) fn take_item<'p>(rest: &mut &'p [u8]) -> Result<Option<(u8, &'p [u8])>, DataError> {
+    if rest.is_empty() {
+        return Ok(None);
+    }
+    let item = take_byte(rest).zip(take_bytes(rest));
+    item.map(Some).ok_or_else(|| bad("an item"))
+}
+
+/// An item that cannot be read.
+pub(crate) fn bad_item() -> DataError {
+    bad("an item")
+}
+
+// ---- what pages are made of
+
+fn label(map: &mut impl Mapper, id: LabelId) -> Result<LabelId, DataError> {
+    map.name(NameKind::Label, id.0).map(LabelId)
+}
+
+pub(crate) fn type_id(map: &mut impl Mapper, id: TypeId) -> Result<TypeId, DataError> {
+    map.name(NameKind::Type, id.0).map(TypeId)
+}
+
+pub(crate) fn prop(map: &mut impl Mapper, id: PropId) -> Result<PropId, DataError> {
+    map.name(NameKind::Prop, id.0).map(PropId)
+}
+
+pub(crate) fn labels(map: &mut impl Mapper, ids: &[LabelId]) -> Result<Vec<LabelId>, DataError> {
+    ids.iter().map(|id| label(map, *id)).collect()
+}
+
+fn set(map: &mut impl Mapper, set: &Set) -> Result<Set, DataError> {
+    set.iter()
+        .map(|(id, value)| Ok((prop(map, *id)?, map.value(value)?)))
+        .collect()
+}
+
+fn props(map: &mut impl Mapper, ids: &[PropId]) -> Result<Vec<PropId>, DataError> {
+    ids.iter().map(|id| prop(map, *id)).collect()
+}
+
+pub(crate) fn dot(map: &mut impl Mapper, dot: Dot) -> Result<Dot, DataError> {
+    Ok(Dot {
+        replica: map.replica(dot.replica)?,
+        ..dot
+    })
+}
+
+pub(crate) fn dots(map: &mut impl Mapper, dots: &[Dot]) -> Result<Vec<Dot>, DataError> {
+    dots.iter().map(|one| dot(map, *one)).collect()
+}
+
+pub(crate) fn stamp(map: &mut impl Mapper, stamp: Stamp) -> Result<Stamp, DataError> {
+    Ok(Stamp {
+        dot: dot(map, stamp.dot)?,
+        time: stamp.time,
+    })
+}
+
+pub(crate) fn stamps(map: &mut impl Mapper, stamps: &[Stamp]) -> Result<Vec<Stamp>, DataError> {
+    stamps.iter().map(|one| stamp(map, *one)).collect()
+}
+
+pub(crate) fn vector(map: &mut impl Mapper, vector: &Vector) -> Result<Vector, DataError> {
+    vector.mapped(|replica| map.replica(replica))
+}
+
+pub(crate) fn identity(map: &mut impl Mapper, identity: &Identity) -> Result<Identity, DataError> {
+    Ok(match identity {
+        Identity::Keyed { label: id, key } => Identity::Keyed {
+            label: label(map, *id)?,
+            key: key.clone(),
+        },
+        Identity::Made { replica, id } => Identity::Made {
+            replica: map.replica(*replica)?,
+            id: *id,
+        },
+    })
+}
+
+pub(crate) fn versions(
+    map: &mut impl Mapper,
+    versions: &[Version],
+    value: impl Fn(
+        &mut dyn FnMut(&[u8]) -> Result<Vec<u8>, DataError>,
+        &[u8],
+    ) -> Result<Vec<u8>, DataError>,
+) -> Result<Vec<Version>, DataError> {
+    versions
+        .iter()
+        .map(|one| {
+            Ok(Version {
+                stamp: stamp(map, one.stamp)?,
+                value: value(&mut |bytes| map.value(bytes), &one.value)?,
+            })
+        })
+        .collect()
+}
+
+/// The place of a field below its owner: the property stands first.
+pub(crate) fn place(map: &mut impl Mapper, place: &[u8]) -> Result<Vec<u8>, DataError> {
+    let mut rest = place;
+    let id = take_id(&mut rest).and_then(|id| u32::try_from(id).ok());
+    let id = id.ok_or_else(|| bad("the place of a field"))?;
+    let mut mapped = Vec::with_capacity(place.len());
+    push_id(&mut mapped, prop(map, PropId(id))?.0.into());
+    mapped.extend_from_slice(rest);
+    Ok(mapped)
+}
+
+/// The stored form of an entry of a bucket.
+pub(crate) fn bucket_entry(
+    value: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>, DataError>,
+    stored: &[u8],
+) -> Result<Vec<u8>, DataError> {
+    let (content, expires, bytes) =
+        crate::kv::entry_parts(stored).map_err(|_| bad("an entry of a bucket"))?;
+    Ok(match content {
+        Content::Value => crate::kv::stored_entry(content, expires, &value(bytes)?),
+        _ => stored.to_vec(),
+    })
+}
+
+fn action(map: &mut impl Mapper, bytes: &[u8]) -> Result<Vec<u8>, DataError> {
+    let mut action = Action::decode(bytes).ok_or_else(|| bad("an action"))?;
+    let context = match &mut action {
+        Action::Remove { context, .. }
+        | Action::Disable { context }
+        | Action::Clear { context } => context,
+        _ => return Ok(bytes.to_vec()),
+    };
+    if let Some(own) = context {
+        *own = vector(map, own)?;
+    }
+    let mut mapped = Vec::with_capacity(bytes.len());
+    action.push(&mut mapped);
+    Ok(mapped)
+}
+
+/// An entry in other numbers.
+pub(crate) fn entry(map: &mut impl Mapper, entry: &Entry) -> Result<Entry, DataError> {
+    Ok(Entry {
+        origin: map.replica(entry.origin)?,
+        number: entry.number,
+        time: entry.time,
+        seen: vector(map, &entry.seen)?,
+        ops: entry
+            .ops
+            .iter()
+            .map(|one| op(map, one))
+            .collect::<Result<_, _>>()?,
+    })
+}
+
+fn op(map: &mut impl Mapper, op: &Op) -> Result<Op, DataError> {
+    let bucket = |map: &mut _, id: u32| Mapper::name(map, NameKind::Bucket, id);
+    Ok(match op {
+        Op::NodeMade {
+            node,
+            labels: ids,
+            set: properties,
+        } => Op::NodeMade {
+            node: identity(map, node)?,
+            labels: labels(map, ids)?,
+            set: set(map, properties)?,
+        },
+        Op::NodeChanged {
+            node,
+            added,
+            removed,
+            set: properties,
+            unset,
+        } => Op::NodeChanged {
+            node: identity(map, node)?,
+            added: labels(map, added)?,
+            removed: labels(map, removed)?,
+            set: set(map, properties)?,
+            unset: props(map, unset)?,
+        },
+        Op::NodeGone { node } => Op::NodeGone {
+            node: identity(map, node)?,
+        },
+        Op::RelMade {
+            rel,
+            type_id: id,
+            source,
+            target,
+            source_lives,
+            target_lives,
+            keeps_ends,
+            set: properties,
+        } => Op::RelMade {
+            rel: identity(map, rel)?,
+            type_id: type_id(map, *id)?,
+            source: identity(map, source)?,
+            target: identity(map, target)?,
+            source_lives: dots(map, source_lives)?,
+            target_lives: dots(map, target_lives)?,
+            keeps_ends: *keeps_ends,
+            set: set(map, properties)?,
+        },
+        Op::RelChanged {
+            rel,
+            set: properties,
+            unset,
+        } => Op::RelChanged {
+            rel: identity(map, rel)?,
+            set: set(map, properties)?,
+            unset: props(map, unset)?,
+        },
+        Op::RelGone { rel } => Op::RelGone {
+            rel: identity(map, rel)?,
+        },
+        Op::Field {
+            owner,
+            op,
+            place: at,
+            action: done,
+        } => Op::Field {
+            owner: match owner {
+                Owner::Node(node) => Owner::Node(identity(map, node)?),
+                Owner::Relationship(rel) => Owner::Relationship(identity(map, rel)?),
+            },
+            op: *op,
+            place: place(map, at)?,
+            action: action(map, done)?,
+        },
+        Op::BucketMade {
+            bucket: id,
+            options,
+        } => Op::BucketMade {
+            bucket: bucket(map, *id)?,
+            options: *options,
+        },
+        Op::BucketGone { bucket: id } => Op::BucketGone {
+            bucket: bucket(map, *id)?,
+        },
+        Op::Put {
+            bucket: id,
+            options,
+            key,
+            entry,
+        } => Op::Put {
+            bucket: bucket(map, *id)?,
+            options: *options,
+            key: key.clone(),
+            entry: bucket_entry(&mut |bytes| map.value(bytes), entry)?,
+        },
+        Op::Taken { bucket: id, key } => Op::Taken {
+            bucket: bucket(map, *id)?,
+            key: key.clone(),
+        },
+        Op::RangeTaken {
+            bucket: id,
+            start,
+            end,
+        } => Op::RangeTaken {
+            bucket: bucket(map, *id)?,
+            start: start.clone(),
+            end: end.clone(),
+        },
+        Op::ValueAdded {
+            bucket: id,
+            key,
+            value,
+        } => Op::ValueAdded {
+            bucket: bucket(map, *id)?,
+            key: key.clone(),
+            value: value.clone(),
+        },
+        Op::ValueRemoved {
+            bucket: id,
+            key,
+            value,
+        } => Op::ValueRemoved {
+            bucket: bucket(map, *id)?,
+            key: key.clone(),
+            value: value.clone(),
+        },
+        Op::Sequence {
+            bucket: id,
+            name,
+            last,
+        } => Op::Sequence {
+            bucket: bucket(map, *id)?,
+            name: name.clone(),
+            last: *last,
+        },
+    })
+}

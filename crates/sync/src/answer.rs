@@ -1,0 +1,68 @@
+//! The other side: answers to frames, whatever the way they came.
+
+use isomer_data::{Applied, Store};
+
+use crate::frame::{self, Kind, NoFrame};
+
+/// Longest frame that is read.
+pub const MAX_FRAME_BYTES: usize = frame::MOST + frame::HEAD;
+/// About how long pages of entries are.
+pub(crate) const PAGE_BYTES: usize = 1 << 20;
+
+/// Answers a frame. Whatever is wrong with it, the answer says so in a frame.
+pub fn answer(store: &Store, asked: &[u8]) -> Vec<u8> {
+    let (kind, content) = match frame::decode(asked) {
+        Ok(decoded) => decoded,
+        Err(NoFrame::Version(found)) => {
+            let own = frame::VERSION;
+            return refused(
+                "Unsupported",
+                &format!(
+                    "version {found} of the protocol is not spoken here, but version {own}: bring both to the same version"
+                ),
+            );
+        }
+        Err(NoFrame::What(what)) => return refused("Invalid", &format!("no frame came: {what}")),
+    };
+    let answered = match kind {
+        Kind::Greet => store.greeting().map(|page| (Kind::Greeting, page)),
+        Kind::Entries => store
+            .entries_for(&content, PAGE_BYTES)
+            .map(|page| (Kind::Page, page)),
+        Kind::Apply => store
+            .apply_entries(&content)
+            .map(|applied| (Kind::Applied, encode_applied(applied))),
+        _ => return refused("Invalid", "this kind of frame is no question"),
+    };
+    match answered {
+        Ok((kind, content)) => frame::encode(kind, &content),
+        Err(error) => refused(error.kind().name(), &error.to_string()),
+    }
+}
+
+fn refused(kind: &str, message: &str) -> Vec<u8> {
+    frame::encode(Kind::Refused, format!("{kind}\n{message}").as_bytes())
+}
+
+pub(crate) fn encode_applied(applied: Applied) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for number in [applied.transactions, applied.operations, applied.known] {
+        bytes.extend_from_slice(&number.to_le_bytes());
+    }
+    bytes.extend_from_slice(&[u8::from(applied.more), u8::from(applied.behind)]);
+    bytes
+}
+
+pub(crate) fn decode_applied(bytes: &[u8]) -> Option<Applied> {
+    let number = |at: usize| {
+        let bytes = bytes.get(at..at + 8)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    };
+    Some(Applied {
+        transactions: number(0)?,
+        operations: number(8)?,
+        known: number(16)?,
+        more: *bytes.get(24)? == 1,
+        behind: *bytes.get(25)? == 1,
+    })
+}

@@ -1,0 +1,136 @@
+//! Bringing two databases to the same state.
+
+use std::time::{Duration, Instant};
+
+use isomer_data::{Applied, Store};
+
+use crate::{
+    Result, SyncError,
+    answer::{PAGE_BYTES, decode_applied},
+    frame::{self, Kind, NoFrame},
+};
+
+/// Somebody to exchange with.
+pub trait Peer {
+    /// What it is called in messages.
+    fn name(&self) -> &str;
+    /// Sends a frame and waits for the answer.
+    fn ask(&mut self, frame: &[u8]) -> Result<Vec<u8>>;
+}
+
+/// What an exchange did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Exchanged {
+    /// Transactions that came.
+    pub received: u64,
+    /// Operations in them.
+    pub received_operations: u64,
+    /// Transactions that the peer took.
+    pub sent: u64,
+    /// Bytes that came and went.
+    pub bytes: u64,
+    /// Whether a snapshot was joined.
+    pub joined: bool,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// Told how far an exchange is.
+pub type Progress<'a> = &'a mut dyn FnMut(&Exchanged);
+
+/// Exchanges transactions with a peer until neither has anything that the other one lacks.
+///
+/// # Errors
+/// Those of the peer and of this database; what was exchanged before stays.
+pub fn exchange(store: &Store, peer: &mut dyn Peer, progress: Progress<'_>) -> Result<Exchanged> {
+    let start = Instant::now();
+    let mut talk = Talk {
+        peer,
+        done: Exchanged::default(),
+    };
+    talk.pull(store, progress)?;
+    talk.push(store, progress)?;
+    talk.done.time = start.elapsed();
+    Ok(talk.done)
+}
+
+struct Talk<'p> {
+    peer: &'p mut dyn Peer,
+    done: Exchanged,
+}
+
+impl Talk<'_> {
+    fn ask(&mut self, kind: Kind, content: &[u8], expected: Kind) -> Result<Vec<u8>> {
+        let frame = frame::encode(kind, content);
+        let answer = self.peer.ask(&frame)?;
+        self.done.bytes += (frame.len() + answer.len()) as u64;
+        let peer = || self.peer.name().to_owned();
+        let (kind, content) = frame::decode(&answer).map_err(|wrong| match wrong {
+            NoFrame::Version(found) => SyncError::Version {
+                peer: peer(),
+                found,
+                own: frame::VERSION,
+            },
+            NoFrame::What(what) => SyncError::Malformed {
+                peer: peer(),
+                what: what.into(),
+            },
+        })?;
+        if kind == Kind::Refused {
+            let text = String::from_utf8_lossy(&content);
+            let (kind, message) = text.split_once('\n').unwrap_or(("Invalid", &text));
+            return Err(SyncError::There {
+                peer: peer(),
+                kind: kind.to_owned(),
+                message: message.to_owned(),
+            });
+        }
+        match kind == expected {
+            true => Ok(content),
+            false => Err(SyncError::Malformed {
+                peer: peer(),
+                what: "an answer to another question".into(),
+            }),
+        }
+    }
+
+    /// Takes what the peer has.
+    fn pull(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
+        loop {
+            let page = self.ask(Kind::Entries, &store.greeting()?, Kind::Page)?;
+            let applied = store.apply_entries(&page)?;
+            self.done.received += applied.transactions;
+            self.done.received_operations += applied.operations;
+            progress(&self.done);
+            if !goes_on(applied) {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Hands over what the peer lacks.
+    fn push(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
+        loop {
+            let theirs = self.ask(Kind::Greet, &[], Kind::Greeting)?;
+            if store.greeted(&theirs)?.is_ahead {
+                return Ok(());
+            }
+            let page = store.entries_for(&theirs, PAGE_BYTES)?;
+            let applied = self.ask(Kind::Apply, &page, Kind::Applied)?;
+            let applied = decode_applied(&applied).ok_or_else(|| SyncError::Malformed {
+                peer: self.peer.name().to_owned(),
+                what: "what it applied".into(),
+            })?;
+            self.done.sent += applied.transactions;
+            progress(&self.done);
+            if !goes_on(applied) {
+                return Ok(());
+            }
+        }
+    }
+}
+
+/// Whether there is more to come; a page without progress ends an exchange in any case.
+fn goes_on(applied: Applied) -> bool {
+    applied.more && applied.transactions > 0
+}

@@ -1,0 +1,180 @@
+//! Frames: what is said between peers, in bytes.
+//!
+//! ```text
+//! "isomsync"   8 bytes
+//! u8           version of the protocol (1)
+//! u8           what it is (see [`Kind`])
+//! u8           0 as it is, 1 LZ4
+//! u32 LE       bytes unpacked
+//! u32 LE       bytes that follow
+//! u64 LE       xxh3 of what comes before and of the bytes that follow
+//! …            the bytes
+//! ```
+
+use xxhash_rust::xxh3::Xxh3;
+
+/// What every frame begins with.
+const MAGIC: &[u8; 8] = b"isomsync";
+/// The version of the protocol.
+pub(crate) const VERSION: u8 = 1;
+/// Bytes before the content.
+pub(crate) const HEAD: usize = 27;
+/// Most bytes of a frame, unpacked.
+pub(crate) const MOST: usize = 96 << 20;
+/// Contents shorter than this are not packed.
+const PACKED_FROM: usize = 128;
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    /// Asks who it is and what it has; holds the own greeting, or nothing.
+    Greet = 1,
+    /// Asks for entries that the greeting in it lacks.
+    Entries = 2,
+    /// Hands entries over.
+    Apply = 3,
+    /// Asks for a page of a snapshot: the place, or nothing.
+    Snapshot = 4,
+    /// A greeting.
+    Greeting = 65,
+    /// A page.
+    Page = 66,
+    /// What applying did: five ids.
+    Applied = 67,
+    /// An error: kind, a line break, message.
+    Refused = 127,
+}
+
+impl Kind {
+    fn of(code: u8) -> Option<Self> {
+        [
+            Self::Greet,
+            Self::Entries,
+            Self::Apply,
+            Self::Snapshot,
+            Self::Greeting,
+            Self::Page,
+            Self::Applied,
+            Self::Refused,
+        ]
+        .into_iter()
+        .find(|kind| *kind as u8 == code)
+    }
+}
+
+/// What is wrong with bytes that are no frame.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum NoFrame {
+    Version(u8),
+    What(&'static str),
+}
+
+/// A frame.
+pub(crate) fn encode(kind: Kind, content: &[u8]) -> Vec<u8> {
+    let packed = (content.len() >= PACKED_FROM).then(|| lz4_flex::block::compress(content));
+    let packed = packed.filter(|packed| packed.len() < content.len());
+    let (how, bytes) = match &packed {
+        Some(packed) => (1, packed.as_slice()),
+        None => (0, content),
+    };
+    let mut frame = Vec::with_capacity(HEAD + bytes.len());
+    frame.extend_from_slice(MAGIC);
+    frame.extend_from_slice(&[VERSION, kind as u8, how]);
+    frame.extend_from_slice(&(content.len() as u32).to_le_bytes());
+    frame.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    let sum = checksum(&frame, bytes);
+    frame.extend_from_slice(&sum.to_le_bytes());
+    frame.extend_from_slice(bytes);
+    frame
+}
+
+/// What a frame says.
+pub(crate) fn decode(frame: &[u8]) -> Result<(Kind, Vec<u8>), NoFrame> {
+    let (head, bytes) = frame
+        .split_at_checked(HEAD)
+        .ok_or(NoFrame::What("it is shorter than a frame"))?;
+    if !head.starts_with(MAGIC) {
+        return Err(NoFrame::What("it does not begin as a frame does"));
+    }
+    if head[8] != VERSION {
+        return Err(NoFrame::Version(head[8]));
+    }
+    let number = |at: usize| {
+        u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize
+    };
+    let (unpacked, length) = (number(11), number(15));
+    if length != bytes.len() {
+        return Err(NoFrame::What("it is cut off"));
+    }
+    if unpacked > MOST {
+        return Err(NoFrame::What("it is too long"));
+    }
+    let mut sum = [0; 8];
+    sum.copy_from_slice(&head[19..]);
+    if u64::from_le_bytes(sum) != checksum(&head[..19], bytes) {
+        return Err(NoFrame::What("its checksum is wrong"));
+    }
+    let kind = Kind::of(head[9]).ok_or(NoFrame::What("its kind is unknown"))?;
+    let content = match head[10] {
+        0 if unpacked == length => bytes.to_vec(),
+        1 => lz4_flex::block::decompress(bytes, unpacked)
+            .map_err(|_| NoFrame::What("it cannot be unpacked"))?,
+        _ => return Err(NoFrame::What("its packing is unknown")),
+    };
+    if content.len() != unpacked {
+        return Err(NoFrame::What("its length is wrong"));
+    }
+    Ok((kind, content))
+}
+
+fn checksum(head: &[u8], bytes: &[u8]) -> u64 {
+    let mut hasher = Xxh3::new();
+    hasher.update(head);
+    hasher.update(bytes);
+    hasher.digest()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_back_and_damage_is_seen() {
+        for length in [0, 1, 127, 128, 5000, 100_000] {
+            let content: Vec<u8> = (0..length).map(|at| (at / 7 % 251) as u8).collect();
+            let frame = encode(Kind::Apply, &content);
+            assert_eq!(decode(&frame), Ok((Kind::Apply, content)));
+            for cut in [0, 5, HEAD - 1, frame.len() - 1] {
+                if cut < frame.len() {
+                    assert!(
+                        decode(&frame[..cut]).is_err(),
+                        "cut at {cut} of {}",
+                        frame.len()
+                    );
+                }
+            }
+            for at in (0..frame.len()).step_by(1 + frame.len() / 97) {
+                let mut damaged = frame.clone();
+                damaged[at] ^= 0x10;
+                assert!(
+                    decode(&damaged).is_err(),
+                    "a bit flipped at {at} was not seen"
+                );
+            }
+        }
+        let mut other = encode(Kind::Greet, b"");
+        other[8] = 9;
+        assert_eq!(decode(&other), Err(NoFrame::Version(9)));
+        assert!(frame_of_bomb().is_err());
+    }
+
+    /// A frame that says it unpacks to more than any frame does.
+    fn frame_of_bomb() -> Result<(Kind, Vec<u8>), NoFrame> {
+        let mut frame = encode(Kind::Apply, &[0; 1000]);
+        frame[11..15].copy_from_slice(&u32::MAX.to_le_bytes());
+        let sum = checksum(&frame[..19], &frame[HEAD..]);
+        frame[19..HEAD].copy_from_slice(&sum.to_le_bytes());
+        decode(&frame)
+    }
+}

@@ -1,0 +1,58 @@
+//! A peer in the same process, or a database on this machine that nobody else has open.
+
+use std::path::Path;
+
+use isomer_data::Store;
+use isomer_db::{Builder, Database};
+
+use crate::{Result, answer::answer, exchange::Peer};
+
+/// Another database in this process.
+pub struct Local {
+    name: String,
+    store: Store,
+    /// Closed when this is dropped.
+    opened: Option<Database>,
+}
+
+impl Local {
+    /// A database that is open in this process.
+    pub fn new(name: impl Into<String>, database: &Database) -> Result<Self> {
+        Ok(Self {
+            name: name.into(),
+            store: database.store()?,
+            opened: None,
+        })
+    }
+
+    /// Opens the database in a folder; it is made where there is none.
+    pub fn open(path: &Path, builder: Builder) -> Result<Self> {
+        let database = builder.open(path)?;
+        let store = database.store()?;
+        store.begin_replication()?;
+        Ok(Self {
+            name: path.display().to_string(),
+            store,
+            opened: Some(database),
+        })
+    }
+}
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        if let Some(database) = self.opened.take() {
+            // Whatever was exchanged is on disk already.
+            drop(database.close());
+        }
+    }
+}
+
+impl Peer for Local {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn ask(&mut self, frame: &[u8]) -> Result<Vec<u8>> {
+        Ok(answer(&self.store, frame))
+    }
+}
