@@ -17,6 +17,7 @@ use crate::{open, style};
 #[command(after_help = "Examples:
   isomer serve people.isomer
   isomer serve people.isomer orders=/data/shop.isomer --create
+  isomer serve people.isomer --bolt 127.0.0.1:7687
   isomer serve people.isomer --config server.toml --set limits.query_time=5s
   isomer serve people.isomer --listen 0.0.0.0:4766 --tls-certificate cert.pem --tls-key key.pem
 
@@ -42,6 +43,9 @@ pub struct SettingOptions {
     /// Address and port to listen on; beyond this machine only with users and TLS
     #[arg(long, value_name = "ADDRESS")]
     pub listen: Option<String>,
+    /// Address and port for Neo4j's drivers (Bolt), such as 127.0.0.1:7687; nowhere unless given
+    #[arg(long, value_name = "ADDRESS")]
+    pub bolt: Option<String>,
     /// Folder of users and tokens [default: `isomer-system` beside the first database]
     #[arg(long, value_name = "DIR")]
     pub system: Option<String>,
@@ -76,6 +80,7 @@ impl SettingOptions {
         }))?;
         for (key, value) in [
             ("listen", &self.listen),
+            ("bolt", &self.bolt),
             ("system", &self.system),
             ("tls.certificate", &self.tls_certificate),
             ("tls.key", &self.tls_key),

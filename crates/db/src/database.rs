@@ -552,8 +552,22 @@ impl Database {
         Ok((self.begin()?, statement))
     }
 
-    /// Runs `attempt` again while it loses races.
-    pub(crate) fn retrying<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    /// Runs `attempt` again, after a pause, while it answers `Retry`: for attempts that begin a transaction of their own.
+    ///
+    /// ```
+    /// use isomer_db::{Database, Error};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let first = db.retrying(|| {
+    ///     let mut rows = db.stream("MERGE (v:Visit {_key: 1}) ON MATCH SET v.again = true RETURN v.again IS NULL AS first", ())?;
+    ///     let first = rows.next().transpose()?.ok_or_else(|| Error::invalid("no row"))?.get::<bool>("first")?;
+    ///     rows.next().transpose()?; // commits
+    ///     Ok(first)
+    /// })?;
+    /// assert!(first);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn retrying<T>(&self, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
         let mut pauses = Pauses::new(self.inner.options.max_retries);
         loop {
             match attempt() {

@@ -66,7 +66,7 @@ pub use parameters::IntoParameters;
 pub use rows::{QueryResult, Row};
 pub use ser::{to_map, to_value};
 pub use statement::Prepared;
-pub use stream::RowStream;
+pub use stream::{RowCursor, RowStream};
 pub use transaction::Transaction;
 pub use typed::TypedBucket;
 pub use watch::Watch;
@@ -78,7 +78,7 @@ pub use isomer_data::{
     Watched, Watcher,
 };
 pub use isomer_exec::{CancelHandle, Counters, Limits};
-pub use isomer_plan::physical::StatementClass;
+pub use isomer_plan::physical::{Notice, StatementClass};
 pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};
 pub use isomer_vfs::keys::{KeyError, MasterKey};
 

@@ -8,7 +8,7 @@ use isomer_exec::{ExecError, Execution, Options, Rows};
 use isomer_plan::{
     Plan, PlanError,
     explain::text as plan_text,
-    physical::{Mode, StatementClass},
+    physical::{Mode, Notice, StatementClass},
 };
 use isomer_value::{Map, Value};
 
@@ -279,6 +279,22 @@ impl Run {
 
     pub(crate) fn counters(&self) -> crate::Counters {
         *self.execution.counters()
+    }
+
+    pub(crate) fn mode(&self) -> Mode {
+        self.plan.mode
+    }
+
+    pub(crate) fn notice_list(&self) -> &[Notice] {
+        &self.plan.notices
+    }
+
+    pub(crate) fn plan_value(&self) -> Option<Value> {
+        match self.plan.mode {
+            Mode::Run => None,
+            Mode::Explain => Some(isomer_plan::explain::value(&self.plan)),
+            Mode::Profile => Some(self.execution.explain_value()),
+        }
     }
 
     fn explained(&self) -> Option<String> {

@@ -1,13 +1,16 @@
 //! One transaction over all models.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use isomer_data::{Access, DataError, Durability, Version};
 use isomer_value::Map;
 
 use crate::{
     Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions,
-    QueryResult, Result, RowStream,
+    QueryResult, Result, RowCursor, RowStream,
     parameters::given,
     statement::{self, Statement},
 };
@@ -33,7 +36,11 @@ pub struct Transaction {
     pub(crate) db: Database,
     pub(crate) inner: isomer_data::Transaction,
     lost_race: bool,
+    serial: u64,
 }
+
+/// How many transactions there were in this process: a query knows its own by this number.
+static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 impl Transaction {
     pub(crate) fn begin(db: Database, access: Access) -> Result<Self> {
@@ -46,6 +53,7 @@ impl Transaction {
             db,
             inner,
             lost_race: false,
+            serial: SERIAL.fetch_add(1, Ordering::Relaxed),
         }
     }
 
@@ -86,6 +94,29 @@ impl Transaction {
         options: &QueryOptions,
     ) -> Result<RowStream<'_>> {
         RowStream::borrow(self, text, &given(parameters)?, options)
+    }
+
+    /// Opens a query whose rows are taken step by step while the transaction does other things:
+    ///
+    /// ```
+    /// # let db = isomer_db::Database::open_in_memory()?;
+    /// let mut tx = db.begin_read()?;
+    /// let mut ones = tx.open_query("UNWIND [1, 2] AS n RETURN n", (), &Default::default())?;
+    /// let mut tens = tx.open_query("UNWIND [10, 20] AS n RETURN n", (), &Default::default())?;
+    /// let mut sum = 0;
+    /// while let (Some(one), Some(ten)) = (ones.next(&mut tx)?, tens.next(&mut tx)?) {
+    ///     sum += one.get::<i64>("n")? + ten.get::<i64>("n")?;
+    /// }
+    /// assert_eq!(sum, 33);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn open_query(
+        &mut self,
+        text: &str,
+        parameters: impl IntoParameters,
+        options: &QueryOptions,
+    ) -> Result<RowCursor> {
+        RowCursor::start(self, text, &given(parameters)?, options)
     }
 
     /// The documents of a label: insert, get, replace, patch, remove, by key.
@@ -158,12 +189,17 @@ impl Transaction {
         self.inner.rollback();
     }
 
-    /// Commits what was written, if anything was.
-    pub(crate) fn finish(self) -> Result<()> {
+    /// Its number in this process.
+    pub(crate) fn serial(&self) -> u64 {
+        self.serial
+    }
+
+    /// Commits what was written, if anything may have been.
+    pub(crate) fn finish(self) -> Result<Option<Version>> {
         if self.inner.access() == Access::Write {
-            self.commit()?;
+            return self.commit().map(Some);
         }
-        Ok(())
+        Ok(None)
     }
 
     /// Whether something failed because of a lost race, so that running everything again may help.

@@ -1,21 +1,21 @@
 //! What all front ends share.
 
 use std::{
-    net::IpAddr,
+    net::{IpAddr, SocketAddr},
     path::Path,
     sync::{
-        Arc,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
 use isomer_db::Limits;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
     Result, ServerError,
-    access::{Databases, Gates, Guesses, Principal, Session, System},
+    access::{Credential, Databases, Gates, Guesses, Principal, Session, System},
     audit::Audit,
     config::Config,
     metrics::Metrics,
@@ -45,6 +45,12 @@ pub struct Core {
     requests: Arc<Semaphore>,
     stopping: watch::Sender<bool>,
     feeds: AtomicUsize,
+    /// Places for connections of all kinds.
+    pub(crate) connections: Arc<Semaphore>,
+    /// Where drivers connect, where they may.
+    pub(crate) bolt_address: OnceLock<SocketAddr>,
+    /// The database of those who name none.
+    home: Option<Arc<str>>,
 }
 
 impl Core {
@@ -55,6 +61,7 @@ impl Core {
         databases: Databases,
         audit: Audit,
         metrics: Metrics,
+        home: Option<Arc<str>>,
     ) -> Arc<Self> {
         let limits = &config.limits;
         Arc::new(Self {
@@ -73,6 +80,9 @@ impl Core {
             requests: Arc::new(Semaphore::new(limits.requests)),
             stopping: watch::Sender::new(false),
             feeds: AtomicUsize::new(0),
+            connections: Arc::new(Semaphore::new(limits.connections)),
+            bolt_address: OnceLock::new(),
+            home,
             databases: Arc::new(databases),
             config,
             system,
@@ -101,16 +111,24 @@ impl Core {
                 }
             },
         };
+        self.admit(Arc::new(principal), from)
+    }
+
+    /// Lets in a principal that was just told who it is.
+    pub(crate) fn admit(&self, principal: Arc<Principal>, from: IpAddr) -> Result<Session> {
         let mut limits = Limits::default();
         limits.time = Some(self.config.limits.query_time);
         limits.memory_bytes = self.config.limits.query_memory;
-        Session::new(
-            Arc::new(principal),
-            from,
-            self.databases.clone(),
-            &self.gates,
-            limits,
-        )
+        Session::new(principal, from, self.databases.clone(), &self.gates, limits)
+    }
+
+    /// Who shows a credential now.
+    pub fn principal(&self, credential: &Credential) -> Result<Arc<Principal>> {
+        let principal = match &self.system {
+            None => Principal::anybody(),
+            Some(system) => system.principal_of(credential)?,
+        };
+        Ok(Arc::new(principal))
     }
 
     /// Users and tokens, where there are any.
@@ -127,14 +145,7 @@ impl Core {
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
-        let waiting = self.requests.clone().acquire_owned();
-        let Ok(Ok(place)) = tokio::time::timeout(self.config.limits.head_time, waiting).await
-        else {
-            return Err(ServerError::TooMany {
-                message: "the server is at work on as much as it may: try again".into(),
-                retry_after_s: 1,
-            });
-        };
+        let place = self.place().await?;
         let done = tokio::task::spawn_blocking(move || {
             let _place = place;
             work()
@@ -147,6 +158,18 @@ impl Core {
                     "the request met a bug in the server: its log tells more".into(),
                 ))
             }
+        }
+    }
+
+    /// The right to work on a thread that may wait.
+    pub async fn place(&self) -> Result<OwnedSemaphorePermit> {
+        let waiting = self.requests.clone().acquire_owned();
+        match tokio::time::timeout(self.config.limits.head_time, waiting).await {
+            Ok(Ok(place)) => Ok(place),
+            _ => Err(ServerError::TooMany {
+                message: "the server is at work on as much as it may: try again".into(),
+                retry_after_s: 1,
+            }),
         }
     }
 
@@ -164,6 +187,14 @@ impl Core {
         };
         let core = self.clone();
         self.blocking(move || work(&core)).await
+    }
+
+    /// The database of a principal that names none: the one that is set, or the first that the server was started with, where it
+    /// has a right there; otherwise the first one by name that it has a right on.
+    pub(crate) fn home_of(&self, principal: &Principal) -> Option<Arc<str>> {
+        let allowed = |name: &Arc<str>| principal.rights.on(name).is_some();
+        let home = self.home.clone().filter(allowed);
+        home.or_else(|| self.databases.names().into_iter().find(allowed))
     }
 
     /// Says that the server is about to stop.

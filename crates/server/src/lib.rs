@@ -1,4 +1,4 @@
-//! Everything that listens: HTTP/JSON, and what stands between the network and databases.
+//! Everything that listens: HTTP/JSON and Bolt, and what stands between the network and databases.
 //!
 //! What this crate keeps true:
 //! - every command runs through one session object: without a principal, and a right of it, there is no way to a database
@@ -9,6 +9,7 @@
 
 pub mod access;
 mod audit;
+pub mod bolt;
 pub mod config;
 mod core;
 mod error;
@@ -19,6 +20,7 @@ mod logging;
 mod metrics;
 mod open;
 mod serve;
+mod slow;
 
 pub use error::{Result, ServerError};
 pub use logging::start as start_logging;

@@ -27,27 +27,34 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
     time::{Instant, Sleep},
 };
 use tokio_rustls::TlsAcceptor;
 use tower_service::Service;
 
 use crate::{
+    bolt,
     core::{Core, stop_asked},
     http::From,
     metrics::Gauge,
 };
 
-/// Accepts connections until the server is about to stop, then waits until those that are busy have ended.
+/// What is spoken on an address.
+#[derive(Clone)]
+pub enum Spoken {
+    /// HTTP, answered by these routes.
+    Http(Router),
+    /// Bolt.
+    Bolt,
+}
+
+/// Accepts connections until the server is about to stop. Those of all addresses share their places.
 pub async fn accept(
     core: Arc<Core>,
     listener: TcpListener,
-    router: Router,
+    spoken: Spoken,
     tls: Option<TlsAcceptor>,
 ) {
-    let places = Arc::new(Semaphore::new(core.config.limits.connections));
-    let all = places.available_permits();
     let mut stopping = core.stopping();
     loop {
         let accepted = tokio::select! {
@@ -63,21 +70,25 @@ pub async fn accept(
                 continue;
             }
         };
-        let Ok(place) = places.clone().try_acquire_owned() else {
+        let Ok(place) = core.connections.clone().try_acquire_owned() else {
             core.metrics
                 .connections_refused
                 .fetch_add(1, Ordering::Relaxed);
             continue;
         };
-        let (core, router, tls) = (core.clone(), router.clone(), tls.clone());
+        let (core, spoken, tls) = (core.clone(), spoken.clone(), tls.clone());
         tokio::spawn(async move {
             let _place = place;
             let _counted = Gauge::of(&core.metrics.connections);
-            connection(&core, stream, peer, router, tls).await;
+            connection(&core, stream, peer, spoken, tls).await;
         });
     }
-    drop(listener);
-    let drained = places.acquire_many(u32::try_from(all).unwrap_or(u32::MAX));
+}
+
+/// Waits until the connections that are busy have ended, for as long as they may take.
+pub async fn drain(core: &Core) {
+    let all = u32::try_from(core.config.limits.connections).unwrap_or(u32::MAX);
+    let drained = core.connections.acquire_many(all);
     if tokio::time::timeout(core.config.limits.drain_time, drained)
         .await
         .is_err()
@@ -90,24 +101,34 @@ async fn connection(
     core: &Arc<Core>,
     stream: TcpStream,
     peer: SocketAddr,
-    router: Router,
+    spoken: Spoken,
     tls: Option<TlsAcceptor>,
 ) {
     // Small answers must not wait for others.
     let _ = stream.set_nodelay(true);
-    match tls {
-        None => serve(core, stream, peer, router).await,
-        Some(tls) => {
-            match tokio::time::timeout(core.config.limits.head_time, tls.accept(stream)).await {
-                Ok(Ok(stream)) => serve(core, stream, peer, router).await,
-                Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS connection"),
-                Err(_) => {
-                    core.metrics
-                        .connections_slow
-                        .fetch_add(1, Ordering::Relaxed);
-                }
-            }
+    let Some(tls) = tls else {
+        return speak(core, stream, peer, spoken).await;
+    };
+    match tokio::time::timeout(core.config.limits.head_time, tls.accept(stream)).await {
+        Ok(Ok(stream)) => speak(core, stream, peer, spoken).await,
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS connection"),
+        Err(_) => {
+            core.metrics
+                .connections_slow
+                .fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+async fn speak(
+    core: &Arc<Core>,
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send,
+    peer: SocketAddr,
+    spoken: Spoken,
+) {
+    match spoken {
+        Spoken::Http(router) => serve(core, stream, peer, router).await,
+        Spoken::Bolt => bolt::serve(core, stream, peer).await,
     }
 }
 

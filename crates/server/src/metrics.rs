@@ -26,8 +26,8 @@ struct OfRoute {
 #[derive(Debug)]
 pub struct Metrics {
     started: Instant,
-    names: Vec<(&'static str, &'static str)>,
-    routes: Vec<OfRoute>,
+    routes: Vec<(String, OfRoute)>,
+    messages: Vec<(String, OfRoute)>,
     /// Connections that are open.
     pub connections: AtomicU64,
     /// Connections that were refused because there were too many.
@@ -60,12 +60,18 @@ impl Drop for Gauge<'_> {
 }
 
 impl Metrics {
-    /// Nothing has happened. `names` are method and path of each route.
-    pub fn new(names: Vec<(&'static str, &'static str)>) -> Self {
+    /// Nothing has happened. `routes` are method and path of each route, `messages` the names of those of Bolt.
+    pub fn new<'n>(
+        routes: impl Iterator<Item = (&'n str, &'n str)>,
+        messages: impl Iterator<Item = &'n str>,
+    ) -> Self {
+        let route = |(method, path): (&str, &str)| format!("method=\"{method}\",route=\"{path}\"");
+        let message = |name: &str| format!("message=\"{name}\"");
+        let counted = |labels: String| (labels, OfRoute::default());
         Self {
             started: Instant::now(),
-            routes: names.iter().map(|_| OfRoute::default()).collect(),
-            names,
+            routes: routes.map(route).map(counted).collect(),
+            messages: messages.map(message).map(counted).collect(),
             connections: AtomicU64::new(0),
             connections_refused: AtomicU64::new(0),
             connections_slow: AtomicU64::new(0),
@@ -77,78 +83,54 @@ impl Metrics {
 
     /// Counts a request of a route.
     pub fn answered(&self, route: usize, status: u16, took: Duration) {
-        let Some(of_route) = self.routes.get(route) else {
-            return;
-        };
-        let class = usize::from(status / 100).clamp(2, 5) - 2;
-        of_route.answers[class].fetch_add(1, Ordering::Relaxed);
-        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        of_route.sum_us.fetch_add(took_us, Ordering::Relaxed);
-        if let Some(at) = BOUNDS_US.iter().position(|bound| took_us <= *bound) {
-            of_route.buckets[at].fetch_add(1, Ordering::Relaxed);
+        if let Some((_, of_route)) = self.routes.get(route) {
+            of_route.count(status, took);
         }
     }
 
+    /// Counts a message of Bolt.
+    pub fn message(&self, number: usize, status: u16, took: Duration) {
+        if let Some((_, of_message)) = self.messages.get(number) {
+            of_message.count(status, took);
+        }
+    }
+}
+
+impl OfRoute {
+    fn count(&self, status: u16, took: Duration) {
+        let class = usize::from(status / 100).clamp(2, 5) - 2;
+        self.answers[class].fetch_add(1, Ordering::Relaxed);
+        let took_us = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
+        self.sum_us.fetch_add(took_us, Ordering::Relaxed);
+        if let Some(at) = BOUNDS_US.iter().position(|bound| took_us <= *bound) {
+            self.buckets[at].fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Metrics {
     /// All figures as Prometheus reads them (text format 0.0.4).
     pub fn text(&self) -> String {
         let mut text = String::with_capacity(16 << 10);
         let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        header(
+        answers(
             &mut text,
-            "isomer_http_requests_total",
-            "counter",
-            "Requests answered, by route and first digit of the status",
+            ("isomer_http_requests_total", "isomer_http_request_seconds"),
+            (
+                "Requests answered, by route and first digit of the status",
+                "Time until the answer's head was ready, by route",
+            ),
+            &self.routes,
         );
-        for ((method, path), of_route) in self.names.iter().zip(&self.routes) {
-            for (at, count) in of_route
-                .answers
-                .iter()
-                .enumerate()
-                .filter(|(_, count)| load(count) > 0)
-            {
-                let _ = writeln!(
-                    text,
-                    "isomer_http_requests_total{{method=\"{method}\",route=\"{path}\",status=\"{}xx\"}} {}",
-                    at + 2,
-                    load(count)
-                );
-            }
-        }
-        header(
+        answers(
             &mut text,
-            "isomer_http_request_seconds",
-            "histogram",
-            "Time until the answer's head was ready, by route",
+            ("isomer_bolt_messages_total", "isomer_bolt_message_seconds"),
+            (
+                "Messages of drivers answered, by name and first digit of the status that HTTP would have",
+                "Time at work for a message, by name",
+            ),
+            &self.messages,
         );
-        for ((method, path), of_route) in self.names.iter().zip(&self.routes) {
-            let total: u64 = of_route.answers.iter().map(load).sum();
-            if total == 0 {
-                continue;
-            }
-            let labels = format!("method=\"{method}\",route=\"{path}\"");
-            let mut below = 0;
-            for (bound, count) in BOUNDS_US.iter().zip(&of_route.buckets) {
-                below += load(count);
-                let _ = writeln!(
-                    text,
-                    "isomer_http_request_seconds_bucket{{{labels},le=\"{}\"}} {below}",
-                    *bound as f64 / 1e6
-                );
-            }
-            let _ = writeln!(
-                text,
-                "isomer_http_request_seconds_bucket{{{labels},le=\"+Inf\"}} {total}"
-            );
-            let _ = writeln!(
-                text,
-                "isomer_http_request_seconds_sum{{{labels}}} {}",
-                load(&of_route.sum_us) as f64 / 1e6
-            );
-            let _ = writeln!(
-                text,
-                "isomer_http_request_seconds_count{{{labels}}} {total}"
-            );
-        }
         for (name, kind, help, value) in [
             (
                 "isomer_connections",
@@ -199,6 +181,52 @@ impl Metrics {
     }
 }
 
+/// Counters and histograms of requests of one kind.
+fn answers(
+    text: &mut String,
+    (counter, histogram): (&str, &str),
+    (counter_help, histogram_help): (&str, &str),
+    all: &[(String, OfRoute)],
+) {
+    let load = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    header(text, counter, "counter", counter_help);
+    for (labels, one) in all {
+        for (at, count) in one.answers.iter().enumerate() {
+            let count = load(count);
+            if count > 0 {
+                let _ = writeln!(
+                    text,
+                    "{counter}{{{labels},status=\"{}xx\"}} {count}",
+                    at + 2
+                );
+            }
+        }
+    }
+    header(text, histogram, "histogram", histogram_help);
+    for (labels, one) in all {
+        let total: u64 = one.answers.iter().map(load).sum();
+        if total == 0 {
+            continue;
+        }
+        let mut below = 0;
+        for (bound, count) in BOUNDS_US.iter().zip(&one.buckets) {
+            below += load(count);
+            let _ = writeln!(
+                text,
+                "{histogram}_bucket{{{labels},le=\"{}\"}} {below}",
+                *bound as f64 / 1e6
+            );
+        }
+        let _ = writeln!(text, "{histogram}_bucket{{{labels},le=\"+Inf\"}} {total}");
+        let _ = writeln!(
+            text,
+            "{histogram}_sum{{{labels}}} {}",
+            load(&one.sum_us) as f64 / 1e6
+        );
+        let _ = writeln!(text, "{histogram}_count{{{labels}}} {total}");
+    }
+}
+
 fn header(text: &mut String, name: &str, kind: &str, help: &str) {
     let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}");
 }
@@ -241,12 +269,13 @@ mod tests {
 
     #[test]
     fn buckets_are_cumulative_and_end_with_all() {
-        let metrics = Metrics::new(vec![("GET", "/health")]);
+        let metrics = Metrics::new([("GET", "/health")].into_iter(), ["RUN"].into_iter());
         for micros in [50, 200, 200, 4_000, 60_000_000] {
             metrics.answered(0, 200, Duration::from_micros(micros));
         }
         metrics.answered(0, 404, Duration::from_micros(50));
         metrics.answered(7, 200, Duration::ZERO);
+        metrics.message(0, 200, Duration::ZERO);
         let text = metrics.text();
         let labels = "method=\"GET\",route=\"/health\"";
         for line in [
@@ -257,6 +286,7 @@ mod tests {
             format!("isomer_http_request_seconds_bucket{{{labels},le=\"30\"}} 5"),
             format!("isomer_http_request_seconds_bucket{{{labels},le=\"+Inf\"}} 6"),
             format!("isomer_http_request_seconds_count{{{labels}}} 6"),
+            "isomer_bolt_messages_total{message=\"RUN\",status=\"2xx\"} 1".to_owned(),
         ] {
             assert!(text.lines().any(|has| has == line), "{line}\n{text}");
         }

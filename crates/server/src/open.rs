@@ -98,12 +98,36 @@ impl OpenTransactions {
         }
     }
 
-    /// Keeps a transaction open.
+    /// Keeps a transaction open between requests.
     pub fn add(
         &self,
         user: &Arc<str>,
         database: &Arc<str>,
         transaction: Transaction,
+    ) -> Result<Arc<Open>> {
+        self.add_for(user, database, transaction, self.idle, self.longest)
+    }
+
+    /// Keeps a transaction open that belongs to a connection and ends with it, or after `time`, where that is shorter than
+    /// what any may take.
+    pub fn add_of_connection(
+        &self,
+        user: &Arc<str>,
+        database: &Arc<str>,
+        transaction: Transaction,
+        time: Option<Duration>,
+    ) -> Result<Arc<Open>> {
+        let time = time.map_or(self.longest, |time| time.min(self.longest));
+        self.add_for(user, database, transaction, time, time)
+    }
+
+    fn add_for(
+        &self,
+        user: &Arc<str>,
+        database: &Arc<str>,
+        transaction: Transaction,
+        idle: Duration,
+        longest: Duration,
     ) -> Result<Arc<Open>> {
         let id = password::hex(&password::random::<16>()?);
         let mut all = self.all.lock();
@@ -123,8 +147,8 @@ impl OpenTransactions {
             database: database.clone(),
             transaction: Mutex::new(Some(transaction)),
             times: Mutex::new(Times {
-                idle_end: now + self.idle,
-                end: now + self.longest,
+                idle_end: now + idle,
+                end: now + longest,
             }),
         });
         all.insert(id, open.clone());

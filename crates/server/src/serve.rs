@@ -20,12 +20,13 @@ use tokio_rustls::{
 
 use crate::{
     Result, ServerError,
-    access::{Databases, Rights, System, name_of},
+    access::{Databases, Rights, System, check_name, name_of},
     audit::Audit,
+    bolt::MESSAGES,
     config::Config,
     core::{Core, make_folder, stop_asked},
     http::{self, route::ROUTES},
-    listen,
+    listen::{self, Spoken},
     metrics::Metrics,
 };
 
@@ -64,8 +65,9 @@ impl ServeOptions {
 pub struct RunningServer {
     core: Arc<Core>,
     runtime: Option<Runtime>,
-    accepting: Option<tokio::task::JoinHandle<()>>,
+    accepting: Vec<tokio::task::JoinHandle<()>>,
     address: SocketAddr,
+    bolt_address: Option<SocketAddr>,
     setup_token: Option<String>,
 }
 
@@ -85,18 +87,11 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
         .build()
         .map_err(|error| ServerError::Unavailable(format!("threads cannot be made: {error}")))?;
     // The address first: whoever starts a second server learns it before anything is opened.
-    let listener = runtime
-        .block_on(TcpListener::bind(config.listen))
-        .map_err(|error| {
-            let why = match error.kind() {
-                std::io::ErrorKind::AddrInUse => {
-                    "it is in use already: stop the other server or choose another port".to_owned()
-                }
-                _ => error.to_string(),
-            };
-            ServerError::Unavailable(format!("cannot listen on {}: {why}", config.listen))
-        })?;
-    let address = listener.local_addr().unwrap_or(config.listen);
+    let (listener, address) = bind(&runtime, config.listen)?;
+    let bolt = config
+        .bolt
+        .map(|address| bind(&runtime, address))
+        .transpose()?;
 
     let databases = Databases::new(options.builder.clone(), config.databases_folder.clone());
     for (name, path) in &options.databases {
@@ -123,11 +118,11 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
                 Some(password) => {
                     system.add_user("admin", &password, &Rights::all())?;
                 }
-                None if !config.listen.ip().is_loopback() && !config.expose_without_protection => {
+                None if open_address(&config).is_some() && !config.expose_without_protection => {
                     return Err(ServerError::Invalid(format!(
                         "{} is reachable from other machines and there is no user yet: start on 127.0.0.1 first, set \
                          `admin_password_file`, or say `expose_without_protection`",
-                        config.listen
+                        open_address(&config).unwrap_or(config.listen)
                     )));
                 }
                 None => setup_token = Some(system.begin_setup()?),
@@ -143,22 +138,66 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
         _ => Audit::off(),
     };
     let metrics = Metrics::new(
-        ROUTES
-            .iter()
-            .map(|route| (route.method, route.path))
-            .collect(),
+        ROUTES.iter().map(|route| (route.method, route.path)),
+        MESSAGES.iter().map(|message| message.name),
     );
-    let core = Core::new(config, system, databases, audit, metrics);
-    let router = http::router(&core);
-    let accepting = runtime.spawn(listen::accept(core.clone(), listener, router, tls));
+    let home = home(&options, &config)?;
+    let core = Core::new(config, system, databases, audit, metrics, home);
+    let http = Spoken::Http(http::router(&core));
+    let accept = |listener, spoken| {
+        runtime.spawn(listen::accept(core.clone(), listener, spoken, tls.clone()))
+    };
+    let mut accepting = vec![accept(listener, http)];
+    let mut bolt_address = None;
+    if let Some((listener, address)) = bolt {
+        // It is set here and nowhere else.
+        let _ = core.bolt_address.set(address);
+        bolt_address = Some(address);
+        accepting.push(accept(listener, Spoken::Bolt));
+    }
     runtime.spawn(sweep(core.clone()));
     Ok(RunningServer {
         core,
         runtime: Some(runtime),
-        accepting: Some(accepting),
+        accepting,
         address,
+        bolt_address,
         setup_token,
     })
+}
+
+/// Listens on an address, and says which it is where the system chose the port.
+fn bind(runtime: &Runtime, address: SocketAddr) -> Result<(TcpListener, SocketAddr)> {
+    let bound = runtime.block_on(TcpListener::bind(address));
+    let listener = bound.map_err(|error| {
+        let why = match error.kind() {
+            std::io::ErrorKind::AddrInUse => {
+                "it is in use already: stop the other server or choose another port".to_owned()
+            }
+            _ => error.to_string(),
+        };
+        ServerError::Unavailable(format!("cannot listen on {address}: {why}"))
+    })?;
+    let own = listener.local_addr().unwrap_or(address);
+    Ok((listener, own))
+}
+
+/// An address that other machines reach.
+fn open_address(config: &Config) -> Option<SocketAddr> {
+    let mut addresses = [Some(config.listen), config.bolt].into_iter().flatten();
+    addresses.find(|address| !address.ip().is_loopback())
+}
+
+/// The database of those who name none: the one that is set, or the first that was given.
+fn home(options: &ServeOptions, config: &Config) -> Result<Option<Arc<str>>> {
+    if let Some(name) = &config.default_database {
+        check_name(name)?;
+        return Ok(Some(name.as_str().into()));
+    }
+    let first = options.databases.first();
+    let first = first.map(|(name, path)| name.clone().unwrap_or_else(|| name_of(path)));
+    let open = options.open.first().map(|(name, _)| name.clone());
+    Ok(first.or(open).map(|name| name.as_str().into()))
 }
 
 /// Where users and tokens are kept: as set, or beside the first database.
@@ -232,6 +271,11 @@ impl RunningServer {
         self.address
     }
 
+    /// Where it listens for drivers that speak Bolt.
+    pub fn bolt_address(&self) -> Option<SocketAddr> {
+        self.bolt_address
+    }
+
     /// The one-time token for the first administrator, where there is none yet.
     pub fn setup_token(&self) -> Option<&str> {
         self.setup_token.as_deref()
@@ -267,10 +311,11 @@ impl RunningServer {
             return Ok(());
         };
         self.core.stop();
-        if let Some(accepting) = self.accepting.take() {
-            // It ends by itself within the drain time; an error is a panic, which was told.
+        for accepting in self.accepting.drain(..) {
+            // It ends by itself; an error is a panic, which was told.
             let _ = runtime.block_on(accepting);
         }
+        runtime.block_on(listen::drain(&self.core));
         // Those who were cut off stop their queries as they go.
         runtime.shutdown_timeout(Duration::from_millis(1_500));
         self.core.close()
@@ -302,8 +347,17 @@ pub fn run(options: ServeOptions) -> Result<()> {
         .iter()
         .map(ToString::to_string)
         .collect();
+    let bolt = server.bolt_address().map(|address| {
+        let scheme = if config.tls.is_some() {
+            "bolt+s"
+        } else {
+            "bolt"
+        };
+        format!("{scheme}://{address}")
+    });
     tracing::info!(
         url,
+        bolt,
         databases = databases.join(", "),
         "the server answers; its interface is described under /v1/docs"
     );
@@ -312,7 +366,7 @@ pub fn run(options: ServeOptions) -> Result<()> {
             "everybody who reaches the server may do everything: without_authentication"
         );
     }
-    if config.expose_without_protection && !config.listen.ip().is_loopback() {
+    if config.expose_without_protection && open_address(&config).is_some() {
         tracing::warn!(
             "the server is open to other machines without protection: expose_without_protection"
         );

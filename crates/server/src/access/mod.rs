@@ -13,12 +13,13 @@ mod role;
 mod session;
 mod system;
 
+pub(crate) use databases::check_name;
 pub use databases::{Databases, name_of};
 pub use gate::{Entry, Gates};
 pub use guesses::Guesses;
 pub use role::{ALL_DATABASES, Rights, Role};
 pub use session::{Access, Principal, ServerAccess, Session};
-pub use system::{Login, NewToken, System, TokenInfo, UserInfo};
+pub use system::{Credential, Login, NewToken, System, TokenInfo, UserInfo};
 
 /// Milliseconds since 1970 UTC.
 pub(crate) fn now_ms() -> u64 {

@@ -1,9 +1,10 @@
 //! Sessions, and what they give access to.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{collections::VecDeque, net::IpAddr, sync::Arc};
 
 use isomer_db::{
-    BucketOptions, Database, Limits, Map, QueryOptions, QueryResult, RowStream, Transaction,
+    BucketOptions, Database, Limits, Map, QueryOptions, QueryResult, Row, RowCursor, RowStream,
+    Transaction,
     data::{BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, DataError},
 };
 
@@ -73,6 +74,15 @@ impl Principal {
             rights: Effective { user, scope },
             token: Some(token),
             login,
+        }
+    }
+
+    pub(super) fn of_user(name: Arc<str>, user: Rights) -> Self {
+        Self {
+            name,
+            rights: Effective { user, scope: None },
+            token: None,
+            login: true,
         }
     }
 
@@ -319,6 +329,50 @@ impl Access {
             ));
         }
         Ok(self.db.stream_with(text, parameters, options)?)
+    }
+
+    /// Opens a query in the open transaction: its rows are taken with [`Open::with`].
+    pub fn open_query(
+        &self,
+        text: &str,
+        parameters: &Map,
+        options: &QueryOptions,
+    ) -> Result<RowCursor> {
+        let open = self.open.as_ref().ok_or_else(|| {
+            ServerError::Internal("a query is opened where no transaction is open".into())
+        })?;
+        open.with(|tx| Ok(tx.open_query(text, parameters, options)?))
+    }
+
+    /// Takes rows of a statement that writes, in a transaction of its own, until it has ended and is committed, or has given
+    /// `most` of them; says whether it has ended. Where it loses a race until then, it is run again, as another stream.
+    pub fn settle(
+        &self,
+        stream: &mut RowStream<'static>,
+        text: &str,
+        parameters: &Map,
+        options: &QueryOptions,
+        most: usize,
+    ) -> Result<(bool, VecDeque<Row>)> {
+        let mut is_fresh = true;
+        Ok(self.db.retrying(|| {
+            if !std::mem::take(&mut is_fresh) {
+                *stream = self.db.stream_with(text, parameters, options)?;
+            }
+            let mut rows = VecDeque::new();
+            while rows.len() < most {
+                match stream.next().transpose()? {
+                    Some(row) => rows.push_back(row),
+                    None => return Ok((true, rows)),
+                }
+            }
+            Ok((false, rows))
+        })?)
+    }
+
+    /// The last version that is committed.
+    pub fn version(&self) -> Result<u64> {
+        Ok(self.db.version()?)
     }
 
     /// The plan of a query, as text.

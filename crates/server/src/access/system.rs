@@ -68,6 +68,31 @@ pub struct NewToken {
 /// What a login answers.
 pub type Login = NewToken;
 
+/// What a connection that stays open shows with each of its commands. Not to be printed: secrets are in it.
+#[derive(Clone)]
+pub enum Credential {
+    /// Nothing: the server runs without authentication.
+    Anybody,
+    /// A token.
+    Token(String),
+    /// A name, with the hash that its password had at the login.
+    Password {
+        /// The name.
+        name: Arc<str>,
+        /// The hash.
+        hash: String,
+    },
+}
+
+impl Credential {
+    fn of(user: &User) -> Self {
+        Self::Password {
+            name: user.info.name.clone(),
+            hash: user.hash.clone(),
+        }
+    }
+}
+
 struct User {
     info: UserInfo,
     hash: String,
@@ -94,6 +119,49 @@ pub struct System {
     first: Mutex<Option<[u8; 32]>>,
     /// The hash of a password that nobody has: verified for names that are not there, so that these take as long.
     nobody: String,
+    /// Passwords that were right: see [`Recent`].
+    recent: Recent,
+}
+
+/// Passwords that were found to be right in this process, so that the connections of a pool need not wait for a slow hash
+/// each. Kept as a digest under a key that ends with the process, over the password and the stored hash: another password
+/// makes it void. Wrong ones are always hashed slowly. Memory: about 100 bytes a user.
+struct Recent {
+    key: ring::hmac::Key,
+    known: Mutex<FxHashMap<Arc<str>, [u8; 32]>>,
+}
+
+impl Recent {
+    fn new() -> Result<Self> {
+        let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, &password::random::<32>()?);
+        Ok(Self {
+            key,
+            known: Mutex::default(),
+        })
+    }
+
+    fn digest(&self, password: &str, hash: &str) -> [u8; 32] {
+        let mut context = ring::hmac::Context::with_key(&self.key);
+        context.update(hash.as_bytes());
+        context.update(&[0]);
+        context.update(password.as_bytes());
+        let mut digest = [0; 32];
+        digest.copy_from_slice(context.sign().as_ref());
+        digest
+    }
+
+    fn knows(&self, name: &str, password: &str, hash: &str) -> bool {
+        let digest = self.digest(password, hash);
+        let known = self.known.lock();
+        known
+            .get(name)
+            .is_some_and(|held| password::equal(held, &digest))
+    }
+
+    fn remember(&self, name: &Arc<str>, password: &str, hash: &str) {
+        let digest = self.digest(password, hash);
+        self.known.lock().insert(name.clone(), digest);
+    }
 }
 
 impl System {
@@ -127,6 +195,7 @@ impl System {
             changing: Mutex::new(()),
             first: Mutex::new(None),
             nobody: password::hash(&password::hex(&password::random::<16>()?))?,
+            recent: Recent::new()?,
         })
     }
 
@@ -179,6 +248,47 @@ impl System {
         self.add_token(name, "login", None, Some(expires), true)
     }
 
+    /// What a connection shows from now on in place of a name and a password, where they were right a while ago: answers at
+    /// once. Nothing otherwise: see [`System::credential`].
+    pub fn recent_credential(&self, name: &str, password: &str) -> Option<Credential> {
+        let known = self.known.read();
+        let user = known.users.get(name)?;
+        let right = self.recent.knows(name, password, &user.hash);
+        right.then(|| Credential::of(user))
+    }
+
+    /// What a connection shows from now on in place of a name and a password. As slow as [`System::log_in`].
+    pub fn credential(&self, name: &str, password: &str) -> Result<Credential> {
+        if !self.knows_password(name, password) {
+            return Err(ServerError::Unauthenticated(
+                "the name or the password is wrong".into(),
+            ));
+        }
+        let known = self.known.read();
+        let user = known.users.get(name).ok_or_else(|| no_user(name))?;
+        self.recent.remember(&user.info.name, password, &user.hash);
+        Ok(Credential::of(user))
+    }
+
+    /// Who shows this, with the rights of now: a password that was changed and a user who was removed are refused.
+    pub fn principal_of(&self, credential: &Credential) -> Result<Principal> {
+        let (name, hash) = match credential {
+            Credential::Anybody => return Ok(Principal::anybody()),
+            Credential::Token(token) => return self.principal(token),
+            Credential::Password { name, hash } => (name, hash),
+        };
+        let known = self.known.read();
+        match known.users.get(name) {
+            Some(user) if user.hash == *hash => Ok(Principal::of_user(
+                user.info.name.clone(),
+                user.info.roles.clone(),
+            )),
+            _ => Err(ServerError::Unauthenticated(
+                "the password was changed, or the user was removed: log in again".into(),
+            )),
+        }
+    }
+
     /// Whether this is the password of a user.
     pub fn knows_password(&self, name: &str, password: &str) -> bool {
         let hash = self
@@ -187,7 +297,8 @@ impl System {
             .users
             .get(name)
             .map(|user| user.hash.clone());
-        hash.is_some_and(|hash| password::verify(password, &hash))
+        let right = password::verify(password, hash.as_deref().unwrap_or(&self.nobody));
+        right && hash.is_some()
     }
 
     /// Whom a token belongs to.

@@ -155,6 +155,10 @@ impl Layers {
 pub struct Config {
     /// Where it listens.
     pub listen: SocketAddr,
+    /// Where it listens for drivers that speak Bolt; nowhere unless set.
+    pub bolt: Option<SocketAddr>,
+    /// The database of drivers that name none.
+    pub default_database: Option<String>,
     /// Names under which browsers may reach it, beside those of the loopback address.
     pub hosts: Vec<String>,
     /// Folder of the system database: users, roles, tokens.
@@ -228,6 +232,8 @@ pub struct ServerLimits {
     pub write_time: Duration,
     /// Longest time that a connection stays open without a request.
     pub idle_time: Duration,
+    /// Longest time that a connection of a driver stays open without a message.
+    pub bolt_idle_time: Duration,
     /// Longest running time of a query.
     pub query_time: Duration,
     /// Most memory of a query.

@@ -104,6 +104,25 @@ impl FromText for SocketAddr {
 }
 
 /// Nothing where the text is empty.
+impl FromText for Option<SocketAddr> {
+    const EXPECTED: &'static str = SocketAddr::EXPECTED;
+    fn from_text(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return Some(None);
+        }
+        SocketAddr::from_text(text).map(Some)
+    }
+}
+
+/// Nothing where the text is empty.
+impl FromText for Option<String> {
+    const EXPECTED: &'static str = "a name";
+    fn from_text(text: &str) -> Option<Self> {
+        Some((!text.is_empty()).then(|| text.to_owned()))
+    }
+}
+
+/// Nothing where the text is empty.
 impl FromText for Option<PathBuf> {
     const EXPECTED: &'static str = "a path";
     fn from_text(text: &str) -> Option<Self> {

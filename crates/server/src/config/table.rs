@@ -37,6 +37,16 @@ pub const SETTINGS: &[Setting] = &[
         "Address and port to listen on; beyond this machine only with users and TLS",
     ),
     setting(
+        "bolt",
+        "",
+        "Address and port for drivers that speak Bolt, such as 127.0.0.1:7687; under the same conditions; nowhere unless set",
+    ),
+    setting(
+        "default_database",
+        "",
+        "Database of drivers that name none; the first on the command line unless set",
+    ),
+    setting(
         "hosts",
         "",
         "Further names in the Host header that are answered (behind a proxy, or of a certificate)",
@@ -132,6 +142,11 @@ pub const SETTINGS: &[Setting] = &[
         "5min",
         "A connection without a request for so long is closed",
     ),
+    setting(
+        "limits.bolt_idle_time",
+        "2h",
+        "A driver's connection without a message for so long is closed; drivers close theirs after an hour",
+    ),
     setting("limits.query_time", "30s", "A query"),
     setting("limits.query_memory", "256MiB", "What a query may hold"),
     setting(
@@ -205,6 +220,7 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
         body_time: get(layers, "limits.body_time")?,
         write_time: get(layers, "limits.write_time")?,
         idle_time: get(layers, "limits.idle_time")?,
+        bolt_idle_time: get(layers, "limits.bolt_idle_time")?,
         query_time: get(layers, "limits.query_time")?,
         query_memory: bytes("limits.query_memory")?,
         user_memory: bytes("limits.user_memory")?,
@@ -223,6 +239,8 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
         slow_query,
         limits,
         listen: get(layers, "listen")?,
+        bolt: get(layers, "bolt")?,
+        default_database: get(layers, "default_database")?,
         hosts: get(layers, "hosts")?,
         system: get(layers, "system")?,
         databases_folder: get(layers, "databases_folder")?,
@@ -242,11 +260,18 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
 
 /// What must hold between settings.
 fn check(config: &Config) -> Result<(), ConfigError> {
-    let loopback = config.listen.ip().is_loopback();
-    if loopback || config.expose_without_protection {
+    if config.expose_without_protection {
         return Ok(());
     }
-    let address = config.listen;
+    let addresses = [Some(config.listen), config.bolt].into_iter().flatten();
+    for address in addresses.filter(|address| !address.ip().is_loopback()) {
+        check_open(config, address)?;
+    }
+    Ok(())
+}
+
+/// What must hold where others reach an address.
+fn check_open(config: &Config, address: std::net::SocketAddr) -> Result<(), ConfigError> {
     if config.without_authentication {
         return Err(ConfigError(format!(
             "{address} is reachable from other machines and nobody would have to log in: leave `without_authentication` away, \
@@ -356,5 +381,15 @@ mod tests {
             "the loopback address is this machine's own"
         );
         assert!(with(&[tls[0]]).is_err());
+        let bolt = ("bolt", "0.0.0.0:7687");
+        assert!(
+            with(&[bolt])
+                .unwrap_err()
+                .to_string()
+                .contains("in the clear")
+        );
+        assert!(with(&[bolt, tls[0], tls[1]]).is_ok());
+        assert!(with(&[bolt, tls[0], tls[1], nobody]).is_err());
+        assert!(with(&[("bolt", "localhost:7687")]).is_ok());
     }
 }

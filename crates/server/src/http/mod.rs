@@ -13,7 +13,7 @@ mod lines;
 mod once;
 pub mod openapi;
 mod query;
-mod reply;
+pub(crate) mod reply;
 pub mod route;
 mod transfer;
 mod watching;

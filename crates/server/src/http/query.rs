@@ -8,7 +8,7 @@ use std::{
 use axum::http::{StatusCode, header};
 use isomer_db::{
     CancelHandle, Counters, ErrorKind, Map, QueryOptions, QueryResult, RowStream, Value, json,
-    params, redact,
+    params,
 };
 
 use super::{
@@ -21,6 +21,7 @@ use crate::{
     Result, ServerError,
     access::{Access, Role},
     core::Core,
+    slow,
 };
 
 /// A statement as it was asked for.
@@ -372,48 +373,16 @@ struct Slow {
 }
 
 impl Slow {
-    /// Writes the query without its literals, and its plan without the texts in it, into the log.
     fn tell(&self) {
-        let took = self.began.elapsed();
-        if self.core.config.slow_query.is_none_or(|slow| took < slow) {
-            return;
-        }
-        self.core
-            .metrics
-            .slow_queries
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let plan = self
-            .access
-            .explain(&self.asked.text, &self.asked.parameters);
-        let took_ms = took.as_millis() as u64;
-        let (user, database) = (&*self.access.principal().name, &**self.access.name());
-        let query = redact(&self.asked.text);
-        let plan = without_texts(&plan.unwrap_or_default());
-        tracing::warn!(took_ms, user, database, query, plan, "slow query");
+        let (text, parameters) = (&self.asked.text, &self.asked.parameters);
+        slow::tell(
+            &self.core,
+            &self.access,
+            text,
+            parameters,
+            self.began.elapsed(),
+        );
     }
-}
-
-/// A plan with `?` in place of what stands in quotes.
-fn without_texts(plan: &str) -> String {
-    let mut shown = String::with_capacity(plan.len());
-    let mut quote = None;
-    for c in plan.chars() {
-        match quote {
-            Some(open) if c == open => {
-                quote = None;
-                shown.push('?');
-                shown.push(c);
-            }
-            Some(_) => {}
-            None => {
-                if matches!(c, '\'' | '"') {
-                    quote = Some(c);
-                }
-                shown.push(c);
-            }
-        }
-    }
-    shown
 }
 
 /// `POST …/tx`
@@ -484,18 +453,4 @@ pub async fn rollback(call: Call, access: Access) -> Result<Reply> {
     core.clone()
         .blocking(move || core.open.rollback(&open).map(|()| Reply::done()))
         .await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn plans_in_the_log_show_no_texts() {
-        assert_eq!(
-            without_texts("Seek p.name = 'Ada' 3 rows"),
-            "Seek p.name = '?' 3 rows"
-        );
-        assert_eq!(without_texts("x = 'open"), "x = '");
-    }
 }

@@ -195,7 +195,7 @@ pub(super) fn takes_gzip(asked: &HeaderMap) -> bool {
 }
 
 /// The status that says what an error does.
-fn status(error: &ServerError) -> StatusCode {
+pub(crate) fn status(error: &ServerError) -> StatusCode {
     match error {
         ServerError::Database(error) => match error.kind() {
             ErrorKind::Retry | ErrorKind::Exists | ErrorKind::Cancelled => StatusCode::CONFLICT,

@@ -1,7 +1,9 @@
 //! The server as its clients see it: real connections, real bytes.
 
 mod abuse;
+mod bolt;
 mod data;
+mod driver;
 mod limits;
 mod queries;
 mod rights;

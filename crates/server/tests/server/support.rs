@@ -29,6 +29,7 @@ impl Server {
         let path = |name: &str| folder.path().join(name).display().to_string();
         for (key, value) in [
             ("listen", "127.0.0.1:0".to_owned()),
+            ("bolt", "127.0.0.1:0".to_owned()),
             ("system", path("system")),
             ("databases_folder", path("databases")),
             ("backups_folder", path("backups")),
@@ -62,6 +63,10 @@ impl Server {
 
     pub fn address(&self) -> SocketAddr {
         self.running.address()
+    }
+
+    pub fn bolt_address(&self) -> SocketAddr {
+        self.running.bolt_address().expect("it speaks Bolt")
     }
 
     /// The token of a login.

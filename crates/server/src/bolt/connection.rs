@@ -1,0 +1,470 @@
+//! A connection: bytes in, messages to the machine, bytes out, and how slow a client may be.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use isomer_db::Map;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+
+use super::{
+    failure::Failure,
+    frames::{Inbox, Outbox, TooLong},
+    handshake,
+    machine::{Machine, Step},
+    message::text,
+    signal::Signal,
+};
+use crate::{
+    ServerError,
+    access::Credential,
+    core::{Core, stop_asked},
+};
+
+/// Bytes that are read at once.
+const READ_BYTES: usize = 8 << 10;
+/// How often somebody looks whether a query works for longer than it may.
+const TICK: Duration = Duration::from_millis(50);
+const HELLO: u8 = 0x01;
+const LOGON: u8 = 0x6a;
+
+/// Speaks Bolt with a client until one of the two ends it.
+pub async fn serve<S>(core: &Arc<Core>, mut stream: S, peer: SocketAddr)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send,
+{
+    static CONNECTIONS: AtomicU64 = AtomicU64::new(0);
+    let limits = &core.config.limits;
+    let version = match tokio::time::timeout(limits.head_time, handshake::shake(&mut stream)).await
+    {
+        Ok(Ok(Some(version))) => version,
+        Ok(outcome) => {
+            tracing::debug!(%peer, ?outcome, "no Bolt that is spoken here");
+            return;
+        }
+        Err(_) => return slow(core),
+    };
+    let signal = Arc::new(Signal::default());
+    let (reading, writing) = tokio::io::split(stream);
+    let mut connection = Connection {
+        core: core.clone(),
+        from: peer.ip(),
+        number: CONNECTIONS.fetch_add(1, Ordering::Relaxed) + 1,
+        machine: Some(Box::new(Machine::new(
+            core.clone(),
+            peer.ip(),
+            version,
+            signal.clone(),
+        ))),
+        signal: GoneOnDrop(signal),
+        inbox: Inbox::new(limits.head_bytes),
+        out: Outbox::default(),
+        reading,
+        writing,
+        buffer: vec![0; READ_BYTES],
+        has_ended: false,
+        too_long: None,
+        login_end: Instant::now() + limits.head_time,
+    };
+    if let Err(error) = connection.serve().await {
+        if error.kind() == io::ErrorKind::TimedOut {
+            slow(core);
+        }
+        tracing::debug!(%peer, %error, "a connection of a driver ended");
+    }
+    // What it leaves may take a while to be dropped.
+    if let Some(machine) = connection
+        .machine
+        .take()
+        .filter(|machine| !machine.is_idle())
+    {
+        tokio::task::spawn_blocking(move || drop(machine));
+    }
+}
+
+fn slow(core: &Core) {
+    core.metrics
+        .connections_slow
+        .fetch_add(1, Ordering::Relaxed);
+}
+
+fn timed_out(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::TimedOut, what)
+}
+
+/// Whoever drops the connection stops its query.
+struct GoneOnDrop(Arc<Signal>);
+
+impl Drop for GoneOnDrop {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+struct Connection<S> {
+    core: Arc<Core>,
+    from: IpAddr,
+    number: u64,
+    /// Away while it works on another thread.
+    machine: Option<Box<Machine>>,
+    signal: GoneOnDrop,
+    inbox: Inbox,
+    out: Outbox,
+    reading: ReadHalf<S>,
+    writing: WriteHalf<S>,
+    buffer: Vec<u8>,
+    /// Whether the client sends nothing any more.
+    has_ended: bool,
+    too_long: Option<TooLong>,
+    /// When a login must have come.
+    login_end: Instant,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
+    async fn serve(&mut self) -> io::Result<()> {
+        let mut waits = Waits::default();
+        loop {
+            let step = match self.inbox.next_tag() {
+                Some(HELLO) => self.hello().await,
+                Some(LOGON) => self.log_on().await,
+                Some(tag) => self.work(tag).await?,
+                None if self.machine()?.is_taking() => self.work(0).await?,
+                None => {
+                    if self.has_ended {
+                        return Ok(());
+                    }
+                    if let Some(TooLong { most }) = self.too_long {
+                        let failure = Failure::of(&ServerError::TooLarge(format!(
+                            "the message is longer than {most} bytes: send less at once (limits.body)"
+                        )));
+                        let mut out = std::mem::take(&mut self.out);
+                        self.machine()?.give_up(&failure, &mut out);
+                        self.out = out;
+                        return self.flush().await;
+                    }
+                    if self.core.is_stopping() && self.machine()?.is_idle() {
+                        return Ok(());
+                    }
+                    self.wait().await?;
+                    continue;
+                }
+            };
+            self.flush().await?;
+            match step {
+                Step::Close => return Ok(()),
+                Step::Busy => tokio::time::sleep(waits.next()).await,
+                Step::Done | Step::More => waits = Waits::default(),
+            }
+        }
+    }
+
+    fn machine(&mut self) -> io::Result<&mut Machine> {
+        self.machine
+            .as_deref_mut()
+            .ok_or_else(|| io::Error::other("the connection met a bug in the server"))
+    }
+
+    // ---- work ---------------------------------------------------------------------------------------------------------------
+
+    /// Answers the messages that wait, on a thread that may wait, and goes on reading meanwhile.
+    async fn work(&mut self, tag: u8) -> io::Result<Step> {
+        let mut out = std::mem::take(&mut self.out);
+        if self.machine()?.is_light(tag)
+            && let Some(message) = self.inbox.next()
+        {
+            let step = self.machine()?.answer(&message, &mut out);
+            self.out = out;
+            return Ok(step);
+        }
+        let place = match self.core.place().await {
+            Ok(place) => place,
+            Err(error) => {
+                let message = self.inbox.next().unwrap_or_default();
+                let step = self.machine()?.refuse(&message, &error, &mut out);
+                self.out = out;
+                return Ok(step);
+            }
+        };
+        let mut queue = VecDeque::new();
+        while !matches!(self.inbox.next_tag(), None | Some(HELLO | LOGON)) {
+            queue.extend(self.inbox.next());
+        }
+        let Some(mut machine) = self.machine.take() else {
+            return Ok(Step::Close);
+        };
+        let mut job = tokio::task::spawn_blocking(move || {
+            let _place = place;
+            let step = machine.run(&mut queue, &mut out);
+            (machine, queue, out, step)
+        });
+        let done = loop {
+            let may_read = self.may_read();
+            tokio::select! {
+                biased;
+                done = &mut job => break done,
+                count = self.reading.read(&mut self.buffer), if may_read => self.received(count),
+                () = tokio::time::sleep(TICK) => {
+                    self.signal.0.check_time();
+                    let ready = self.signal.0.take_ready();
+                    self.send(&ready).await?;
+                }
+            }
+        };
+        let (machine, mut queue, out, step) = done.map_err(|error| {
+            tracing::error!(%error, "a message of a driver ended in a bug");
+            io::Error::other("the connection met a bug in the server")
+        })?;
+        self.machine = Some(machine);
+        self.out = out;
+        while let Some(message) = queue.pop_back() {
+            self.inbox.put_back(message);
+        }
+        Ok(step)
+    }
+
+    // ---- logins -------------------------------------------------------------------------------------------------------------
+
+    async fn hello(&mut self) -> Step {
+        let began = Instant::now();
+        let message = self.inbox.next().unwrap_or_default();
+        let mut out = std::mem::take(&mut self.out);
+        let step = self.greet(&message, began, &mut out).await;
+        self.out = out;
+        step
+    }
+
+    async fn greet(&mut self, message: &[u8], began: Instant, out: &mut Outbox) -> Step {
+        let number = self.number;
+        let Some(machine) = self.machine.as_deref_mut() else {
+            return Step::Close;
+        };
+        let extra = match machine.hello(message) {
+            Ok(extra) => extra,
+            Err(failure) => {
+                machine.turn_away(&failure, out, began.elapsed());
+                return Step::Close;
+            }
+        };
+        // Before 5.1 there was one message for both.
+        if !machine.has_logon() && !self.let_in(&extra, began, out).await {
+            return Step::Close;
+        }
+        if let Some(machine) = self.machine.as_deref_mut() {
+            machine.greet(number, out);
+        }
+        Step::Done
+    }
+
+    async fn log_on(&mut self) -> Step {
+        let began = Instant::now();
+        let message = self.inbox.next().unwrap_or_default();
+        let mut out = std::mem::take(&mut self.out);
+        let step = self.answer_logon(&message, began, &mut out).await;
+        self.out = out;
+        step
+    }
+
+    async fn answer_logon(&mut self, message: &[u8], began: Instant, out: &mut Outbox) -> Step {
+        let Some(machine) = self.machine.as_deref_mut() else {
+            return Step::Close;
+        };
+        let shown = match machine.shown(message) {
+            Ok(shown) => shown,
+            Err(failure) => {
+                machine.turn_away(&failure, out, began.elapsed());
+                return Step::Close;
+            }
+        };
+        if !self.let_in(&shown, began, out).await {
+            return Step::Close;
+        }
+        if let Some(machine) = self.machine.as_deref_mut() {
+            machine.welcome(out, began.elapsed());
+        }
+        Step::Done
+    }
+
+    /// Lets in who shows this; false where it is not enough, which is then answered.
+    async fn let_in(&mut self, shown: &Map, began: Instant, out: &mut Outbox) -> bool {
+        let outcome = authenticate(&self.core, self.from, shown).await;
+        let Some(machine) = self.machine.as_deref_mut() else {
+            return false;
+        };
+        let outcome = outcome
+            .map_err(|error| {
+                let failure = Failure::of(&error);
+                match error {
+                    ServerError::TooMany { .. } => {
+                        failure.with_code("Neo.ClientError.Security.AuthenticationRateLimit")
+                    }
+                    _ => failure,
+                }
+            })
+            .and_then(|credential| machine.log_in(credential));
+        match outcome {
+            Ok(()) => {
+                self.inbox.set_most(self.core.config.limits.body_bytes);
+                true
+            }
+            Err(failure) => {
+                machine.turn_away(&failure, out, began.elapsed());
+                false
+            }
+        }
+    }
+
+    // ---- bytes --------------------------------------------------------------------------------------------------------------
+
+    fn may_read(&self) -> bool {
+        !self.has_ended && self.too_long.is_none() && self.inbox.has_room()
+    }
+
+    /// Takes what was read.
+    fn received(&mut self, count: io::Result<usize>) {
+        match count {
+            Ok(count @ 1..) => match self.inbox.take(&self.buffer[..count]) {
+                Ok(resets) => self.signal.0.interrupt(resets),
+                Err(too_long) => self.too_long = Some(too_long),
+            },
+            Ok(0) | Err(_) => {
+                self.has_ended = true;
+                self.signal.0.end();
+            }
+        }
+    }
+
+    /// Waits for bytes, for as long as the client may be silent.
+    async fn wait(&mut self) -> io::Result<()> {
+        let limits = &self.core.config.limits;
+        let known = self
+            .machine
+            .as_ref()
+            .is_some_and(|machine| machine.is_known());
+        let (end, what) = match self.inbox.began() {
+            Some(began) => (began + limits.body_time, "a message did not come in time"),
+            None => (
+                Instant::now() + limits.bolt_idle_time,
+                "no message came in time",
+            ),
+        };
+        let (end, what) = if known {
+            (end, what)
+        } else {
+            (end.min(self.login_end), "no login came in time")
+        };
+        let mut stopping = self.core.stopping();
+        let is_idle = self
+            .machine
+            .as_ref()
+            .is_none_or(|machine| machine.is_idle());
+        let count = tokio::select! {
+            count = self.reading.read(&mut self.buffer) => count,
+            () = tokio::time::sleep_until(end.into()) => return Err(timed_out(what)),
+            () = stop_asked(&mut stopping), if is_idle => return Ok(()),
+        };
+        self.received(count);
+        Ok(())
+    }
+
+    /// Sends what is written, and goes on reading meanwhile.
+    async fn flush(&mut self) -> io::Result<()> {
+        let mut bytes = self.signal.0.take_ready();
+        let mut rest = self.out.drain();
+        if bytes.is_empty() {
+            bytes = rest;
+        } else {
+            bytes.append(&mut rest);
+        }
+        self.send(&bytes).await
+    }
+
+    async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        let time = self.core.config.limits.write_time;
+        while !rest.is_empty() {
+            let may_read = self.may_read();
+            tokio::select! {
+                biased;
+                count = tokio::time::timeout(time, self.writing.write(rest)) => {
+                    match count {
+                        Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
+                        Ok(Ok(count)) => rest = &rest[count..],
+                        Ok(Err(error)) => return Err(error),
+                        Err(_) => return Err(timed_out("the client takes nothing")),
+                    }
+                }
+                count = self.reading.read(&mut self.buffer), if may_read => self.received(count),
+            }
+        }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        match tokio::time::timeout(time, self.writing.flush()).await {
+            Ok(flushed) => flushed,
+            Err(_) => Err(timed_out("the client takes nothing")),
+        }
+    }
+}
+
+/// Who shows these entries of a message.
+async fn authenticate(core: &Arc<Core>, from: IpAddr, shown: &Map) -> crate::Result<Credential> {
+    if core.system.is_none() {
+        return Ok(Credential::Anybody);
+    }
+    let entry = |name: &str| text(shown, name).ok().flatten();
+    match entry("scheme").as_deref() {
+        Some("basic") => {
+            let (Some(name), Some(password)) = (entry("principal"), entry("credentials")) else {
+                return Err(ServerError::Unauthenticated(
+                    "the scheme `basic` takes a name and a password".into(),
+                ));
+            };
+            if let Some(credential) = core.system()?.recent_credential(&name, &password) {
+                return Ok(credential);
+            }
+            let source = from.to_string();
+            core.guesses.check(&source)?;
+            let outcome = core
+                .hashing(move |core| core.system()?.credential(&name, &password))
+                .await;
+            if matches!(outcome, Err(ServerError::Unauthenticated(_))) {
+                core.guesses.failed(&source);
+                core.metrics.logins_failed.fetch_add(1, Ordering::Relaxed);
+            }
+            outcome
+        }
+        Some("bearer") => {
+            let token = entry("credentials").unwrap_or_default();
+            // It is looked at as every token is, and those who guess are held up.
+            core.session(Some(&token), from)?;
+            Ok(Credential::Token(token))
+        }
+        _ => Err(ServerError::Unauthenticated(
+            "log in with a name and a password (basic), or with a token (bearer)".into(),
+        )),
+    }
+}
+
+/// Pauses of a message that waits for others.
+struct Waits(Duration);
+
+impl Default for Waits {
+    fn default() -> Self {
+        Self(Duration::from_millis(1))
+    }
+}
+
+impl Waits {
+    fn next(&mut self) -> Duration {
+        let now = self.0;
+        self.0 = (now * 2).min(Duration::from_millis(20));
+        now
+    }
+}

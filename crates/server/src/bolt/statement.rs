@@ -1,0 +1,394 @@
+//! A statement from `RUN` to its last row.
+//!
+//! One that reads gives its rows as they are found. One that writes, in a transaction of its own, runs when its rows are first
+//! asked for: if it ends within [`SETTLED_ROWS`] rows it is committed before the first is sent, and run again where it lost a race;
+//! a longer result is sent as it is found and committed at its end. In a transaction of several statements one that writes has
+//! written when `RUN` is answered.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use isomer_db::{
+    CancelHandle, Counters, ErrorKind, Map, Notice, QueryOptions, Row, RowCursor, RowStream,
+    StatementClass, Value,
+};
+
+use super::{
+    failure::Failure, frames::Outbox, message::Wanted, packstream::Writer, signal::Signal,
+    structure::Forms,
+};
+use crate::{
+    Result, ServerError,
+    access::{Access, Role},
+    core::Core,
+    slow,
+};
+
+/// Rows that a statement that writes may find before they are sent.
+const SETTLED_ROWS: usize = 1_000;
+/// Bytes of a piece, about: then the connection sends it.
+pub(super) const PIECE_BYTES: usize = 64 << 10;
+/// A piece is sent after so long, however small it is.
+pub(super) const PIECE_TIME: Duration = Duration::from_millis(100);
+
+/// How a statement is to run.
+pub(super) struct Terms {
+    pub reads_only: bool,
+    pub time: Option<Duration>,
+    pub wanted: Wanted,
+}
+
+/// A statement at work.
+pub(super) struct Statement {
+    access: Access,
+    source: Source,
+    text: String,
+    parameters: Map,
+    options: QueryOptions,
+    wanted: Wanted,
+    cancel: CancelHandle,
+    /// How long it may still work.
+    left: Option<Duration>,
+    began: Instant,
+    /// Rows that were found and not taken.
+    ahead: VecDeque<Row>,
+    ended: bool,
+    /// Whether what it writes was written, where it has a transaction of its own.
+    settled: bool,
+    rows: u64,
+}
+
+enum Source {
+    Own(RowStream<'static>),
+    Shared(RowCursor),
+}
+
+/// How far rows were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// There is no further one.
+    All,
+    /// As many as were asked for, and there are more.
+    Enough,
+    /// A piece is full.
+    Piece,
+}
+
+impl Statement {
+    /// Plans a statement, in the open transaction of `access` or in one of its own.
+    pub(super) fn open(
+        mut access: Access,
+        text: String,
+        parameters: Map,
+        terms: Terms,
+    ) -> std::result::Result<Self, Failure> {
+        let cancel = CancelHandle::new();
+        let mut options = access
+            .query_options()
+            .map_err(|error| Failure::of(&error))?
+            .cancel(cancel.clone());
+        if terms.reads_only {
+            options = options.allow(StatementClass::Read);
+        }
+        // What it may work is counted here: a client may take longer to read than the query may take to find.
+        let most = options
+            .limits
+            .as_mut()
+            .and_then(|limits| limits.time.take());
+        let left = match (most, terms.time) {
+            (Some(most), Some(wanted)) => Some(most.min(wanted)),
+            (most, wanted) => most.or(wanted),
+        };
+        let opened = if access.open().is_some() {
+            access
+                .open_query(&text, &parameters, &options)
+                .map(Source::Shared)
+        } else {
+            access.stream(&text, &parameters, &options).map(Source::Own)
+        };
+        let source = opened.map_err(|error| {
+            let denied = error.kind() == ErrorKind::Denied.name();
+            let failure = Failure::of(&error);
+            if denied && terms.reads_only && access.role() >= Role::Editor {
+                return failure.with_code("Neo.ClientError.Statement.AccessMode");
+            }
+            failure
+        })?;
+        let settled = match &source {
+            Source::Own(stream) => stream.class() == StatementClass::Read,
+            Source::Shared(_) => true,
+        };
+        Ok(Self {
+            access,
+            source,
+            settled,
+            text,
+            parameters,
+            options,
+            wanted: terms.wanted,
+            cancel,
+            left,
+            began: Instant::now(),
+            ahead: VecDeque::new(),
+            ended: false,
+            rows: 0,
+        })
+    }
+
+    fn cursor(&self) -> &RowCursor {
+        match &self.source {
+            Source::Own(stream) => stream.cursor(),
+            Source::Shared(cursor) => cursor,
+        }
+    }
+
+    /// The names of its columns.
+    pub(super) fn columns(&self) -> &[std::sync::Arc<str>] {
+        self.cursor().columns()
+    }
+
+    /// What it may do.
+    pub(super) fn class(&self) -> StatementClass {
+        self.cursor().class()
+    }
+
+    /// Whether it may change something.
+    pub(super) fn writes(&self) -> bool {
+        self.class() != StatementClass::Read
+    }
+
+    /// What it changed.
+    pub(super) fn counters(&self) -> Counters {
+        self.cursor().counters()
+    }
+
+    /// What is worth knowing.
+    pub(super) fn notices(&self) -> &[Notice] {
+        self.cursor().notices()
+    }
+
+    /// Which of that the client wants.
+    pub(super) fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// Its text.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The plan that it was asked for, and whether with figures.
+    pub(super) fn plan(&self) -> Option<(Value, bool)> {
+        let cursor = self.cursor();
+        cursor.plan().map(|plan| (plan, cursor.is_profile()))
+    }
+
+    /// The right that it runs with.
+    pub(super) fn access(&self) -> &Access {
+        &self.access
+    }
+
+    /// The version that was read or committed, at its end, where it had a transaction of its own.
+    pub(super) fn version(&self) -> Option<u64> {
+        match &self.source {
+            Source::Own(stream) => stream.version(),
+            Source::Shared(_) => None,
+        }
+    }
+
+    /// How many rows were taken.
+    pub(super) fn rows(&self) -> u64 {
+        self.rows
+    }
+
+    /// Since when it is at work.
+    pub(super) fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// Whether all of its rows were found.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Tells of it in the log if it took long.
+    pub(super) fn tell_if_slow(&self, core: &Core) {
+        slow::tell(
+            core,
+            &self.access,
+            &self.text,
+            &self.parameters,
+            self.began.elapsed(),
+        );
+    }
+
+    /// Writes what it has to write: its first row is found, and kept.
+    pub(super) fn write_now(&mut self, signal: &Signal) -> Result<()> {
+        self.working(signal, |statement| statement.with_rows(|next| next()))
+            .map(|row| match row {
+                Some(row) => self.ahead.push_back(row),
+                None => self.ended = true,
+            })
+    }
+
+    /// Finds all of its rows and keeps them, if they take no more than `most` bytes when they are sent.
+    pub(super) fn find_all(&mut self, signal: &Signal, forms: Forms, most: usize) -> Result<()> {
+        let mut found = VecDeque::new();
+        let mut bytes = Vec::new();
+        let mut held = 0;
+        self.working(signal, |statement| {
+            statement.with_rows(|next| {
+                while let Some(row) = next()? {
+                    bytes.clear();
+                    let mut writer = Writer::new(&mut bytes, forms);
+                    row.values().iter().for_each(|value| writer.value(value));
+                    held += bytes.len();
+                    if held > most {
+                        return Err(ServerError::TooLarge(format!(
+                            "an earlier result of this transaction is not read to its end, holds more than {most} bytes, \
+                             and this query writes: read that result first, or use another transaction"
+                        )));
+                    }
+                    found.push_back(row);
+                }
+                Ok(())
+            })
+        })?;
+        self.ahead.append(&mut found);
+        self.ended = true;
+        Ok(())
+    }
+
+    /// Takes `count` rows, all where that is absent, until a piece is full; they are written unless they are to be thrown away.
+    pub(super) fn take(
+        &mut self,
+        count: &mut Option<u64>,
+        keep: bool,
+        out: &mut Outbox,
+        forms: Forms,
+        signal: &Signal,
+    ) -> Result<Taken> {
+        let began = Instant::now();
+        if !self.settled {
+            self.settle(signal)?;
+        }
+        let mut taken = 0;
+        let mut kept = std::mem::take(&mut self.ahead);
+        let ended = self.ended;
+        let outcome = self.working(signal, |statement| {
+            statement.with_rows(|next| {
+                loop {
+                    let found = match kept.pop_front() {
+                        Some(row) => Some(row),
+                        None if ended => None,
+                        None => next()?,
+                    };
+                    let Some(row) = found else {
+                        return Ok(Taken::All);
+                    };
+                    if *count == Some(0) {
+                        kept.push_front(row);
+                        return Ok(Taken::Enough);
+                    }
+                    if keep {
+                        write_row(&row, out, forms)?;
+                    }
+                    taken += 1;
+                    if let Some(count) = count {
+                        *count -= 1;
+                    }
+                    if out.len() >= PIECE_BYTES || taken % 64 == 0 && began.elapsed() >= PIECE_TIME
+                    {
+                        return Ok(Taken::Piece);
+                    }
+                }
+            })
+        });
+        self.ahead = kept;
+        self.rows += taken;
+        if matches!(outcome, Ok(Taken::All)) {
+            self.ended = true;
+        }
+        outcome
+    }
+
+    /// Runs a statement that writes, and commits it where its result is short.
+    fn settle(&mut self, signal: &Signal) -> Result<()> {
+        (self.ended, self.ahead) = self.working(signal, |statement| {
+            let Source::Own(stream) = &mut statement.source else {
+                return Ok((false, VecDeque::new()));
+            };
+            statement.access.settle(
+                stream,
+                &statement.text,
+                &statement.parameters,
+                &statement.options,
+                SETTLED_ROWS,
+            )
+        })?;
+        self.settled = true;
+        Ok(())
+    }
+
+    /// Gives `take` what finds the next row, in whatever transaction that is.
+    fn with_rows<T>(
+        &mut self,
+        take: impl FnOnce(&mut dyn FnMut() -> Result<Option<Row>>) -> Result<T>,
+    ) -> Result<T> {
+        match &mut self.source {
+            Source::Own(stream) => take(&mut || Ok(stream.next().transpose()?)),
+            Source::Shared(cursor) => {
+                let open = self.access.open().cloned().ok_or_else(|| {
+                    ServerError::Internal("a result has lost its transaction".into())
+                })?;
+                open.with(|tx| take(&mut || Ok(cursor.next(tx)?)))
+            }
+        }
+    }
+
+    /// Does something that can be stopped, and that counts.
+    fn working<T>(
+        &mut self,
+        signal: &Signal,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T> {
+        let began = Instant::now();
+        let end = self.left.map(|left| began + left);
+        let cancel = self.cancel.clone();
+        let at_work = signal.work(&cancel, end);
+        let outcome = work(self);
+        drop(at_work);
+        let over = end.is_some_and(|end| end <= Instant::now());
+        self.left = self.left.map(|left| left.saturating_sub(began.elapsed()));
+        match outcome {
+            Err(error) if error.kind() == ErrorKind::Cancelled.name() && over => {
+                Err(ServerError::TooSlow(
+                    "the query works for longer than it may: narrow it, add an index, or raise the time limit".into(),
+                ))
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+/// Adds a `RECORD`.
+fn write_row(row: &Row, out: &mut Outbox, forms: Forms) -> Result<()> {
+    let start = out.len();
+    let mut too_deep = false;
+    out.message(|bytes| {
+        let mut writer = Writer::new(bytes, forms);
+        writer.structure(0x71, 1);
+        writer.list(row.values().len());
+        row.values().iter().for_each(|value| writer.value(value));
+        too_deep = writer.is_too_deep();
+    });
+    if too_deep {
+        out.truncate(start);
+        return Err(ServerError::TooLarge(
+            "a value of the result is nested too deep to be sent: flatten it".into(),
+        ));
+    }
+    Ok(())
+}

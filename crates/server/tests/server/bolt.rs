@@ -1,0 +1,771 @@
+//! Bolt: its states, its rights and its limits, message by message.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    time::{Duration, Instant},
+};
+
+use isomer_db::{Map, Value, params};
+use isomer_server::{
+    access::Role,
+    bolt::{MESSAGES, Needs},
+};
+
+use crate::{
+    driver::{
+        Answer, BEGIN, COMMIT, DISCARD, Driver, GOODBYE, HELLO, LOGOFF, LOGON, PULL, RESET,
+        ROLLBACK, ROUTE, RUN, message,
+    },
+    support::{PASSWORD, Server},
+};
+
+const FORBIDDEN: &str = "Neo.ClientError.Security.Forbidden";
+
+fn on(database: &str) -> Map {
+    params! { "db" => database }
+}
+
+fn none() -> Map {
+    Map::new()
+}
+
+/// The fields of a message that names a database.
+fn fields(tag: u8, database: &str) -> Vec<Value> {
+    match tag {
+        RUN => vec!["RETURN 1".into(), none().into(), on(database).into()],
+        BEGIN => vec![on(database).into()],
+        ROUTE => vec![none().into(), Value::empty_list(), on(database).into()],
+        PULL | DISCARD => vec![params! { "n" => -1 }.into()],
+        HELLO | LOGON => vec![none().into()],
+        0x54 => vec![0.into()],
+        _ => Vec::new(),
+    }
+}
+
+/// Every message, every role, on the database that the role is for and on others.
+#[test]
+fn every_message_is_closed_to_every_role_that_it_is_not_for() {
+    let server = Server::with(&[("limits.login_failures", "100000")]);
+    let mut tried = 0;
+    for role in [
+        None,
+        Some(Role::Reader),
+        Some(Role::Editor),
+        Some(Role::Admin),
+    ] {
+        let name = format!("only-{}", role.map_or("none", Role::name));
+        let rights = match role {
+            None => "{}".to_owned(),
+            Some(role) => format!("{{\"people\":\"{}\"}}", role.name()),
+        };
+        server.user(&name, &rights);
+        for kind in MESSAGES.iter().filter(|kind| kind.needs == Needs::Database) {
+            for database in ["people", "other", "nowhere", "../people", "*", "system"] {
+                let mut driver = Driver::of(&server, &name);
+                let answer = driver.ask(kind.tag, &fields(kind.tag, database));
+                let told = format!("{} on {database} as {name}: {answer:?}", kind.name);
+                if database == "people" && role.is_some() {
+                    assert_eq!(answer.code(), "success", "{told}");
+                } else {
+                    assert_eq!(answer.code(), FORBIDDEN, "{told}");
+                }
+                tried += 1;
+            }
+        }
+    }
+    // Who is not known gets nowhere, and what nobody opened cannot be used.
+    for kind in MESSAGES.iter().filter(|kind| kind.needs != Needs::Nobody) {
+        for logged_in in [false, true] {
+            let mut driver = if logged_in {
+                Driver::of(&server, "only-admin")
+            } else {
+                Driver::greeted(&server)
+            };
+            if logged_in && kind.needs != Needs::Opened {
+                continue;
+            }
+            let answer = driver.ask(kind.tag, &fields(kind.tag, "people"));
+            assert_eq!(
+                answer.code(),
+                "Neo.ClientError.Request.Invalid",
+                "{}",
+                kind.name
+            );
+            assert!(driver.has_ended(), "{}", kind.name);
+            tried += 1;
+        }
+    }
+    assert!(tried > 80, "{tried}");
+}
+
+/// What a statement may do comes from its plan, alone and in a transaction.
+#[test]
+fn statements_do_no_more_than_their_role_allows() {
+    let server = Server::new();
+    let statements = [
+        (Role::Reader, "MATCH (n) RETURN count(n)"),
+        (Role::Editor, "CREATE (:A)"),
+        (Role::Editor, "CALL kv.put('b', 'k', 1)"),
+        (
+            Role::Schema,
+            "CREATE INDEX a_x IF NOT EXISTS FOR (n:A) ON (n.x)",
+        ),
+        (Role::Admin, "SHOW QUERIES"),
+    ];
+    for role in Role::ALL {
+        let name = format!("only-{}", role.name());
+        server.user(&name, &format!("{{\"people\":\"{}\"}}", role.name()));
+        let mut driver = Driver::of(&server, &name);
+        for (need, statement) in statements {
+            let alone = driver.run(statement, on("people")).1;
+            let told = format!("{statement} as {name}: {alone:?}");
+            assert_eq!(alone.code() == FORBIDDEN, role < need, "{told}");
+            driver.reset();
+            driver.ask(BEGIN, &[on("people").into()]).success();
+            let within = driver.run(statement, none()).1;
+            assert_eq!(
+                within.code() == FORBIDDEN,
+                role < need,
+                "{told}: {within:?}"
+            );
+            driver.reset();
+            if role >= Role::Editor && need > Role::Reader {
+                let mut extra = on("people");
+                extra.insert("mode", "r".into());
+                let read = driver.run(statement, extra).1;
+                let expected = "Neo.ClientError.Statement.AccessMode";
+                assert_eq!(read.code(), expected, "{told}");
+                driver.reset();
+            }
+        }
+    }
+}
+
+#[test]
+fn logins_are_checked_held_up_and_ended() {
+    let server = Server::with(&[("limits.login_failures", "4")]);
+    let token = server.user("ada", "{\"people\":\"reader\"}");
+    let log_on = |extra: Map| {
+        let mut driver = Driver::greeted(&server);
+        let answer = driver.ask(LOGON, &[extra.into()]);
+        (driver, answer)
+    };
+    let basic = |name: &str, password: &str| params! { "scheme" => "basic", "principal" => name, "credentials" => password };
+    let bearer = |token: &str| params! { "scheme" => "bearer", "credentials" => token };
+    let (mut known, answer) = log_on(bearer(&token));
+    assert_eq!(answer.code(), "success");
+    assert_eq!(known.run("RETURN 1", none()).0, [[Value::Int(1)]]);
+    let mut other = Driver::of(&server, "ada");
+
+    // What was taken away is gone with the next message.
+    let admin = server.admin();
+    let expired = "Neo.ClientError.Security.AuthorizationExpired";
+    let id = admin.get("/v1/tokens?all").value()["tokens"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|one| one["user"] == "ada")
+        .unwrap()["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    assert_eq!(admin.delete(&format!("/v1/tokens/{id}")).status, 204);
+    assert_eq!(known.run("RETURN 1", none()).1.code(), expired);
+    assert_eq!(other.run("RETURN 1", none()).1.code(), "success");
+    let password = "{\"password\":\"another battery\"}";
+    assert_eq!(
+        admin.json("PUT", "/v1/users/ada/password", password).status,
+        204
+    );
+    assert_eq!(other.run("RETURN 1", none()).1.code(), expired);
+    // Another login over the same connection.
+    let mut driver = Driver::of(&server, "admin");
+    driver.ask(LOGOFF, &[]).success();
+    driver
+        .ask(LOGON, &[basic("admin", PASSWORD).into()])
+        .success();
+    assert_eq!(driver.run("RETURN 1", none()).1.code(), "success");
+
+    let unauthorized = "Neo.ClientError.Security.Unauthorized";
+    let (mut wrong, first) = log_on(basic("ada", "wrong password"));
+    let (_, second) = log_on(basic("eve", "wrong password"));
+    assert_eq!(first.code(), unauthorized);
+    assert_eq!(first, second, "who is known is not told");
+    assert!(wrong.has_ended());
+    assert_eq!(
+        log_on(params! { "scheme" => "none" }).1.code(),
+        unauthorized
+    );
+    for _ in 0..2 {
+        log_on(basic("admin", "a guess"));
+    }
+    let held_up = "Neo.ClientError.Security.AuthenticationRateLimit";
+    assert_eq!(log_on(basic("admin", "a guess")).1.code(), held_up);
+    // Who was right a while ago is not held up by those who guess.
+    assert_eq!(log_on(basic("admin", PASSWORD)).1.code(), "success");
+}
+
+#[test]
+fn before_a_login_little_is_taken_and_not_for_long() {
+    let server = Server::with(&[("limits.head_time", "400ms")]);
+    let greeted = || Driver::greeted(&server);
+    // Long, deep and lying messages.
+    let mut long = greeted();
+    let text = "x".repeat(20_000);
+    let answer = long.ask(LOGON, &[params! { "scheme" => text.as_str() }.into()]);
+    assert_eq!(answer.code(), "Neo.ClientError.General.LimitExceeded");
+    assert!(long.has_ended());
+    let mut deep = greeted();
+    let mut nested = Value::Null;
+    for _ in 0..100 {
+        nested = vec![nested].into();
+    }
+    let answer = deep.ask(LOGON, &[params! { "scheme" => nested }.into()]);
+    assert_eq!(answer.code(), "Neo.ClientError.Request.Invalid");
+    assert!(deep.has_ended());
+    for lie in [
+        vec![0xb1, LOGON, 0xda, 0x7f, 0xff, 0xff, 0xff],
+        vec![0xb1, LOGON, 0xa1, 0x81, b'a', 0xd6, 0x7f, 0xff, 0xff, 0xff],
+        vec![0xb1, LOGON, 0xa1, 0xd2, 0x7f, 0xff, 0xff, 0xff],
+        vec![0xb1, 0x99, 0xa0],
+        vec![0x01],
+        vec![0xbf, LOGON],
+    ] {
+        let mut driver = greeted();
+        let mut bytes = (lie.len() as u16).to_be_bytes().to_vec();
+        bytes.extend(&lie);
+        bytes.extend([0, 0]);
+        driver.stream.write_all(&bytes).unwrap();
+        assert_eq!(
+            driver.receive().unwrap().1.code(),
+            "Neo.ClientError.Request.Invalid",
+            "{lie:02X?}"
+        );
+        assert!(driver.has_ended());
+    }
+    // No login, half a login, no handshake.
+    for bytes in [&b""[..], &[0, 40, 0xb1, LOGON]] {
+        let began = Instant::now();
+        let mut silent = greeted();
+        silent.stream.write_all(bytes).unwrap();
+        assert!(silent.has_ended());
+        assert!(began.elapsed() < Duration::from_secs(8));
+    }
+    for bytes in [&b"GET / HTTP/1.1\r\n\r\n"[..], b"\x60\x60\xb0", b""] {
+        let mut stream = TcpStream::connect(server.bolt_address()).unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(8)))
+            .unwrap();
+        stream.write_all(bytes).unwrap();
+        let mut answer = Vec::new();
+        assert!(stream.read_to_end(&mut answer).is_ok() || answer.is_empty());
+        assert!(answer.is_empty());
+    }
+    // Nobody speaks 5.5 or 3.
+    let mut stream = TcpStream::connect(server.bolt_address()).unwrap();
+    let mut bytes = vec![0x60, 0x60, 0xb0, 0x17, 0, 0, 5, 5, 0, 0, 0, 3];
+    bytes.resize(20, 0);
+    stream.write_all(&bytes).unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    assert_eq!(answer, [0; 4]);
+}
+
+#[test]
+fn a_manifest_offers_all_versions() {
+    let server = Server::new();
+    let mut stream = TcpStream::connect(server.bolt_address()).unwrap();
+    let mut bytes = vec![0x60, 0x60, 0xb0, 0x17, 0, 0, 1, 0xff];
+    bytes.resize(20, 0);
+    stream.write_all(&bytes).unwrap();
+    let mut manifest = [0; 18];
+    stream.read_exact(&mut manifest).unwrap();
+    assert_eq!(
+        manifest,
+        [0, 0, 1, 0xff, 3, 0, 2, 8, 5, 0, 4, 4, 5, 0, 0, 4, 4, 0]
+    );
+    stream.write_all(&[0, 0, 7, 5, 0]).unwrap();
+    let mut driver = Driver { stream };
+    driver.ask(HELLO, &[none().into()]).success();
+    let basic = params! { "scheme" => "basic", "principal" => "admin", "credentials" => PASSWORD };
+    driver.ask(LOGON, &[basic.into()]).success();
+    assert_eq!(driver.run("RETURN 7", none()).0, [[Value::Int(7)]]);
+}
+
+#[test]
+fn older_versions_log_in_with_the_first_message() {
+    let server = Server::new();
+    for version in [(4, 4), (5, 0)] {
+        for patched in [false, true] {
+            let mut hello =
+                params! { "scheme" => "basic", "principal" => "admin", "credentials" => PASSWORD };
+            if patched {
+                hello.insert("patch_bolt", vec![Value::from("utc")].into());
+            }
+            let mut driver = Driver::connect(server.bolt_address(), version);
+            let said = driver.ask(HELLO, &[hello.into()]).success();
+            assert!(
+                said.get("server")
+                    .unwrap()
+                    .as_str()
+                    .unwrap()
+                    .starts_with("Neo4j/")
+            );
+            assert_eq!(
+                said.contains("patch_bolt"),
+                patched && version == (4, 4),
+                "{version:?}"
+            );
+            let rows = driver
+                .run("RETURN datetime('2026-11-21T20:00:00+02:00') AS d", none())
+                .0;
+            let text = isomer_db::temporal::to_text(&rows[0][0]).unwrap();
+            assert_eq!(text, "2026-11-21T20:00+02:00");
+            let wrong = driver.run("RETURN", none()).1;
+            assert_eq!(wrong.code(), "Neo.ClientError.Statement.SyntaxError");
+            driver.reset();
+            // A LOGON is no message of theirs.
+            assert_eq!(
+                driver.ask(LOGON, &[none().into()]).code(),
+                "Neo.ClientError.Request.Invalid"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_failure_is_followed_by_nothing_until_a_reset() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    // All in one go, as drivers send it.
+    for (query, pull) in [
+        ("RETURN 1", true),
+        ("RETRUN 2", true),
+        ("CREATE (:No)", true),
+    ] {
+        driver.send_run(query, none(), none());
+        if pull {
+            driver.send_pull(-1);
+        }
+    }
+    let codes: Vec<String> = (0..6)
+        .map(|_| driver.receive().unwrap().1.code().to_owned())
+        .collect();
+    let syntax = "Neo.ClientError.Statement.SyntaxError";
+    assert_eq!(
+        codes,
+        [
+            "success", "success", syntax, "ignored", "ignored", "ignored"
+        ]
+    );
+    assert_eq!(driver.ask(COMMIT, &[]), Answer::Ignored);
+    driver.reset();
+    let count = driver.run("MATCH (n:No) RETURN count(n)", none()).0;
+    assert_eq!(count, [[Value::Int(0)]]);
+    // A transaction that failed is rolled back.
+    driver.ask(BEGIN, &[none().into()]).success();
+    driver.run("CREATE (:No)", none()).1.success();
+    assert_eq!(
+        driver.run("RETURN 1 / 0", none()).1.code(),
+        "Neo.ClientError.Statement.ArithmeticError"
+    );
+    driver.reset();
+    let count = driver.run("MATCH (n:No) RETURN count(n)", none()).0;
+    assert_eq!(count, [[Value::Int(0)]]);
+    // What has no place ends the connection.
+    for (first, then) in [
+        (vec![], PULL),
+        (vec![], COMMIT),
+        (vec![], ROLLBACK),
+        (vec![BEGIN], BEGIN),
+        (vec![BEGIN], ROUTE),
+        (vec![BEGIN], PULL),
+        (vec![RUN], RUN),
+        (vec![RUN], BEGIN),
+        (vec![RUN], LOGOFF),
+        (vec![], HELLO),
+    ] {
+        let mut driver = Driver::of(&server, "admin");
+        for tag in &first {
+            driver.ask(*tag, &fields(*tag, "people")).success();
+        }
+        let answer = driver.ask(then, &fields(then, "people"));
+        let told = format!("{first:02X?} {then:02X}: {answer:?}");
+        assert_eq!(answer.code(), "Neo.ClientError.Request.Invalid", "{told}");
+        assert!(driver.has_ended(), "{told}");
+    }
+    let mut driver = Driver::of(&server, "admin");
+    driver.send(GOODBYE, &[]);
+    assert!(driver.has_ended());
+}
+
+#[test]
+fn a_reset_stops_what_is_at_work_and_skips_what_waits() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    let long = "UNWIND range(1, 100000000) AS a WITH a WHERE a % 7 = 8 RETURN count(a)";
+    driver.send_run(long, none(), none());
+    driver.send_pull(-1);
+    driver.receive().unwrap().1.success();
+    std::thread::sleep(Duration::from_millis(100));
+    driver.send_run("CREATE (:No)", none(), none());
+    driver.send_pull(-1);
+    let began = Instant::now();
+    driver.send(RESET, &[]);
+    for _ in 0..3 {
+        assert_eq!(driver.receive().unwrap().1, Answer::Ignored);
+    }
+    assert_eq!(driver.receive().unwrap().1, Answer::Success(none()));
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let count = driver.run("MATCH (n:No) RETURN count(n)", none()).0;
+    assert_eq!(count, [[Value::Int(0)]]);
+    // Who goes away stops the query, too.
+    driver.send_run(long, none(), none());
+    driver.send_pull(-1);
+    drop(driver);
+    let began = Instant::now();
+    let running = || {
+        let rows = server.admin().rows("people", "SHOW QUERIES");
+        rows.as_array().unwrap().len()
+    };
+    while running() > 1 {
+        assert!(began.elapsed() < Duration::from_secs(8));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn rows_come_as_they_are_asked_for() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    let query = "UNWIND range(1, $n) AS n RETURN n, 'row ' + n AS text";
+    driver.send_run(query, params! { "n" => 2_500 }, none());
+    let run = driver.receive().unwrap().1.success();
+    assert_eq!(
+        run.get("fields"),
+        Some(&vec![Value::from("n"), "text".into()].into())
+    );
+    let mut sum = 0;
+    for (count, more) in [(1_000, true), (1, true), (1_499, false)] {
+        driver.send_pull(count);
+        let (rows, answer) = driver.receive().unwrap();
+        assert_eq!(rows.len() as i64, count);
+        sum += rows.iter().filter_map(|row| row[0].as_int()).sum::<i64>();
+        let answer = answer.success();
+        if more {
+            assert_eq!(answer, params! { "has_more" => true });
+        } else {
+            // As many as there are were asked for: whether there are more is found out, or asked for again.
+            let ended = !answer.contains("has_more");
+            assert_eq!(ended, answer.contains("bookmark"), "{answer:?}");
+            if !ended {
+                driver.send_pull(1);
+                let (rows, answer) = driver.receive().unwrap();
+                assert!(rows.is_empty() && answer.success().contains("bookmark"));
+            }
+        }
+    }
+    assert_eq!(sum, 2_500 * 2_501 / 2);
+    // The rest is thrown away, and what is written is written all the same.
+    driver.send_run(
+        "UNWIND range(1, 5000) AS n CREATE (:D) RETURN n",
+        none(),
+        none(),
+    );
+    driver.receive().unwrap().1.success();
+    driver.send_pull(1);
+    assert_eq!(driver.receive().unwrap().0.len(), 1);
+    let done = driver
+        .ask(DISCARD, &[params! { "n" => -1 }.into()])
+        .success();
+    let stats = done.get("stats").unwrap().as_map().unwrap();
+    assert_eq!(stats.get("nodes-created"), Some(&Value::Int(5_000)));
+    let count = driver.run("MATCH (d:D) RETURN count(d)", none()).0;
+    assert_eq!(count, [[Value::Int(5_000)]]);
+    // A result that nobody takes leaves no trace.
+    driver.send_run("CREATE (:E)", none(), none());
+    driver.receive().unwrap().1.success();
+    driver.reset();
+    let count = driver.run("MATCH (e:E) RETURN count(e)", none()).0;
+    assert_eq!(count, [[Value::Int(0)]]);
+}
+
+#[test]
+fn results_of_a_transaction_are_taken_side_by_side() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    driver.run("UNWIND range(1, 3000) AS n CREATE (:N {n: n})", none());
+    driver.ask(BEGIN, &[none().into()]).success();
+    let open = |driver: &mut Driver, query: &str| {
+        driver.send_run(query, none(), none());
+        let run = driver.receive().unwrap().1.success();
+        run.get("qid").unwrap().as_int().unwrap()
+    };
+    let pull = |driver: &mut Driver, result: i64, count: i64| {
+        driver.send(PULL, &[params! { "n" => count, "qid" => result }.into()]);
+        let (rows, answer) = driver.receive().unwrap();
+        (rows.len(), answer.success().contains("has_more"))
+    };
+    let first = open(&mut driver, "MATCH (n:N) RETURN n.n AS n");
+    let second = open(&mut driver, "UNWIND range(1, 10) AS n RETURN n");
+    assert_eq!((first, second), (0, 1));
+    assert_eq!(pull(&mut driver, first, 10), (10, true));
+    assert_eq!(pull(&mut driver, second, 4), (4, true));
+    // What is written now is not seen by the results that are open, and by those that come it is.
+    let third = open(&mut driver, "UNWIND range(1, 50) AS n CREATE (:N {n: 0})");
+    assert_eq!(pull(&mut driver, third, -1), (0, false));
+    assert_eq!(pull(&mut driver, first, -1), (2_990, false));
+    assert_eq!(pull(&mut driver, second, -1), (6, false));
+    let (rows, answer) = driver.run("MATCH (n:N) RETURN count(n)", none());
+    assert_eq!(
+        (rows[0][0].clone(), answer.code()),
+        (Value::Int(3_050), "success")
+    );
+    let committed = driver.ask(COMMIT, &[]).success();
+    let bookmark = committed.get("bookmark").unwrap().as_str().unwrap();
+    assert!(bookmark.starts_with("isomer:people:"), "{bookmark}");
+    driver.ask(BEGIN, &[none().into()]).success();
+    driver
+        .run("MATCH (n:N) DETACH DELETE n", none())
+        .1
+        .success();
+    driver.ask(ROLLBACK, &[]).success();
+    let count = driver.run("MATCH (n:N) RETURN count(n)", none()).0;
+    assert_eq!(count, [[Value::Int(3_050)]]);
+}
+
+#[test]
+fn bookmarks_databases_and_users_are_what_they_say() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    let done = driver.run("CREATE (:B)", none()).1.success();
+    assert_eq!(done.get("db"), Some(&"people".into()));
+    let bookmark = done.get("bookmark").unwrap().clone();
+    let with = |bookmark: Value| params! { "bookmarks" => vec![bookmark] };
+    assert_eq!(driver.run("RETURN 1", with(bookmark)).1.code(), "success");
+    let later = with("isomer:people:999999".into());
+    assert_eq!(
+        driver.run("RETURN 1", later).1.code(),
+        "Neo.TransientError.Transaction.BookmarkTimeout"
+    );
+    driver.reset();
+    let foreign = with("isomer:other:999999".into());
+    assert_eq!(driver.run("RETURN 1", foreign).1.code(), "success");
+    assert_eq!(
+        driver.run("RETURN 1", with("FB:kcwQ".into())).1.code(),
+        "Neo.ClientError.Transaction.InvalidBookmark"
+    );
+    driver.reset();
+    assert_eq!(
+        driver.run("RETURN 1", on("nowhere")).1.code(),
+        "Neo.ClientError.Database.DatabaseNotFound"
+    );
+    driver.reset();
+    let (rows, _) = driver.run("MATCH (b:B) RETURN count(b)", on("other"));
+    assert_eq!(rows, [[Value::Int(0)]]);
+    let other = driver.run("RETURN 1", params! { "imp_user" => "bob" }).1;
+    assert_eq!(other.code(), FORBIDDEN);
+    let Answer::Failure { message, .. } = other else {
+        panic!("no failure")
+    };
+    assert!(message.contains("log in as that user"), "{message}");
+    driver.reset();
+    // Who names no database gets the first one that he has a right on.
+    server.user("bob", "{\"other\":\"reader\"}");
+    let mut bob = Driver::of(&server, "bob");
+    let done = bob.run("RETURN 1", none()).1.success();
+    assert_eq!(done.get("db"), Some(&"other".into()));
+    // One server is all there is.
+    let routing = params! { "address" => "db.example:7687" };
+    let table = bob
+        .ask(ROUTE, &[routing.into(), Value::empty_list(), none().into()])
+        .success();
+    let table = table.get("rt").unwrap().as_map().unwrap();
+    assert_eq!(table.get("db"), Some(&"other".into()));
+    let servers = table.get("servers").unwrap().as_list().unwrap();
+    assert_eq!(servers.len(), 3);
+    for server in servers {
+        let addresses = server.as_map().unwrap().get("addresses").unwrap();
+        assert_eq!(addresses, &vec![Value::from("db.example:7687")].into());
+    }
+}
+
+#[test]
+fn lost_races_are_run_again_by_whom_they_concern() {
+    let server = Server::new();
+    Driver::of(&server, "admin")
+        .run("CREATE (:Counter {_key: 1, n: 0})", none())
+        .1
+        .success();
+    let add = "MATCH (c:Counter {_key: 1}) SET c.n = c.n + 1 RETURN c.n";
+    // Alone, a statement is run again by the server.
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut driver = Driver::of(&server, "admin");
+                for _ in 0..25 {
+                    assert_eq!(driver.run(add, none()).1.code(), "success");
+                }
+            });
+        }
+    });
+    // In a transaction, the driver is told to do so.
+    let mut one = Driver::of(&server, "admin");
+    let mut two = Driver::of(&server, "admin");
+    for driver in [&mut one, &mut two] {
+        driver.ask(BEGIN, &[none().into()]).success();
+        driver.run(add, none()).1.success();
+    }
+    one.ask(COMMIT, &[]).success();
+    let lost = two.ask(COMMIT, &[]);
+    assert_eq!(lost.code(), "Neo.TransientError.Transaction.Outdated");
+    two.reset();
+    let rows = two.run("MATCH (c:Counter) RETURN c.n", none()).0;
+    assert_eq!(rows, [[Value::Int(101)]]);
+}
+
+/// Results that nobody reads hold no thread: others go on.
+#[test]
+fn slow_readers_hold_up_nobody() {
+    let server = Server::with(&[("limits.requests", "2"), ("limits.write_time", "2s")]);
+    let mut slow: Vec<Driver> = (0..6).map(|_| Driver::of(&server, "admin")).collect();
+    for driver in &mut slow {
+        let query = "UNWIND range(1, 100000000) AS n RETURN n, 'a text that takes some room' AS t";
+        driver.send_run(query, none(), none());
+        driver.send_pull(-1);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    let mut driver = Driver::of(&server, "admin");
+    for _ in 0..20 {
+        let began = Instant::now();
+        assert_eq!(driver.run("RETURN 1", none()).1.code(), "success");
+        assert!(began.elapsed() < Duration::from_secs(3));
+    }
+    // They are cut off in time.
+    let began = Instant::now();
+    let running = || {
+        let rows = server.admin().rows("people", "SHOW QUERIES");
+        rows.as_array().unwrap().len()
+    };
+    while running() > 1 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn time_is_limited_for_queries_transactions_and_silence() {
+    let server = Server::with(&[
+        ("limits.query_time", "10s"),
+        ("limits.transaction_time", "1s"),
+        ("limits.bolt_idle_time", "2500ms"),
+    ]);
+    let timed_out = "Neo.ClientError.Transaction.TransactionTimedOut";
+    let mut driver = Driver::of(&server, "admin");
+    let long = "UNWIND range(1, 100000000) AS a WITH a WHERE a % 7 = 8 RETURN count(a)";
+    let began = Instant::now();
+    let answer = driver.run(long, params! { "tx_timeout" => 200 }).1;
+    assert_eq!(answer.code(), timed_out);
+    assert!(began.elapsed() < Duration::from_secs(5));
+    driver.reset();
+    driver.ask(BEGIN, &[none().into()]).success();
+    driver.run("CREATE (:No)", none()).1.success();
+    std::thread::sleep(Duration::from_millis(2_000));
+    assert_eq!(driver.run("RETURN 1", none()).1.code(), timed_out);
+    driver.reset();
+    let count = driver.run("MATCH (n:No) RETURN count(n)", none()).0;
+    assert_eq!(count, [[Value::Int(0)]]);
+    assert!(driver.has_ended(), "nothing was said for too long");
+}
+
+#[test]
+fn a_server_that_stops_waits_for_transactions_and_not_for_silence() {
+    let mut server = Server::new();
+    let mut idle = Driver::of(&server, "admin");
+    let mut busy = Driver::of(&server, "admin");
+    busy.ask(BEGIN, &[none().into()]).success();
+    busy.run("CREATE (:Last)", none()).1.success();
+    let people = server.people.clone();
+    let running = std::mem::replace(&mut server, Server::new()).running;
+    let stopping = std::thread::spawn(move || {
+        let began = Instant::now();
+        running.stop().unwrap();
+        began.elapsed()
+    });
+    assert!(idle.has_ended());
+    std::thread::sleep(Duration::from_millis(300));
+    let count = people.query("MATCH (l:Last) RETURN l", ()).unwrap().len();
+    assert_eq!(count, 0);
+    busy.ask(COMMIT, &[]).success();
+    assert!(busy.has_ended());
+    assert!(stopping.join().unwrap() < Duration::from_secs(8));
+}
+
+#[test]
+fn what_drivers_do_is_counted_and_told() {
+    let server = Server::new();
+    server.user("ada", "{\"people\":\"editor\"}");
+    let mut driver = Driver::of(&server, "ada");
+    driver.run("CREATE (:Secret {word: 'xyzzy'})", none());
+    driver.run("RETURN 'plugh'", on("other"));
+    drop(driver);
+    let log = std::fs::read_to_string(server.folder.path().join("system/audit.jsonl")).unwrap();
+    let line = |action: &str, status: u64| {
+        log.lines()
+            .map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap())
+            .find(|line| line["action"] == action && line["status"] == status)
+            .unwrap_or_else(|| panic!("{action} {status} in {log}"))
+    };
+    assert_eq!(line("BOLT LOGON", 200)["user"], "ada");
+    let written = line("BOLT PULL", 200);
+    assert_eq!(written["class"], "write");
+    assert_eq!(written["database"], "people");
+    assert_eq!(line("BOLT RUN", 403)["database"], "other");
+    for secret in ["xyzzy", "plugh", PASSWORD] {
+        assert!(!log.contains(secret), "{secret}");
+    }
+    let figures = server.admin().get("/metrics").text().to_owned();
+    for line in [
+        "isomer_bolt_messages_total{message=\"RUN\",status=\"2xx\"} 1",
+        "isomer_bolt_messages_total{message=\"RUN\",status=\"4xx\"} 1",
+        "isomer_bolt_message_seconds_count{message=\"PULL\"} 1",
+    ] {
+        assert!(figures.lines().any(|has| has == line), "{line}\n{figures}");
+    }
+}
+
+#[test]
+fn long_messages_and_many_at_once_are_taken_within_limits() {
+    let server = Server::with(&[("limits.body", "1MiB")]);
+    let mut driver = Driver::of(&server, "admin");
+    let text = "x".repeat(900_000);
+    let query = "RETURN size($text)";
+    let sized = driver.run_with(query, params! { "text" => text.as_str() }, none());
+    assert_eq!(sized.0, [[Value::Int(900_000)]]);
+    // More values than a message of that length may hold.
+    let many: Value = vec![Value::Null; 900_000].into();
+    let answer = driver.run_with("RETURN size($l)", params! { "l" => many }, none());
+    assert_eq!(answer.1.code(), "Neo.ClientError.Statement.ArgumentError");
+    driver.reset();
+    let pipelined = message(RUN, &fields(RUN, "people"));
+    let pull = message(PULL, &fields(PULL, "people"));
+    let mut writing = driver.stream.try_clone().unwrap();
+    let writer = std::thread::spawn(move || {
+        for _ in 0..3_000 {
+            writing.write_all(&pipelined).unwrap();
+            writing.write_all(&pull).unwrap();
+        }
+    });
+    for _ in 0..3_000 {
+        driver.receive().unwrap().1.success();
+        assert_eq!(driver.receive().unwrap().0, [[Value::Int(1)]]);
+    }
+    writer.join().unwrap();
+    let too_long = "x".repeat(2_000_000);
+    driver.send_run(query, params! { "text" => too_long.as_str() }, none());
+    assert_eq!(
+        driver.receive().unwrap().1.code(),
+        "Neo.ClientError.General.LimitExceeded"
+    );
+}

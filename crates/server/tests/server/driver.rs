@@ -1,0 +1,213 @@
+//! A client that speaks Bolt message by message, and says exactly what it is told to.
+
+use std::{
+    io::{Read, Write},
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use isomer_db::{Map, Value, params};
+use isomer_server::bolt::{
+    packstream::{Reader, Writer},
+    structure::Forms,
+};
+
+use crate::support::{PASSWORD, Server};
+
+pub const HELLO: u8 = 0x01;
+pub const GOODBYE: u8 = 0x02;
+pub const RESET: u8 = 0x0f;
+pub const RUN: u8 = 0x10;
+pub const BEGIN: u8 = 0x11;
+pub const COMMIT: u8 = 0x12;
+pub const ROLLBACK: u8 = 0x13;
+pub const DISCARD: u8 = 0x2f;
+pub const PULL: u8 = 0x3f;
+pub const ROUTE: u8 = 0x66;
+pub const LOGON: u8 = 0x6a;
+pub const LOGOFF: u8 = 0x6b;
+
+const RECORD: u8 = 0x71;
+
+/// What a message was answered with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    Success(Map),
+    Failure { code: String, message: String },
+    Ignored,
+}
+
+impl Answer {
+    pub fn success(self) -> Map {
+        match self {
+            Self::Success(map) => map,
+            other => panic!("{other:?} is no success"),
+        }
+    }
+
+    pub fn code(&self) -> &str {
+        match self {
+            Self::Failure { code, .. } => code,
+            Self::Success(_) => "success",
+            Self::Ignored => "ignored",
+        }
+    }
+}
+
+/// A connection.
+pub struct Driver {
+    pub stream: TcpStream,
+}
+
+impl Driver {
+    /// After the handshake for this version.
+    pub fn connect(address: SocketAddr, (major, minor): (u8, u8)) -> Self {
+        let mut stream = TcpStream::connect(address).expect("connected");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .expect("set");
+        stream.set_nodelay(true).expect("set");
+        let mut bytes = vec![0x60, 0x60, 0xb0, 0x17, 0, 0, minor, major];
+        bytes.resize(20, 0);
+        stream.write_all(&bytes).expect("written");
+        let mut answer = [0; 4];
+        stream.read_exact(&mut answer).expect("a version");
+        assert_eq!(answer, [0, 0, minor, major]);
+        Self { stream }
+    }
+
+    /// Greeted, and not logged in.
+    pub fn greeted(server: &Server) -> Self {
+        let mut driver = Self::connect(server.bolt_address(), (5, 8));
+        let hello = params! { "user_agent" => "test/1.0" };
+        driver.ask(HELLO, &[hello.into()]).success();
+        driver
+    }
+
+    /// Logged in with the password of all users here.
+    pub fn of(server: &Server, user: &str) -> Self {
+        let mut driver = Self::greeted(server);
+        let logon = params! { "scheme" => "basic", "principal" => user, "credentials" => PASSWORD };
+        driver.ask(LOGON, &[logon.into()]).success();
+        driver
+    }
+
+    pub fn send(&mut self, tag: u8, fields: &[Value]) {
+        let message = message(tag, fields);
+        self.stream.write_all(&message).expect("written");
+    }
+
+    /// Rows, and what stands behind them; nothing where the connection ended.
+    pub fn receive(&mut self) -> Option<(Vec<Vec<Value>>, Answer)> {
+        let mut rows = Vec::new();
+        loop {
+            let message = self.message()?;
+            let mut reader = Reader::new(&message, 200, usize::MAX);
+            let (tag, count) = reader.head().expect("a structure");
+            let fields: Vec<Value> = (0..count)
+                .map(|_| reader.value().expect("a value"))
+                .collect();
+            let map = || fields[0].as_map().expect("a dictionary").clone();
+            let text = |name: &str| {
+                let map = map();
+                let text = map.get(name).and_then(Value::as_str);
+                text.map(str::to_owned)
+            };
+            let answer = match tag {
+                RECORD => {
+                    rows.push(fields[0].as_list().expect("a list").to_vec());
+                    continue;
+                }
+                0x70 => Answer::Success(map()),
+                0x7e => Answer::Ignored,
+                _ => Answer::Failure {
+                    code: text("code").or(text("neo4j_code")).expect("a code"),
+                    message: text("message").expect("a message"),
+                },
+            };
+            return Some((rows, answer));
+        }
+    }
+
+    fn message(&mut self) -> Option<Vec<u8>> {
+        let mut message = Vec::new();
+        loop {
+            let mut size = [0; 2];
+            self.stream.read_exact(&mut size).ok()?;
+            let size = usize::from(u16::from_be_bytes(size));
+            if size == 0 {
+                return Some(message);
+            }
+            let start = message.len();
+            message.resize(start + size, 0);
+            self.stream.read_exact(&mut message[start..]).ok()?;
+        }
+    }
+
+    /// Sends a message and takes its answer.
+    pub fn ask(&mut self, tag: u8, fields: &[Value]) -> Answer {
+        self.send(tag, fields);
+        self.receive().expect("an answer").1
+    }
+
+    pub fn send_run(&mut self, query: &str, parameters: Map, extra: Map) {
+        self.send(RUN, &[query.into(), parameters.into(), extra.into()]);
+    }
+
+    pub fn send_pull(&mut self, count: i64) {
+        self.send(PULL, &[params! { "n" => count }.into()]);
+    }
+
+    /// Runs a query and takes all of its rows; the first failure where there is one.
+    pub fn run(&mut self, query: &str, extra: Map) -> (Vec<Vec<Value>>, Answer) {
+        self.run_with(query, Map::new(), extra)
+    }
+
+    pub fn run_with(
+        &mut self,
+        query: &str,
+        parameters: Map,
+        extra: Map,
+    ) -> (Vec<Vec<Value>>, Answer) {
+        self.send_run(query, parameters, extra);
+        self.send_pull(-1);
+        let (_, run) = self.receive().expect("an answer");
+        let (rows, pull) = self.receive().expect("an answer");
+        match run {
+            Answer::Success(_) => (rows, pull),
+            failed => {
+                assert_eq!(pull, Answer::Ignored);
+                (Vec::new(), failed)
+            }
+        }
+    }
+
+    pub fn reset(&mut self) {
+        assert_eq!(self.ask(RESET, &[]), Answer::Success(Map::new()));
+    }
+
+    /// Whether the server has ended the connection.
+    pub fn has_ended(&mut self) -> bool {
+        let mut byte = [0];
+        matches!(self.stream.read(&mut byte), Ok(0) | Err(_))
+    }
+}
+
+/// A message in chunks.
+pub fn message(tag: u8, fields: &[Value]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let forms = Forms {
+        element_ids: true,
+        utc: true,
+    };
+    let mut writer = Writer::new(&mut bytes, forms);
+    writer.structure(tag, fields.len() as u8);
+    fields.iter().for_each(|field| writer.value(field));
+    let mut message = Vec::new();
+    for chunk in bytes.chunks(60_000) {
+        message.extend((chunk.len() as u16).to_be_bytes());
+        message.extend_from_slice(chunk);
+    }
+    message.extend([0, 0]);
+    message
+}
