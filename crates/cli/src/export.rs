@@ -128,10 +128,11 @@ pub fn command(options: &ExportOptions) -> Result<()> {
             let dumped = dump::write(&db, &mut out)?;
             out.finish()?;
             format!(
-                "{}, {} and {}",
+                "{}, {}, {} and {}",
                 counted(dumped.nodes, "node"),
                 counted(dumped.relationships, "relationship"),
-                counted(dumped.keys, "bucket key")
+                counted(dumped.keys, "bucket key"),
+                counted(dumped.files, "file")
             )
         }
     };
@@ -170,10 +171,11 @@ pub fn import_all(path: &Path, file: &Path) -> Result<()> {
         .with_context(|| format!("{} cannot be moved to {}", made.display(), path.display()))?;
     let (_, time) = progress.finish();
     let told = format!(
-        "{}, {} and {}",
+        "{}, {}, {} and {}",
         counted(dumped.nodes, "node"),
         counted(dumped.relationships, "relationship"),
-        counted(dumped.keys, "bucket key")
+        counted(dumped.keys, "bucket key"),
+        counted(dumped.files, "file")
     );
     crate::style::line(&format!(
         "imported {told} in {}",

@@ -50,6 +50,9 @@ struct Cli {
     /// Seconds for which every version can be read after it was replaced
     #[arg(long, global = true, value_name = "SECONDS")]
     keep_versions: Option<u64>,
+    /// Bytes per second that work in the background may write, so that reads have the rest of the disk
+    #[arg(long, global = true, value_name = "SIZE", value_parser = open::parse_bytes)]
+    background_rate: Option<usize>,
     /// File with the key of an encrypted database: 32 bytes or 64 hexadecimal digits; else ISOMER_KEY may hold the digits
     #[arg(long, global = true, value_name = "FILE")]
     key_file: Option<std::path::PathBuf>,
@@ -107,6 +110,9 @@ fn main() -> ExitCode {
     }
     if let Some(seconds) = cli.keep_versions {
         open::set_keep_versions(std::time::Duration::from_secs(seconds));
+    }
+    if let Some(rate) = cli.background_rate {
+        open::set_background_rate(rate as u64);
     }
     if let Some(engine) = cli.engine {
         open::set_engine(engine.into());

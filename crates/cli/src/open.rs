@@ -67,6 +67,15 @@ pub fn set_keep_versions(time: Duration) {
     let _ = KEEP_VERSIONS.set(time);
 }
 
+/// How fast work in the background may write, where the command line says it.
+static BACKGROUND_RATE: OnceLock<u64> = OnceLock::new();
+
+/// Lets all databases that are opened from here on write in the background at most so many bytes per second.
+pub fn set_background_rate(bytes_per_second: u64) {
+    // Only the command line sets it, once.
+    let _ = BACKGROUND_RATE.set(bytes_per_second);
+}
+
 /// The engine that the command line gives, or the default one.
 pub fn engine() -> EngineKind {
     ENGINE.get().copied().unwrap_or_default()
@@ -117,6 +126,10 @@ pub fn builder() -> Builder {
     };
     let builder = match ENGINE.get() {
         Some(engine) => builder.engine(*engine),
+        None => builder,
+    };
+    let builder = match BACKGROUND_RATE.get() {
+        Some(rate) => builder.background_bytes_per_second(*rate),
         None => builder,
     };
     match CSV_FOLDER.get() {

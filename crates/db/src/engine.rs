@@ -116,6 +116,7 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
                 memtable_bytes,
                 max_transaction_bytes: options.max_transaction_bytes,
                 key: options.key.clone(),
+                background_bytes_per_second: options.background_bytes_per_second,
                 retention: Retention {
                     versions_ms: u64::try_from(options.keep_versions.as_millis())
                         .unwrap_or(u64::MAX),

@@ -46,6 +46,7 @@ pub struct Builder {
     pub(crate) temporary_folder: Option<PathBuf>,
     pub(crate) max_transaction_bytes: usize,
     pub(crate) keep_versions: Duration,
+    pub(crate) background_bytes_per_second: Option<u64>,
     pub(crate) limits: Limits,
     pub(crate) durability: Durability,
     pub(crate) max_retries: u32,
@@ -72,6 +73,7 @@ impl Default for Builder {
             temporary_folder: None,
             max_transaction_bytes: 1 << 30,
             keep_versions: Duration::ZERO,
+            background_bytes_per_second: None,
             limits: Limits::default(),
             durability: Durability::Synced,
             max_retries: 100,
@@ -181,6 +183,13 @@ impl Builder {
     /// kept takes room. The engine `store` only: others keep the last version.
     pub fn keep_versions(mut self, time: Duration) -> Self {
         self.keep_versions = time;
+        self
+    }
+
+    /// Bytes per second that work in the background may write to tables, so that reads have the rest of the disk; a commit is held up
+    /// where more is written for long. No limit unless said otherwise. The engine `store` only.
+    pub fn background_bytes_per_second(mut self, bytes: u64) -> Self {
+        self.background_bytes_per_second = Some(bytes);
         self
     }
 

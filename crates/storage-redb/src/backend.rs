@@ -14,7 +14,8 @@ use std::{
 
 use isomer_storage::{
     Backend, Capabilities, Commit, Durability, KeyRange, MAX_KEY_BYTES, MAX_VALUE_BYTES, Order,
-    Pairs, Statistics, StorageError, StreamEntry, Version, View, Visitor, hex, key_exists,
+    Pairs, Statistics, StorageError, StreamEntry, Version, View, Visitor, damaged, hex, io_error,
+    key_exists,
 };
 use isomer_vfs::{Call, Lock};
 use parking_lot::{Mutex, RwLock};
@@ -26,9 +27,7 @@ use redb::{
 use crate::{
     RedbOptions,
     block_file::BLOCK_BYTES,
-    open::{
-        self, Instance, META, PAIRS, STREAM, VERSION, damaged, damaged_blocks, guarded, redb_error,
-    },
+    open::{self, Instance, META, PAIRS, STREAM, VERSION, damaged_blocks, guarded, redb_error},
 };
 
 /// Buffered bytes and commits after which a commit is synced all the same, so that redb can reuse space.
@@ -477,7 +476,7 @@ impl Backend for RedbBackend {
         let file = instance.blocks.file();
         let known = file.name_count().and_then(|names| Ok((names, file.len()?)));
         let (names, file_bytes) =
-            known.map_err(|error| open::io_error("reading", &self.directory, &error))?;
+            known.map_err(|error| io_error("reading", &self.directory, &error))?;
         if names == 0 {
             return Err(self.poison("its file was deleted or replaced while it was open"));
         }
@@ -604,7 +603,7 @@ impl Backend for RedbBackend {
         let disk = &*self.options.disk;
         let existed = disk
             .exists(target)
-            .map_err(|error| open::io_error("opening", target, &error))?;
+            .map_err(|error| io_error("opening", target, &error))?;
         if existed && disk.list(target).map_or(true, |names| !names.is_empty()) {
             let target = target.display();
             return Err(StorageError::Invalid(format!(
@@ -655,7 +654,7 @@ impl Backend for RedbBackend {
             .len()
             .and_then(|bytes| Ok((bytes, file.stored_bytes()?)));
         let (file_bytes, stored_bytes) =
-            known.map_err(|error| open::io_error("reading", &self.directory, &error))?;
+            known.map_err(|error| io_error("reading", &self.directory, &error))?;
         let detail = |name: &str, value: u64| (name.to_owned(), value.to_string());
         Ok(Statistics {
             key_count,

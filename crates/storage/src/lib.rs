@@ -14,6 +14,7 @@ mod budget;
 #[cfg(any(test, feature = "conformance"))]
 pub mod conformance;
 mod contract;
+mod errors;
 mod guards;
 mod memory;
 mod optimistic;
@@ -25,6 +26,7 @@ pub use budget::{
     Memory, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES, machine_bytes,
 };
 pub use contract::*;
+pub use errors::{damaged, io_error};
 pub use guards::{Footprint, GuardTable};
 pub use memory::{
     MAX_KEY_BYTES, MAX_TRANSACTION_BYTES, MAX_VALUE_BYTES, MemoryEngine, hex, key_exists,

@@ -8,7 +8,8 @@ use std::{
 
 use isomer_storage::{
     Backend, Capabilities, Commit, Durability, KeyRange, MAX_KEY_BYTES, MAX_VALUE_BYTES, Order,
-    Pairs, Statistics, StorageError, StreamEntry, Version, View, version_not_kept,
+    Pairs, Statistics, StorageError, StreamEntry, Version, View, damaged, io_error,
+    version_not_kept,
 };
 use isomer_vfs::Open;
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -18,7 +19,7 @@ use crate::{
     background::{Background, is_flushing},
     backup::{begin, end},
     core::{Core, Progress},
-    errors::{damaged, io_error},
+    limit::{Limiter, Work},
     log::{Change, Flushed, Log, LogOptions},
     memtable::{Committer, Memtable},
     open,
@@ -53,11 +54,14 @@ impl StoreBackend {
         options.seal = open::seal(directory, &options)?;
         open::identity(directory, &options)?;
         let progress = Arc::new(Progress::default());
+        let limiter = options
+            .background_bytes_per_second
+            .map(|rate| Arc::new(Limiter::new(rate, options.time.clone())));
         // Who is told of new tables is made out of them.
         let shared: Arc<OnceLock<Weak<Shared>>> = Arc::default();
         let cache = BlockCache::new(options.cache_bytes, options.memory.as_ref());
         let (tree, tables) = Tree::open(
-            tree_options(directory, &options, cache.clone(), &progress),
+            tree_options(directory, &options, cache.clone(), &progress, &limiter),
             on_change(&shared),
         )?;
 
@@ -111,6 +115,7 @@ impl StoreBackend {
             cache,
             opened,
             progress,
+            limiter,
             lock,
         ));
         let background = threads.then(|| Background::start(&core)).transpose()?;
@@ -225,8 +230,9 @@ fn tree_options(
     options: &StoreOptions,
     cache: BlockCache,
     progress: &Arc<Progress>,
+    limiter: &Option<Arc<Limiter>>,
 ) -> TreeOptions {
-    let progress = progress.clone();
+    let (progress, limiter) = (progress.clone(), limiter.clone());
     let mut tree = TreeOptions::new(options.disk.clone(), directory.join(open::TABLES), cache);
     tree.seal = options.seal.clone();
     tree.table.compression = options.compression;
@@ -237,6 +243,16 @@ fn tree_options(
     tree.pace = Some(Arc::new(move |bytes| {
         if is_flushing() {
             progress.written.fetch_add(bytes, Ordering::Relaxed);
+        }
+        if let Some(limiter) = &limiter {
+            limiter.take(
+                bytes,
+                if is_flushing() {
+                    Work::Flush
+                } else {
+                    Work::Merge
+                },
+            );
         }
     }));
     tree

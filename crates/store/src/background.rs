@@ -57,6 +57,9 @@ impl Background {
 impl Drop for Background {
     fn drop(&mut self) {
         self.core.tree.stop();
+        if let Some(limiter) = &self.core.limiter {
+            limiter.stop();
+        }
         self.core.signal(|signals| signals.stop = true);
         for thread in self.threads.drain(..) {
             // A thread that panicked has told so.

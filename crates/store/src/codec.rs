@@ -1,6 +1,6 @@
 //! Numbers and byte strings of the file formats: LEB128 for what is usually small, and readers that never run over.
 
-use std::{io, path::Path};
+use std::path::Path;
 
 use isomer_storage::StorageError;
 
@@ -113,15 +113,6 @@ pub(crate) fn corrupt(path: &Path, offset: u64, what: &str) -> StorageError {
         "{}, byte {offset}: {what}; restore the database from a backup",
         path.display()
     ))
-}
-
-/// What is said of a call that the disk refused.
-pub(crate) fn refused(path: &Path, doing: &str, error: &io::Error) -> StorageError {
-    let advice = match error.kind() {
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => ": free some space",
-        _ => "",
-    };
-    StorageError::Unavailable(format!("{doing} {}: {error}{advice}", path.display()))
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     BlockCache, Erasures, Horizon, Readable, StoreOptions, Tree,
+    limit::Limiter,
     log::{Failure, Keep, Log},
     memtable::Memtable,
     state::{Sealed, Shared, State},
@@ -56,6 +57,8 @@ pub struct Core {
     /// Held while files of the log go, or while they must not.
     pub tidying: Mutex<()>,
     pub progress: Arc<Progress>,
+    /// How fast the threads may write.
+    pub limiter: Option<Arc<Limiter>>,
     /// Nanoseconds that writers still have to sleep, and have slept or waited since opening.
     debt: AtomicU64,
     slowed: AtomicU64,
@@ -96,6 +99,7 @@ impl Core {
         cache: BlockCache,
         shared: Arc<Shared>,
         progress: Arc<Progress>,
+        limiter: Option<Arc<Limiter>>,
         lock: Option<Lock>,
     ) -> Self {
         Self {
@@ -116,6 +120,7 @@ impl Core {
             flushing: Mutex::default(),
             tidying: Mutex::default(),
             progress,
+            limiter,
             debt: AtomicU64::new(0),
             slowed: AtomicU64::new(0),
             _lock: lock,

@@ -16,11 +16,11 @@ mod core;
 mod engine;
 mod entry;
 mod erasures;
-mod errors;
 #[doc(hidden)]
 pub mod fuzzed;
 mod ingest;
 mod levels;
+mod limit;
 mod log;
 mod manifest;
 mod memtable;

@@ -16,12 +16,12 @@
 
 use std::{io, path::Path};
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, io_error};
 use isomer_vfs::{Disk, Open, Place, Seal};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::{
-    codec::{Reader, corrupt, put_bytes, put_option, put_varint, refused},
+    codec::{Reader, corrupt, put_bytes, put_option, put_varint},
     table::TableFile,
 };
 
@@ -290,11 +290,11 @@ impl Stored {
             file.write_all_at(&bytes, 0)?;
             file.sync()
         })();
-        written.map_err(|error| (refused(&new, "writing", &error), false))?;
+        written.map_err(|error| (io_error("writing", &new, &error), false))?;
         let renamed = disk
             .rename(&new, &path)
             .and_then(|()| disk.sync_folder(folder));
-        renamed.map_err(|error| (refused(&path, "renaming", &error), true))
+        renamed.map_err(|error| (io_error("renaming", &path, &error), true))
     }
 
     /// Reads the manifest in `folder`, where there is one.
@@ -316,7 +316,7 @@ impl Stored {
                 .map(Some)
                 .map_err(|what| corrupt(&path, 0, &what)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(refused(&path, "reading", &error)),
+            Err(error) => Err(io_error("reading", &path, &error)),
         }
     }
 }

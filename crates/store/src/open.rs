@@ -11,18 +11,14 @@
 
 use std::{io, path::Path};
 
-use isomer_storage::StorageError;
+use isomer_storage::{StorageError, damaged, io_error};
 use isomer_vfs::{
     Disk, Kind, Lock, LockError, LockMode, Open, Seal,
     keys::{self, KEYS_FILE, KeyError, NEW_KEYS_FILE},
 };
 use xxhash_rust::xxh3::xxh3_64;
 
-use crate::{
-    StoreOptions,
-    backup::refuse_unfinished,
-    errors::{damaged, io_error},
-};
+use crate::{StoreOptions, backup::refuse_unfinished};
 
 /// The file that makes a folder a database of this engine.
 pub const STORE: &str = "STORE";

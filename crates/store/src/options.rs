@@ -7,7 +7,7 @@ use std::{
 };
 
 use isomer_storage::{MAX_TRANSACTION_BYTES, Memory};
-use isomer_vfs::{Disk, RealDisk, Seal, keys::MasterKey};
+use isomer_vfs::{Disk, RealDisk, RealTime, Seal, Time, keys::MasterKey};
 
 /// Where the time comes from: milliseconds since 1970.
 pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
@@ -44,6 +44,11 @@ pub struct StoreOptions {
     /// Lengths of beginnings of keys that the filters of tables written from now on know of, too: a scan of all keys that
     /// begin with so many bytes passes tables that have none. Each costs up to 10 bits a key.
     pub filter_prefixes: Vec<usize>,
+    /// Bytes per second that flushes and merges may write to tables, together; a flush comes first. Whoever commits faster for
+    /// long is held up as soon as memtables are full. No limit unless said otherwise; bulk loads have none.
+    pub background_bytes_per_second: Option<u64>,
+    /// The clock of that limit.
+    pub time: Arc<dyn Time>,
     /// Whether blocks are compressed (LZ4) where that pays.
     pub compression: bool,
     /// Whether threads of the engine flush and compact. Without, that happens inside [`crate::StoreEngine::flush`] and
@@ -82,6 +87,8 @@ impl Default for StoreOptions {
             retention: Retention::default(),
             blob_threshold_bytes: 1 << 10,
             filter_prefixes: Vec::new(),
+            background_bytes_per_second: None,
+            time: Arc::new(RealTime::default()),
             compression: true,
             background: true,
             clock: Arc::new(now_ms),

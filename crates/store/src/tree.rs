@@ -17,14 +17,14 @@ use std::{
     },
 };
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, io_error};
 use isomer_vfs::{Disk, Seal};
 use parking_lot::{Mutex, RwLock};
 
 use crate::{
     BlockCache, Cursor, Erasures,
     blob::{BlobFile, Blobs},
-    codec::{corrupt, refused},
+    codec::corrupt,
     compaction::{
         rule::{Horizon, Rule},
         write::{Limits, NewFiles, Output, write_merged},
@@ -151,7 +151,7 @@ impl Files {
         self.options
             .disk
             .sync_folder(folder)
-            .map_err(|error| refused(folder, "syncing", &error))
+            .map_err(|error| io_error("syncing", folder, &error))
     }
 }
 
@@ -230,7 +230,7 @@ impl Tree {
     ) -> Result<(Self, Recovered), StorageError> {
         let folder = options.folder.clone();
         let disk = options.disk.clone();
-        let fail = |error| refused(&folder, "opening", &error);
+        let fail = |error| io_error("opening", &folder, &error);
         if !options.read_only {
             disk.make_folder(&folder).map_err(fail)?;
         }
@@ -292,7 +292,7 @@ impl Tree {
                 let folder = &tree.files.options.folder;
                 if let Some(parent) = folder.parent().filter(|path| !path.as_os_str().is_empty()) {
                     let synced = disk.sync_folder(parent);
-                    synced.map_err(|error| refused(parent, "syncing", &error))?;
+                    synced.map_err(|error| io_error("syncing", parent, &error))?;
                 }
             }
             tree.remove_orphans(&found, &names)?;
@@ -319,7 +319,7 @@ impl Tree {
             match self.files.options.disk.remove(&path) {
                 // The first manifest has taken its place.
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                outcome => outcome.map_err(|error| refused(&path, "removing", &error))?,
+                outcome => outcome.map_err(|error| io_error("removing", &path, &error))?,
             }
         }
         Ok(())

@@ -4,7 +4,7 @@
 //! folders, renames, links, locks. [`RealDisk`] is the operating system's. [`SimDisk`] is one in memory that loses
 //! power at any call and then forgets, tears or keeps what was not synced, deterministically by seed. [`FaultyDisk`]
 //! lets calls on either of them fail. [`Seal`] encrypts what is written to any of them, with keys that a database keeps
-//! wrapped in a file ([`keys`]).
+//! wrapped in a file ([`keys`]). [`Time`] is the clock that work is paced by.
 //!
 //! What every disk keeps true:
 //! - what was written before a sync that returned without error is there after a loss of power;
@@ -17,6 +17,7 @@ mod lock;
 mod real;
 mod seal;
 mod sim;
+mod time;
 
 use std::{
     fmt, io,
@@ -29,6 +30,7 @@ pub use lock::{Lock, LockError, LockMode};
 pub use real::RealDisk;
 pub use seal::{Place, Seal, Unsealed};
 pub use sim::{Loss, Recorder, Recording, Replay, SimDisk};
+pub use time::{RealTime, SimTime, Time};
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -28,7 +28,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, io_error};
 use isomer_vfs::{Disk, DiskFile, Open};
 use xxhash_rust::xxh3::Xxh3;
 
@@ -49,20 +49,7 @@ const NEW: &str = "new";
 /// Bytes copied at a time.
 const STEP: usize = if cfg!(test) { 1000 } else { 1 << 20 };
 
-/// An input or output error, with what was being done.
-fn io_error(doing: &str, path: &Path, error: &io::Error) -> StorageError {
-    let path = path.display();
-    StorageError::Unavailable(match error.kind() {
-        io::ErrorKind::PermissionDenied => {
-            format!("no permission for {doing} `{path}`: change its owner or mode")
-        }
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            format!("the disk of `{path}` is full: free some space and try again")
-        }
-        _ => format!("{doing} `{path}`: {error}"),
-    })
-}
-
+/// The backup at `path` is not what was written.
 fn damaged(path: &Path, what: &str) -> StorageError {
     StorageError::Corrupt(format!(
         "the backup `{}` is damaged: {what}: use another copy of it",

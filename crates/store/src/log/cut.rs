@@ -4,7 +4,7 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, damaged, io_error};
 use isomer_vfs::{Disk, Open, Seal};
 use parking_lot::Mutex;
 
@@ -13,7 +13,6 @@ use super::{
     record::Content,
     segment::{self, Closing, Extent, FIRST_RECORD, Part, Segment},
 };
-use crate::errors::{damaged, io_error};
 
 /// The last commit that stays.
 #[derive(Clone, Copy, Debug)]

@@ -30,7 +30,7 @@ use std::{
     },
 };
 
-use isomer_storage::{Commit, StorageError, StreamEntry, Version};
+use isomer_storage::{Commit, StorageError, StreamEntry, Version, io_error};
 use isomer_vfs::{Disk, Open, Seal};
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -44,7 +44,7 @@ use self::{
     record::Spot,
     segment::{Closing, Extent, FIRST_RECORD, Segment, SegmentHead},
 };
-use crate::{Random, errors::io_error};
+use crate::Random;
 
 /// How the log keeps its files.
 #[derive(Clone)]

@@ -2,14 +2,13 @@
 
 use std::{io, path::Path, sync::Arc};
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, damaged, io_error};
 use isomer_vfs::Seal;
 
 use super::{
     record::{self, HEAD_BYTES, Head, RECEIPT_BYTES, Record, Spot},
     segment::{self, Segment},
 };
-use crate::errors::{damaged, io_error};
 
 /// Bytes that are read at once.
 const READ_BYTES: usize = 256 << 10;

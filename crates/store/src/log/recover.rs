@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use isomer_storage::{StorageError, Version};
+use isomer_storage::{StorageError, Version, damaged, io_error};
 use isomer_vfs::Open;
 use parking_lot::{Condvar, Mutex, RwLock};
 
@@ -20,7 +20,6 @@ use super::{
     record::{Content, Writes},
     segment::{self, Extent, FIRST_RECORD, Part, Segment},
 };
-use crate::errors::{damaged, io_error};
 
 /// What the tables know of the log.
 #[derive(Clone, Debug, Default)]

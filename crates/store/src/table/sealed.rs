@@ -14,11 +14,11 @@ use std::{
     sync::Arc,
 };
 
-use isomer_storage::StorageError;
+use isomer_storage::{StorageError, io_error};
 use isomer_vfs::{Disk, DiskFile, Open, Place, Seal};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::codec::{corrupt, refused};
+use crate::codec::corrupt;
 
 /// Bytes that a block takes beside its payload, encryption aside.
 const FRAME_BYTES: usize = 9;
@@ -77,7 +77,7 @@ impl SealedWriter {
     ) -> Result<Self, StorageError> {
         let file = disk
             .open(&path, Open::Create)
-            .map_err(|error| refused(&path, "making", &error))?;
+            .map_err(|error| io_error("making", &path, &error))?;
         Ok(Self {
             file,
             path,
@@ -161,7 +161,7 @@ impl SealedWriter {
     }
 
     fn write_out(&mut self) -> Result<(), StorageError> {
-        let fail = |error| refused(&self.path, "writing", &error);
+        let fail = |error| io_error("writing", &self.path, &error);
         self.file
             .write_all_at(&self.buffer, self.written)
             .map_err(fail)?;
@@ -183,7 +183,7 @@ impl SealedWriter {
         self.write_out()?;
         self.file
             .sync()
-            .map_err(|error| refused(&self.path, "syncing", &error))?;
+            .map_err(|error| io_error("syncing", &self.path, &error))?;
         Ok((self.file, self.written))
     }
 }
@@ -209,11 +209,11 @@ impl SealedFile {
             .open(&path, Open::Read)
             .map_err(|error| match error.kind() {
                 std::io::ErrorKind::NotFound => corrupt(&path, 0, "the file is missing"),
-                _ => refused(&path, "opening", &error),
+                _ => io_error("opening", &path, &error),
             })?;
         let len = file
             .len()
-            .map_err(|error| refused(&path, "opening", &error))?;
+            .map_err(|error| io_error("opening", &path, &error))?;
         Ok(Self {
             file,
             path,
@@ -245,7 +245,7 @@ impl SealedFile {
             if error.kind() == std::io::ErrorKind::UnexpectedEof {
                 self.damaged(offset, "the file ends here")
             } else {
-                refused(&self.path, "reading", &error)
+                io_error("reading", &self.path, &error)
             }
         })
     }

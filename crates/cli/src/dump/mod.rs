@@ -7,6 +7,9 @@
 //! {"bucket":"sessions","kind":"map","reversible":false}
 //! {"in":"sessions","key":K,"value":V,"expires":1790000000000}             `expires` only where it does
 //! {"in":"sessions","sequence":"invoice","last":7}
+//! {"folder":"/a"}                                                         after the folder that it is in
+//! {"file":"/a/b","bytes":70000}
+//! {"of":"/a/b","at":65536,"hex":"00ff"}                                   content, right behind its file; what is left out is zeros
 //! {"index":"name","label":"User","fields":[{"path":["a","b"],"each":false}],"unique":false}
 //! {"constraint":"name","label":"User","kind":"required","path":["name"]}  and unique, type, check, closed
 //! {"end":123}                                                             last line: how many lines stand before it
@@ -14,6 +17,8 @@
 //!
 //! Values are JSON where JSON keeps them exactly. Others (bytes, NaN, infinities, dates, times, durations, points) are
 //! `{"$":"…"}` with the bytes of the record codec in hexadecimal, and a map with the key `$` is `{"$map":{…}}`.
+
+mod files;
 
 use std::{
     collections::HashMap,
@@ -41,8 +46,10 @@ use isomer_value::{
 const FORMAT: i64 = 1;
 /// Records read at once.
 const BATCH: usize = 1_000;
-/// Rows of a transaction while a dump is read into a database that nobody sees yet.
+/// Rows of a transaction while a dump is read into a database that nobody sees yet,
 const ROWS_A_TRANSACTION: u64 = 100_000;
+/// and bytes of files.
+const FILE_BYTES_A_TRANSACTION: usize = 16 << 20;
 
 /// Counts of what was written or read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,6 +57,7 @@ pub struct Dumped {
     pub nodes: u64,
     pub relationships: u64,
     pub keys: u64,
+    pub files: u64,
 }
 
 /// Writes everything that one version of the database holds.
@@ -61,6 +69,7 @@ pub fn write(db: &Database, out: &mut dyn Write) -> Result<Dumped> {
     write_nodes(&transaction, &mut writer, &mut dumped).map_err(plain)?;
     write_relationships(&transaction, &mut writer, &mut dumped).map_err(plain)?;
     write_buckets(&transaction, &mut writer, &mut dumped).map_err(plain)?;
+    dumped.files = files::write(&transaction, &mut writer).map_err(plain)?;
     write_schema(&transaction.catalog(), &mut writer)?;
     let lines = writer.lines;
     writer.line(params! { "end" => lines })?;
@@ -422,6 +431,8 @@ pub fn read(db: &Database, text: &mut dyn BufRead, row: &mut dyn FnMut()) -> Res
         db,
         transaction: db.store()?.begin(Access::Write).map_err(Error::from)?,
         pending: 0,
+        pending_file_bytes: 0,
+        files: files::Files::default(),
         nodes: HashMap::new(),
         schema: Vec::new(),
         dumped: Dumped::default(),
@@ -465,6 +476,8 @@ struct Reading<'d> {
     db: &'d Database,
     transaction: Transaction,
     pending: u64,
+    pending_file_bytes: usize,
+    files: files::Files,
     /// The file's numbers and the database's.
     nodes: HashMap<i64, NodeId>,
     schema: Vec<SchemaChange>,
@@ -516,11 +529,14 @@ impl Reading<'_> {
             self.take_key(text(bucket)?, fields)?;
         } else if fields.contains("index") || fields.contains("constraint") {
             self.schema.push(schema_change(fields)?);
+        } else if let Some(bytes) = self.files.take(data, fields)? {
+            self.pending_file_bytes += bytes;
         } else if !fields.contains("isomer") {
             bail!("the line is of no known kind");
         }
         self.pending += 1;
-        if self.pending >= ROWS_A_TRANSACTION {
+        if self.pending >= ROWS_A_TRANSACTION || self.pending_file_bytes >= FILE_BYTES_A_TRANSACTION
+        {
             self.commit()?;
         }
         Ok(())
@@ -566,6 +582,7 @@ impl Reading<'_> {
         std::mem::replace(&mut self.transaction, next).commit()?;
         self.transaction = self.db.store()?.begin(Access::Write)?;
         self.pending = 0;
+        self.pending_file_bytes = 0;
         Ok(())
     }
 
@@ -574,6 +591,7 @@ impl Reading<'_> {
         for change in std::mem::take(&mut self.schema) {
             self.db.store()?.change_schema(change)?;
         }
+        self.dumped.files = self.files.count;
         Ok(self.dumped)
     }
 }
@@ -799,7 +817,8 @@ mod tests {
             Dumped {
                 nodes: 2,
                 relationships: 2,
-                keys: 4
+                keys: 4,
+                files: 0
             }
         );
         let other = Database::open_in_memory().expect("a database");
