@@ -384,7 +384,13 @@ impl Log {
             .segment_bytes
             .max((FIRST_RECORD + bytes).next_multiple_of(4096));
         let mut spares = self.spares.lock();
-        while spares.ready.is_empty() && spares.making {
+        // What is made gets the number behind those that are ready: none is taken while it is made, but to be the current one.
+        while spares.making
+            && spares
+                .ready
+                .front()
+                .is_none_or(|next| next.capacity < capacity)
+        {
             self.spare_made.wait(&mut spares);
         }
         let number = self.current.load(Ordering::Acquire) + 1;
@@ -393,9 +399,6 @@ impl Log {
             // Too small for what comes: it becomes larger. Where that fails its number is free again, and those behind it
             // must not be there.
             Some(segment) => {
-                while spares.making {
-                    self.spare_made.wait(&mut spares);
-                }
                 let behind: Vec<_> = spares.ready.drain(..).collect();
                 self.remove_segments(&behind).map_err(Failure::Refused)?;
                 self.make_segment(number, capacity, Some(&segment))

@@ -110,7 +110,7 @@ fn a_writer_and_who_prepares_for_it_keep_the_numbers_without_gaps() {
             }
         });
         for version in 1..=3000 {
-            let bytes = if version % 97 == 0 { 9 << 10 } else { 700 };
+            let bytes = if version % 5 == 0 { 9 << 10 } else { 700 };
             append(&log, version, bytes);
         }
         done.store(true, Ordering::Relaxed);
