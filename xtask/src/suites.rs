@@ -145,6 +145,13 @@ pub const SUITES: &[Suite] = &[
         run: |context| own(context, "simdisk"),
     },
     Suite {
+        name: "model",
+        about: "commits, readers, flushes and merges in many orders of their steps",
+        needs: &[CC],
+        slow: true,
+        run: model,
+    },
+    Suite {
         name: "algorithms",
         about: "graph algorithms compared with networkx",
         needs: &[
@@ -282,6 +289,27 @@ fn doc(context: &mut Context<'_>) -> Result<Tally> {
         &mut tally,
         "doc",
     )?;
+    Ok(tally)
+}
+
+/// Built apart: with the feature, all locks are those of the model checker.
+fn model(context: &mut Context<'_>) -> Result<Tally> {
+    let mut command = workspace::cargo();
+    command.args([
+        "test",
+        "--locked",
+        "--package",
+        "isomer-storage",
+        "--package",
+        "isomer-store",
+        "--features",
+        "isomer-storage/model,isomer-store/model",
+        "--lib",
+        "--",
+        "model_",
+    ]);
+    let mut tally = Tally::default();
+    context.count(&mut command, 20, &mut tally, "model")?;
     Ok(tally)
 }
 

@@ -16,7 +16,7 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
+use crate::sync::Mutex;
 use thiserror::Error;
 
 /// A growing reservation takes this much at once, where the budget has it.

@@ -18,6 +18,9 @@ mod errors;
 mod guards;
 mod memory;
 mod optimistic;
+#[cfg(all(test, feature = "model"))]
+mod optimistic_model;
+pub mod sync;
 mod tree;
 mod write_set;
 

@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use parking_lot::{Mutex, RwLock};
+use crate::sync::{Mutex, RwLock};
 
 use crate::{
     Backend, Capabilities, Commit, Durability, KeyRange, Optimistic, Order, Pairs, Statistics,

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex, RwLock};
+use crate::sync::{Condvar, Mutex, RwLock};
 
 use crate::{
     Backend, Capabilities, Commit, CommitHook, Durability, Footprint, Granule, GuardMode,
@@ -444,7 +444,7 @@ impl<B: Backend> Core<B> {
             });
         drop(writer);
         let mut queue = self.queue.lock();
-        queue.took = began.elapsed();
+        queue.took = crate::sync::elapsed(began);
         queue.writers = group.len() + queue.waiting.len();
         match queue.waiting.front() {
             Some(next) => next.set(TicketState::Leads),

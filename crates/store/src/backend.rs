@@ -6,13 +6,13 @@ use std::{
     sync::{Arc, OnceLock, Weak, atomic::Ordering},
 };
 
+use isomer_storage::sync::{Mutex, MutexGuard, RwLock};
 use isomer_storage::{
     Backend, Capabilities, Commit, Durability, KeyRange, MAX_KEY_BYTES, MAX_VALUE_BYTES, Order,
     Pairs, Statistics, StorageError, StreamEntry, Version, View, damaged, io_error,
     version_not_kept,
 };
 use isomer_vfs::Open;
-use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::{
     BlockCache, Erasure, LevelStatistics, OnChange, StoreOptions, Tree, TreeOptions, agreement,

@@ -12,8 +12,8 @@ use std::{
     },
 };
 
+use isomer_storage::sync::Mutex;
 use isomer_storage::{Memory, MemoryKind, OverBudget, Reclaim, Reservation};
-use parking_lot::Mutex;
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 
 use crate::table::block::Block;

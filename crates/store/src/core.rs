@@ -9,9 +9,9 @@ use std::{
     time::Duration,
 };
 
+use isomer_storage::sync::{Condvar, Mutex};
 use isomer_storage::{StorageError, Version};
 use isomer_vfs::Lock;
-use parking_lot::{Condvar, Mutex};
 
 use crate::{
     BlockCache, Erasures, Horizon, Readable, StoreOptions, Tree,

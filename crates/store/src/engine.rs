@@ -41,7 +41,9 @@ impl StoreEngine {
     }
 
     /// The right to make a backup: one at a time.
-    pub(crate) fn begin_backup(&self) -> Result<parking_lot::MutexGuard<'_, ()>, StorageError> {
+    pub(crate) fn begin_backup(
+        &self,
+    ) -> Result<isomer_storage::sync::MutexGuard<'_, ()>, StorageError> {
         self.engine.backend().begin_backup()
     }
 

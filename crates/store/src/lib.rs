@@ -25,6 +25,8 @@ mod log;
 mod manifest;
 mod memtable;
 mod merge;
+#[cfg(all(test, feature = "model"))]
+mod model_tests;
 mod open;
 mod options;
 mod source;

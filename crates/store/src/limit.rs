@@ -12,8 +12,8 @@ use std::{
     time::Duration,
 };
 
+use isomer_storage::sync::Mutex;
 use isomer_vfs::Time;
-use parking_lot::Mutex;
 
 /// Tokens that are saved up, as a part of a second.
 const SAVED: f64 = 0.1;

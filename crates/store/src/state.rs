@@ -5,8 +5,8 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use isomer_storage::sync::{Mutex, RwLock};
 use isomer_storage::{KeyRange, Order, Parked, StorageError, Version, View, Visitor};
-use parking_lot::{Mutex, RwLock};
 
 use crate::{Decided, Erasures, Levels, MergeCursor, Readable, memtable::Memtable, source::Source};
 

@@ -17,9 +17,9 @@ use std::{
     },
 };
 
+use isomer_storage::sync::{Mutex, RwLock};
 use isomer_storage::{StorageError, Version, io_error};
 use isomer_vfs::{Disk, Seal};
-use parking_lot::{Mutex, RwLock};
 
 use crate::{
     BlockCache, Cursor, Erasures,

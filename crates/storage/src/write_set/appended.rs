@@ -2,7 +2,7 @@
 
 use std::sync::{LazyLock, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard};
+use crate::sync::{Mutex, MutexGuard};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::{SLOT_BYTES, ordered::Ordered};

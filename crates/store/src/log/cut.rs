@@ -4,9 +4,9 @@
 
 use std::{io, path::Path, sync::Arc};
 
+use isomer_storage::sync::Mutex;
 use isomer_storage::{StorageError, Version, damaged, io_error};
 use isomer_vfs::{Disk, Open, Seal};
-use parking_lot::Mutex;
 
 use super::{
     reader::{Found, Reader},

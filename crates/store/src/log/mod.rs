@@ -30,9 +30,9 @@ use std::{
     },
 };
 
+use isomer_storage::sync::{Condvar, Mutex, RwLock};
 use isomer_storage::{Commit, StorageError, StreamEntry, Version, io_error};
 use isomer_vfs::{Disk, Open, Seal};
-use parking_lot::{Condvar, Mutex, RwLock};
 
 pub use self::{
     cut::{Cut, cut},

@@ -10,9 +10,9 @@ use std::{
     },
 };
 
+use isomer_storage::sync::{Condvar, Mutex, RwLock};
 use isomer_storage::{StorageError, Version, damaged, io_error};
 use isomer_vfs::Open;
-use parking_lot::{Condvar, Mutex, RwLock};
 
 use super::{
     Log, LogOptions, Writer,

@@ -20,8 +20,8 @@ use std::{
 };
 
 use isomer_storage::Version;
+use isomer_storage::sync::Mutex;
 use isomer_vfs::DiskFile;
-use parking_lot::Mutex;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Where the records begin.

@@ -21,7 +21,7 @@ use std::sync::{
 };
 
 use isomer_storage::Version;
-use parking_lot::{Mutex, MutexGuard, RwLock};
+use isomer_storage::sync::{Mutex, MutexGuard, RwLock};
 
 pub use self::cursor::MemtableCursor;
 use self::{

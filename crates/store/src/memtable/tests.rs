@@ -7,8 +7,10 @@ use isomer_storage::conformance::Random;
 use super::*;
 use crate::{Cursor, Kind};
 
+#[cfg(not(feature = "model"))]
 type Naive = BTreeMap<(Vec<u8>, std::cmp::Reverse<Version>), Option<Vec<u8>>>;
 
+#[cfg(not(feature = "model"))]
 fn key(random: &mut Random, shape: u64) -> Vec<u8> {
     let number = random.below(5000);
     match shape {

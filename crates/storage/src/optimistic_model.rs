@@ -1,0 +1,268 @@
+//! Group commit under a model checker: in every order of steps tried nobody waits for ever, nothing is lost, and whoever
+//! reads finds whole groups.
+
+use std::{collections::BTreeMap, ops::ControlFlow, path::Path, sync::Arc};
+
+use crate::{
+    Backend, Capabilities, Commit, Durability, Granule, GuardMode, KeyRange, Optimistic, Order,
+    Pairs, Statistics, StorageError, StreamEntry, Version, View, Visitor,
+    sync::{Mutex, RwLock},
+};
+
+type Tree = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// What may be wrong with a backend, so that the model is seen to find it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Fault {
+    None,
+    /// A version is shown before all of it is there.
+    ShownEarly,
+    /// A group is called durable before it is.
+    DurableEarly,
+}
+
+/// Commits in a map; several steps each.
+struct Slow {
+    fault: Fault,
+    tree: Mutex<Tree>,
+    shown: RwLock<Arc<Shown>>,
+    written: Mutex<Version>,
+    durable: Mutex<Version>,
+}
+
+struct Shown {
+    version: Version,
+    tree: Tree,
+}
+
+impl View for Shown {
+    fn version(&self) -> Version {
+        self.version
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
+        Ok(self.tree.get(key).cloned())
+    }
+
+    fn visit(
+        &self,
+        _: KeyRange<'_>,
+        _: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        for (key, value) in &self.tree {
+            if visit(key, value) == ControlFlow::Break(()) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn not_here<T>() -> Result<T, StorageError> {
+    Err(StorageError::Unavailable("not in this model".into()))
+}
+
+impl Slow {
+    fn new(fault: Fault) -> Self {
+        let shown = Shown {
+            version: 0,
+            tree: Tree::new(),
+        };
+        Self {
+            fault,
+            tree: Mutex::default(),
+            shown: RwLock::new(Arc::new(shown)),
+            written: Mutex::default(),
+            durable: Mutex::default(),
+        }
+    }
+
+    fn show(&self, version: Version) {
+        let tree = self.tree.lock().clone();
+        *self.shown.write() = Arc::new(Shown { version, tree });
+    }
+}
+
+impl Backend for Slow {
+    type View = Shown;
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            name: "model",
+            max_key_bytes: 100,
+            max_value_bytes: 100,
+            max_transaction_bytes: 10_000,
+            ingest: false,
+            durable: true,
+            several_processes: false,
+        }
+    }
+
+    fn view(&self) -> Result<Arc<Shown>, StorageError> {
+        Ok(self.shown.read().clone())
+    }
+
+    fn apply(&self, commits: &[Commit<'_>], durability: Durability) -> Result<(), StorageError> {
+        let last = commits.last().map_or(0, |commit| commit.version);
+        if self.fault == Fault::DurableEarly {
+            *self.durable.lock() = last;
+        }
+        *self.written.lock() = last;
+        if durability == Durability::Synced {
+            *self.durable.lock() = last;
+        }
+        for commit in commits {
+            for (key, value) in commit.writes.slots() {
+                self.tree
+                    .lock()
+                    .insert(key.to_vec(), value.expect("no deletions").to_vec());
+                if self.fault == Fault::ShownEarly {
+                    self.show(last);
+                }
+            }
+        }
+        self.show(last);
+        Ok(())
+    }
+
+    fn durable_version(&self) -> Version {
+        let durable = *self.durable.lock();
+        assert!(
+            durable <= *self.written.lock(),
+            "durable before it is written"
+        );
+        durable
+    }
+
+    fn stream(
+        &self,
+        _: Version,
+        _: Version,
+        _: usize,
+        _: usize,
+    ) -> Result<Vec<StreamEntry>, StorageError> {
+        not_here()
+    }
+
+    fn trim_stream(&self, _: Version) -> Result<(), StorageError> {
+        not_here()
+    }
+
+    fn sync(&self) -> Result<(), StorageError> {
+        let written = *self.written.lock();
+        *self.durable.lock() = written;
+        Ok(())
+    }
+
+    fn checkpoint(&self, _: &Path) -> Result<(), StorageError> {
+        not_here()
+    }
+
+    fn ingest(&self, _: Version, _: &mut Pairs<'_>, _: Option<&[u8]>) -> Result<(), StorageError> {
+        not_here()
+    }
+
+    fn statistics(&self) -> Result<Statistics, StorageError> {
+        Ok(Statistics::default())
+    }
+
+    fn verify(&self, _: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
+        not_here()
+    }
+}
+
+const WRITERS: u8 = 3;
+const ROUNDS: u64 = 2;
+const COUNTER: Granule = Granule(1);
+
+fn number(value: Option<Vec<u8>>) -> u64 {
+    let bytes = value.map(|bytes| <[u8; 8]>::try_from(bytes).expect("eight bytes"));
+    bytes.map_or(0, u64::from_be_bytes)
+}
+
+/// Each writer counts one up, and writes the number under two keys.
+fn write(engine: &Optimistic<Slow>, writer: u8) {
+    for round in 0..ROUNDS {
+        loop {
+            let mut transaction = engine.begin().expect("begins");
+            let next = (number(transaction.get(b"first").expect("read")) + 1).to_be_bytes();
+            transaction.guard(COUNTER, GuardMode::Write);
+            transaction.put(b"first", &next).expect("put");
+            transaction.put(b"second", &next).expect("put");
+            let durability = match (u64::from(writer) + round) % 2 {
+                0 => Durability::Synced,
+                _ => Durability::Buffered,
+            };
+            match transaction.commit(durability) {
+                Ok(version) => {
+                    assert!(engine.version() >= version, "committed and not seen");
+                    if durability == Durability::Synced {
+                        assert!(engine.backend().durable_version() >= version);
+                    }
+                    break;
+                }
+                Err(StorageError::Conflict { .. }) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+    }
+}
+
+fn read(engine: &Optimistic<Slow>) {
+    let mut last = 0;
+    for _ in 0..3 {
+        let snapshot = engine.snapshot().expect("a snapshot");
+        let values = snapshot
+            .get_many(&[b"first", b"second"])
+            .expect("read")
+            .into_iter()
+            .map(number)
+            .collect::<Vec<_>>();
+        assert_eq!(values[0], values[1], "half a commit");
+        assert_eq!(values[0], snapshot.version(), "each commit counts one up");
+        assert!(snapshot.version() >= last, "time went back");
+        last = snapshot.version();
+        engine.backend().durable_version();
+    }
+}
+
+fn model(fault: Fault) {
+    shuttle::check_random(
+        move || {
+            let engine = Arc::new(Optimistic::new(Slow::new(fault)));
+            let writers = (0..WRITERS).map(|writer| {
+                let engine = engine.clone();
+                shuttle::thread::spawn(move || write(&engine, writer))
+            });
+            let mut threads: Vec<_> = writers.collect();
+            let reading = engine.clone();
+            threads.push(shuttle::thread::spawn(move || read(&reading)));
+            for thread in threads {
+                thread.join().expect("a thread");
+            }
+            let expected = u64::from(WRITERS) * ROUNDS;
+            assert_eq!(engine.version(), expected);
+            let snapshot = engine.snapshot().expect("a snapshot");
+            assert_eq!(number(snapshot.get(b"first").expect("read")), expected);
+        },
+        5_000,
+    );
+}
+
+#[test]
+fn model_groups_commit_whole_and_nobody_waits_for_ever() {
+    model(Fault::None);
+}
+
+#[test]
+#[should_panic(expected = "half a commit")]
+fn model_finds_a_version_that_is_shown_early() {
+    model(Fault::ShownEarly);
+}
+
+#[test]
+#[should_panic(expected = "durable before it is written")]
+fn model_finds_a_group_that_is_called_durable_early() {
+    model(Fault::DurableEarly);
+}

@@ -1,0 +1,179 @@
+//! Locks: `parking_lot`'s, or, with the feature `model`, those of the model checker `shuttle`, which tries many orders of the
+//! threads' steps. Whatever may wait while it holds one of these must not hold another kind of lock.
+
+#[cfg(not(feature = "model"))]
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+#[cfg(feature = "model")]
+pub use model::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use std::time::{Duration, Instant};
+
+/// Time since `began`; the same each time in a model.
+pub fn elapsed(began: Instant) -> Duration {
+    match cfg!(feature = "model") {
+        true => Duration::from_millis(1),
+        false => began.elapsed(),
+    }
+}
+
+#[cfg(feature = "model")]
+mod model {
+    //! `parking_lot`'s interface over `shuttle`'s locks. Nothing is poisoned: a panic ends the model.
+
+    use std::{
+        fmt,
+        ops::{Deref, DerefMut},
+        time::{Duration, Instant},
+    };
+
+    use shuttle::sync;
+
+    /// A lock.
+    #[derive(Default)]
+    pub struct Mutex<T>(sync::Mutex<T>);
+
+    /// Holds a [`Mutex`].
+    pub struct MutexGuard<'a, T> {
+        mutex: &'a Mutex<T>,
+        held: Option<sync::MutexGuard<'a, T>>,
+    }
+
+    impl<T> Mutex<T> {
+        /// A lock around a value.
+        pub fn new(value: T) -> Self {
+            Self(sync::Mutex::new(value))
+        }
+
+        /// Waits for it.
+        pub fn lock(&self) -> MutexGuard<'_, T> {
+            let held = self.0.lock().unwrap_or_else(|held| held.into_inner());
+            MutexGuard {
+                mutex: self,
+                held: Some(held),
+            }
+        }
+
+        /// What is in it, where nobody else can hold it.
+        pub fn get_mut(&mut self) -> &mut T {
+            self.0.get_mut().unwrap_or_else(|held| held.into_inner())
+        }
+
+        /// Takes it if nobody holds it.
+        pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            let held = self.0.try_lock().ok()?;
+            Some(MutexGuard {
+                mutex: self,
+                held: Some(held),
+            })
+        }
+    }
+
+    impl<T> fmt::Debug for Mutex<T> {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("Mutex")
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            self.held.as_ref().expect("given up only while it waits")
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.held.as_mut().expect("given up only while it waits")
+        }
+    }
+
+    /// A lock that readers share.
+    #[derive(Default)]
+    pub struct RwLock<T>(sync::RwLock<T>);
+
+    /// Reads a [`RwLock`].
+    pub type RwLockReadGuard<'a, T> = sync::RwLockReadGuard<'a, T>;
+    /// Writes a [`RwLock`].
+    pub type RwLockWriteGuard<'a, T> = sync::RwLockWriteGuard<'a, T>;
+
+    impl<T> RwLock<T> {
+        /// A lock around a value.
+        pub fn new(value: T) -> Self {
+            Self(sync::RwLock::new(value))
+        }
+
+        /// Waits until nobody writes.
+        pub fn read(&self) -> RwLockReadGuard<'_, T> {
+            self.0.read().unwrap_or_else(|held| held.into_inner())
+        }
+
+        /// Waits until nobody else holds it.
+        pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+            self.0.write().unwrap_or_else(|held| held.into_inner())
+        }
+    }
+
+    impl<T> fmt::Debug for RwLock<T> {
+        fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+            formatter.write_str("RwLock")
+        }
+    }
+
+    /// Something to wait for.
+    #[derive(Debug, Default)]
+    pub struct Condvar(sync::Condvar);
+
+    /// How a wait with a limit ended.
+    #[derive(Clone, Copy, Debug)]
+    pub struct WaitTimeoutResult(bool);
+
+    impl WaitTimeoutResult {
+        /// Whether the time was over.
+        pub fn timed_out(&self) -> bool {
+            self.0
+        }
+    }
+
+    impl Condvar {
+        /// One that nobody waits for.
+        pub fn new() -> Self {
+            Self::default()
+        }
+
+        /// Wakes one.
+        pub fn notify_one(&self) {
+            self.0.notify_one();
+        }
+
+        /// Wakes all.
+        pub fn notify_all(&self) {
+            self.0.notify_all();
+        }
+
+        /// Waits to be woken.
+        pub fn wait<T>(&self, guard: &mut MutexGuard<'_, T>) {
+            let held = guard.held.take().expect("given up only while it waits");
+            let again = self.0.wait(held);
+            guard.held = Some(again.unwrap_or_else(|held| held.into_inner()));
+        }
+
+        /// Lets others go first; then the time is over.
+        pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _: Duration) -> WaitTimeoutResult {
+            guard.held = None;
+            shuttle::thread::yield_now();
+            guard.held = guard.mutex.lock().held;
+            WaitTimeoutResult(true)
+        }
+
+        /// Lets others go first; then the time is over.
+        pub fn wait_until<T>(
+            &self,
+            guard: &mut MutexGuard<'_, T>,
+            _: Instant,
+        ) -> WaitTimeoutResult {
+            self.wait_for(guard, Duration::ZERO)
+        }
+    }
+}
