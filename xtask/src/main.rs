@@ -4,6 +4,7 @@
 
 mod build;
 mod commands;
+mod console;
 mod live;
 mod memory;
 mod needs;
@@ -69,6 +70,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         rest: Vec<String>,
     },
+    /// Builds the console into crates/server/console-dist; with `--screenshots` also takes its pictures for the documentation
+    Console {
+        /// Takes the pictures in docs/images
+        #[arg(long)]
+        screenshots: bool,
+    },
     /// Loads a whole network and asks it, with a limit on the process's address space (release build)
     Memory(memory::Options),
     /// Runs the randomised suites again and again with new seeds until one fails or the time is over
@@ -102,6 +109,7 @@ fn main() -> ExitCode {
             seed,
             suites,
         } => commands::soak(minutes, seed, &suites),
+        Command::Console { screenshots } => console::build(screenshots),
         Command::Memory(options) => memory::run(&options),
     };
     match ran {

@@ -27,6 +27,8 @@ pub enum Need {
         /// Package.
         pip: &'static str,
     },
+    /// The packages of a folder's `package-lock.json`, exactly those.
+    Npm(&'static str),
     /// A folder of the shared data beside the checkout.
     Shared(&'static str),
 }
@@ -60,6 +62,10 @@ impl Need {
                 reason: format!("Python has no `{module}`: pip install {pip}"),
                 tolerated: false,
             },
+            Self::Npm(folder) => Missing {
+                reason: format!("{folder} lacks its packages: npm ci --prefix {folder}"),
+                tolerated: false,
+            },
             Self::Shared(folder) => Missing {
                 reason: format!("needs {}, which is not there", shared(folder).display()),
                 tolerated: true,
@@ -76,6 +82,7 @@ impl Need {
             Self::Python { module, .. } => {
                 quietly(Command::new("python3").args(["-c", &format!("import {module}")]))
             }
+            Self::Npm(folder) => npm_is_current(folder),
             Self::Shared(folder) => shared(folder).is_dir(),
         }
     }
@@ -90,6 +97,7 @@ impl Need {
             Self::Python { pip, .. } => {
                 quietly(Command::new("python3").args(["-m", "pip", "install", pip]))
             }
+            Self::Npm(folder) => on_path("npm") && npm_install(folder),
             Self::Shared(_) => false,
         }
     }
@@ -126,6 +134,28 @@ fn apt_install(package: &str) -> bool {
         )
     };
     install() || (quietly(Command::new("apt-get").arg("update")) && install())
+}
+
+/// A copy of the lock file beside the packages says for which one they were installed.
+fn npm_mark(folder: &str) -> PathBuf {
+    workspace::root()
+        .join(folder)
+        .join("node_modules/.installed")
+}
+
+fn npm_is_current(folder: &str) -> bool {
+    let lock = std::fs::read(workspace::root().join(folder).join("package-lock.json"));
+    matches!((lock, std::fs::read(npm_mark(folder))), (Ok(lock), Ok(installed)) if lock == installed)
+}
+
+fn npm_install(folder: &str) -> bool {
+    let root = workspace::root().join(folder);
+    let install = Command::new("npm")
+        .args(["ci", "--ignore-scripts", "--no-audit", "--no-fund"])
+        .current_dir(&root)
+        .output();
+    install.is_ok_and(|output| output.status.success())
+        && std::fs::copy(root.join("package-lock.json"), npm_mark(folder)).is_ok()
 }
 
 fn quietly(command: &mut Command) -> bool {

@@ -6,6 +6,7 @@ use anyhow::Result;
 
 use crate::{
     build::{self, TestProgram},
+    console,
     live::Live,
     needs::Need,
     process::{self, Log},
@@ -181,6 +182,28 @@ pub const SUITES: &[Suite] = &[
         needs: &[CC, Need::Shared("tck/features")],
         slow: false,
         run: tck::suite,
+    },
+    Suite {
+        name: "console",
+        about: "the console in a real browser, and that what is committed is what its sources build",
+        needs: &[
+            CC,
+            Need::Program {
+                name: "node",
+                apt: "nodejs npm",
+            },
+            Need::Program {
+                name: "npm",
+                apt: "npm",
+            },
+            Need::Program {
+                name: "chromium",
+                apt: "chromium",
+            },
+            Need::Npm("console"),
+        ],
+        slow: false,
+        run: console::suite,
     },
     Suite {
         name: "readme",

@@ -112,7 +112,8 @@ fn the_documentation_is_right() {
         .flat_map(|setting| ["--set", setting])
         .collect();
     let server = Server::start(folder.path(), &flags, &[]);
-    let token = server.line_with("isomer_setup_").trim().to_owned();
+    let link = server.line_with("/#setup=");
+    let token = link.split('=').nth(1).unwrap_or_default().trim().to_owned();
     let text =
         std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/server.md"))
             .expect("the document");

@@ -359,7 +359,7 @@ pub fn run(options: ServeOptions) -> Result<()> {
         url,
         bolt,
         databases = databases.join(", "),
-        "the server answers; its interface is described under /v1/docs"
+        "the server answers: the console is the page at this address, the interface is described under /v1/docs"
     );
     if config.without_authentication {
         tracing::warn!(
@@ -374,8 +374,8 @@ pub fn run(options: ServeOptions) -> Result<()> {
     if let Some(token) = server.setup_token() {
         // Standard error, and not the log: logs are kept and sent elsewhere.
         eprintln!(
-            "There is no user yet. Make the first administrator with this token, which works once:\n\n  {token}\n\n  curl {url}/v1/setup \
-             -H 'Content-Type: application/json' -d '{{\"token\": \"{token}\", \"user\": \"admin\", \"password\": \"…\"}}'\n"
+            "There is no user yet. Make the first administrator in a browser (the link works once):\n\n  {url}/#setup={token}\n\nor with\n\n  \
+             curl {url}/v1/setup -H 'Content-Type: application/json' -d '{{\"token\": \"{token}\", \"user\": \"admin\", \"password\": \"…\"}}'\n"
         );
     }
     server.wait_for_signal()?;

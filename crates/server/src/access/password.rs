@@ -52,14 +52,14 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N]> {
 }
 
 /// What is kept of a secret.
-pub(super) fn digest_of(secret: &str) -> [u8; 32] {
+pub(crate) fn digest_of(secret: &str) -> [u8; 32] {
     let mut bytes = [0; 32];
     bytes.copy_from_slice(digest(&SHA256, secret.as_bytes()).as_ref());
     bytes
 }
 
 /// Whether two digests are equal, in a time that does not depend on where they differ.
-pub(super) fn equal(one: &[u8; 32], two: &[u8; 32]) -> bool {
+pub(crate) fn equal(one: &[u8; 32], two: &[u8; 32]) -> bool {
     one.iter()
         .zip(two)
         .fold(0, |difference, (a, b)| difference | (a ^ b))

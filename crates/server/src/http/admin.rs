@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use isomer_db::{Value, data::GraphRead, params};
 
 use super::{
     call::{Call, StopOnDrop},
+    cookie,
     reply::Reply,
 };
 use crate::{
@@ -36,18 +37,34 @@ fn new_token(status: StatusCode, new: &NewToken) -> Result<Reply> {
     Reply::value_with(status, &told.into())
 }
 
+/// A login: the token itself, or a cookie that scripts cannot read, and what they show beside it.
+fn logged_in(call: &Call, status: StatusCode, new: &NewToken, in_cookie: bool) -> Result<Reply> {
+    if !in_cookie {
+        return new_token(status, new);
+    }
+    let told = params! { "csrf" => cookie::csrf(&new.token), "about" => token_value(&new.info) };
+    let secure = call.core.config.tls.is_some();
+    Ok(Reply::value_with(status, &told.into())?.with(
+        header::SET_COOKIE,
+        cookie::begun(&call.headers, &new.token, secure),
+    ))
+}
+
 fn user_value(user: &UserInfo) -> Value {
     params! { "user" => &*user.name, "roles" => user.roles.to_map(), "created_ms" => user.created_ms as i64 }.into()
 }
 
 /// `POST /v1/setup`
 pub async fn setup(mut call: Call) -> Result<Reply> {
-    let mut fields = call.fields(&["token", "user", "password"]).await?;
+    let mut fields = call
+        .fields(&["token", "user", "password", "cookie"])
+        .await?;
     let (token, user, password) = (
         fields.needed_text("token")?,
         fields.needed_text("user")?,
         fields.needed_text("password")?,
     );
+    let in_cookie = fields.switch("cookie")?;
     let from = call.from.to_string();
     call.core.guesses.check(&from)?;
     let lasts = millis(call.core.config.limits.login_time);
@@ -61,7 +78,7 @@ pub async fn setup(mut call: Call) -> Result<Reply> {
     if matches!(outcome, Err(ServerError::Unauthenticated(_))) {
         call.core.guesses.failed(&from);
     }
-    new_token(StatusCode::CREATED, &outcome?)
+    logged_in(&call, StatusCode::CREATED, &outcome?, in_cookie)
 }
 
 fn millis(duration: Duration) -> u64 {
@@ -70,8 +87,9 @@ fn millis(duration: Duration) -> u64 {
 
 /// `POST /v1/login`
 pub async fn login(mut call: Call) -> Result<Reply> {
-    let mut fields = call.fields(&["user", "password"]).await?;
+    let mut fields = call.fields(&["user", "password", "cookie"]).await?;
     let (user, password) = (fields.needed_text("user")?, fields.needed_text("password")?);
+    let in_cookie = fields.switch("cookie")?;
     // By address, and by name from one address net: a name alone must not be locked by strangers.
     let from = call.from.to_string();
     call.core.guesses.check(&from)?;
@@ -87,7 +105,7 @@ pub async fn login(mut call: Call) -> Result<Reply> {
             .logins_failed
             .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     }
-    new_token(StatusCode::OK, &outcome?)
+    logged_in(&call, StatusCode::OK, &outcome?, in_cookie)
 }
 
 /// `POST /v1/logout`
@@ -95,17 +113,21 @@ pub async fn logout(call: Call, access: ServerAccess) -> Result<Reply> {
     let Some(token) = access.principal().token.clone() else {
         return Ok(Reply::done());
     };
+    let ended = cookie::ended(&call.headers);
     call.core
         .clone()
         .blocking(move || {
             call.core.system()?.remove_token(&token, None)?;
-            Ok(Reply::done())
+            Ok(match call.csrf {
+                Some(_) => Reply::done().with(header::SET_COOKIE, ended),
+                None => Reply::done(),
+            })
         })
         .await
 }
 
 /// `GET /v1/me`
-pub async fn me(_call: Call, access: ServerAccess) -> Result<Reply> {
+pub async fn me(call: Call, access: ServerAccess) -> Result<Reply> {
     let databases: Vec<Value> = access
         .databases()
         .into_iter()
@@ -113,11 +135,16 @@ pub async fn me(_call: Call, access: ServerAccess) -> Result<Reply> {
             params! { "database" => Value::String(name), "role" => role.name() }.into()
         })
         .collect();
-    Reply::object(params! {
+    let mut told = params! {
         "user" => &*access.principal().name,
         "admin" => access.is_admin(),
         "databases" => databases,
-    })
+        "version" => env!("CARGO_PKG_VERSION"),
+    };
+    if let Some(csrf) = call.csrf {
+        told.insert("csrf", csrf.into());
+    }
+    Reply::object(told)
 }
 
 /// `GET /v1/databases`
@@ -141,7 +168,7 @@ pub async fn create_database(mut call: Call, access: ServerAccess) -> Result<Rep
             access.create_database(&name)?;
             let made = params! { "database" => name };
             Ok(Reply::value_with(StatusCode::CREATED, &made.into())?
-                .with(axum::http::header::LOCATION, location))
+                .with(header::LOCATION, location))
         })
         .await
 }
@@ -241,8 +268,10 @@ pub async fn create_user(mut call: Call, _access: ServerAccess) -> Result<Reply>
         .hashing(move |core| core.system()?.add_user(&name, &password, &roles))
         .await?;
     let location = format!("/v1/users/{}", user.name);
-    Ok(Reply::value_with(StatusCode::CREATED, &user_value(&user))?
-        .with(axum::http::header::LOCATION, location))
+    Ok(
+        Reply::value_with(StatusCode::CREATED, &user_value(&user))?
+            .with(header::LOCATION, location),
+    )
 }
 
 /// Refuses everything about a user to others but himself and administrators.

@@ -27,6 +27,8 @@ pub struct Call {
     pub(super) target: String,
     pub(super) body: Mutex<Body>,
     pub(super) from: IpAddr,
+    /// What a page must show beside the cookie that it was let in by.
+    pub(super) csrf: Option<String>,
 }
 
 impl Call {

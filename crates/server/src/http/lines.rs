@@ -23,9 +23,9 @@ pub trait Source: Send + 'static {
     /// Appends the next line, or lines, to `out`; false at the end. What goes wrong is told in a line of its own.
     fn next(&mut self, out: &mut String) -> Result<bool>;
 
-    /// Asked before each piece: how long it may still work, and what stops it then. The time in which the client reads does
-    /// not count.
-    fn limit(&mut self) -> Option<(Duration, CancelHandle)> {
+    /// Asked before each piece: how long it may still work, and what stops it then, or when the client has gone away. The
+    /// time in which the client reads does not count.
+    fn limit(&mut self) -> Option<(Option<Duration>, CancelHandle)> {
         None
     }
 
@@ -53,21 +53,34 @@ pub fn body(core: &Arc<Core>, source: impl Source, gzip: bool) -> Body {
             return Ok::<_, std::io::Error>(None);
         };
         let core = lines.core.clone();
-        let limit = lines.source.limit();
+        let (left, stop) = lines.source.limit().unzip();
+        let mut gone = Gone(stop.clone());
         let mut making = std::pin::pin!(core.blocking(move || lines.piece()));
-        let made = match limit {
-            None => making.await,
-            Some((left, stop)) => tokio::select! {
+        let made = match (left.flatten(), stop) {
+            (Some(left), Some(stop)) => tokio::select! {
                 made = making.as_mut() => made,
                 () = tokio::time::sleep(left) => {
                     stop.cancel();
                     making.await
                 }
             },
+            _ => making.await,
         };
+        gone.0 = None;
         made.map(Some)
             .map_err(|error| std::io::Error::other(error.to_string()))
     }))
+}
+
+/// Stops what makes a piece when nobody waits for it any more: the client has gone away.
+struct Gone(Option<CancelHandle>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        if let Some(stop) = &self.0 {
+            stop.cancel();
+        }
+    }
 }
 
 impl<S: Source> Lines<S> {

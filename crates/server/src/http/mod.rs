@@ -7,6 +7,8 @@ mod admin;
 mod base64;
 mod call;
 mod changes;
+mod console;
+mod cookie;
 mod data;
 mod graph;
 mod lines;
@@ -110,11 +112,21 @@ async fn answer(
         headers: parts.headers.clone(),
         body: parking_lot::Mutex::new(body),
         from: from.0,
+        csrf: None,
     };
     let outcome = let_in(call, parts.uri.query(), &mut who).await;
     let (reply, error) = match outcome {
         Ok(reply) => (reply, None),
-        Err(error) => (Reply::error(&error), Some(error)),
+        Err(error) => {
+            let mut reply = Reply::error(&error);
+            if matches!(error, ServerError::Unauthenticated(_))
+                && cookie::token(&parts.headers).is_some()
+            {
+                // A login that has ended: the browser need not show it again.
+                reply = reply.with(header::SET_COOKIE, cookie::ended(&parts.headers));
+            }
+            (reply, Some(error))
+        }
     };
     let took = began.elapsed();
     let status = reply.status().as_u16();
@@ -153,8 +165,16 @@ async fn let_in(mut call: Call, query: Option<&str>, who: &mut Who) -> Result<Re
     let session = match needs {
         Needs::Nobody => None,
         Needs::Server(_) | Needs::Database(_) => {
-            let session = call.core.session(bearer(&call.headers)?, call.from)?;
+            let bearer = bearer(&call.headers)?;
+            let token = match bearer {
+                Some(token) => Some(token),
+                None => cookie::token(&call.headers),
+            };
+            let session = call.core.session(token, call.from)?;
             who.principal = Some(session.principal().clone());
+            if let (None, Some(token)) = (bearer, token) {
+                call.csrf = Some(cookie::check(&call, token)?);
+            }
             Some(session)
         }
     };

@@ -239,14 +239,14 @@ fn schemas() -> Vec<(&'static str, Json)> {
         (
             "Setup",
             object(
-                json!({"token": text, "user": text, "password": password}),
+                json!({"token": text, "user": text, "password": password, "cookie": truth}),
                 &["token", "user", "password"],
             ),
         ),
         (
             "Login",
             object(
-                json!({"user": text, "password": text}),
+                json!({"user": text, "password": text, "cookie": truth}),
                 &["user", "password"],
             ),
         ),

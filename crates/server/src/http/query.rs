@@ -213,7 +213,7 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
     Ok(reply)
 }
 
-/// `{"columns", "rows", "class", "counters", "notices", "plan"}`
+/// `{"columns", "rows", "class", "counters", "notices", "plan", "plan_tree"}`
 fn result_json(result: &QueryResult, most: usize) -> Result<String> {
     let mut text = String::from("{\"columns\":");
     json::write(&names(result.columns()), &mut text)?;
@@ -243,6 +243,10 @@ fn result_json(result: &QueryResult, most: usize) -> Result<String> {
         text.push_str(name);
         text.push_str("\":");
         json::write(value, &mut text)?;
+    }
+    if let Some(tree) = result.plan_json() {
+        text.push_str(",\"plan_tree\":");
+        text.push_str(tree);
     }
     text.push('}');
     Ok(text)
@@ -292,7 +296,9 @@ fn counters(counters: &Counters) -> Map {
 }
 
 fn columns_line(rows: &RowStream<'_>) -> Result<String> {
-    let mut line = json::to_string(&params! { "columns" => names(rows.columns()) }.into())?;
+    let mut line = json::to_string(
+        &params! { "columns" => names(rows.columns()), "class" => rows.class().name() }.into(),
+    )?;
     line.push('\n');
     Ok(line)
 }
@@ -318,9 +324,9 @@ impl Rows {
 }
 
 impl Source for Rows {
-    fn limit(&mut self) -> Option<(Duration, CancelHandle)> {
+    fn limit(&mut self) -> Option<(Option<Duration>, CancelHandle)> {
         self.piece = Instant::now();
-        self.left.map(|left| (left, self.cancel.clone()))
+        Some((self.left, self.cancel.clone()))
     }
 
     fn worked(&mut self, time: Duration) {

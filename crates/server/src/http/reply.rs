@@ -133,6 +133,10 @@ impl Reply {
             (header::REFERRER_POLICY, "no-referrer"),
             (header::X_FRAME_OPTIONS, "DENY"),
             (
+                HeaderName::from_static("cross-origin-resource-policy"),
+                "same-origin",
+            ),
+            (
                 header::CONTENT_SECURITY_POLICY,
                 "default-src 'none'; frame-ancestors 'none'",
             ),
@@ -175,7 +179,16 @@ const WORTH_PACKING: usize = 1024;
 const PACKED_AT_ONCE: usize = 1 << 20;
 
 fn pack(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    pack_at(bytes, flate2::Compression::fast())
+}
+
+/// As small as it gets, for what is packed once.
+pub(super) fn pack_well(bytes: &[u8]) -> Vec<u8> {
+    pack_at(bytes, flate2::Compression::best())
+}
+
+fn pack_at(bytes: &[u8], level: flate2::Compression) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), level);
     // A vector takes everything.
     let _ = encoder.write_all(bytes);
     encoder.finish().unwrap_or_default()

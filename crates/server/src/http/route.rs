@@ -2,7 +2,9 @@
 
 use std::{future::Future, pin::Pin};
 
-use super::{admin, call::Call, changes, data, graph, query, reply::Reply, transfer, watching};
+use super::{
+    admin, call::Call, changes, console, data, graph, query, reply::Reply, transfer, watching,
+};
 use crate::{
     Result,
     access::{Access, Role, ServerAccess},
@@ -121,6 +123,8 @@ macro_rules! route {
 /// All routes.
 #[rustfmt::skip]
 pub static ROUTES: &[Route] = &[
+    route!("GET" "/", Nobody, console::page, "console", "The console: a page for browsers", "", BodyOf::Nothing, 200),
+    route!("GET" "/console/{file}", Nobody, console::file, "console", "A file of the console", "", BodyOf::Nothing, 200),
     route!("GET" "/health", Nobody, watching::health, "watch", "Whether the process lives", "", BodyOf::Nothing, 200),
     route!("GET" "/ready", Nobody, watching::ready, "watch", "Whether every database answers; 503 while the server stops", "", BodyOf::Nothing, 200),
     route!("GET" "/metrics", Server(Some(Role::Reader)), watching::figures, "watch", "Figures for Prometheus", "", BodyOf::Nothing, 200),

@@ -18,6 +18,7 @@ fn path(route: &Route, database: &str) -> String {
         ("{id}", "7"),
         ("{name}", "n"),
         ("{user}", "nobody"),
+        ("{file}", "f"),
         ("{transaction}", "00112233445566778899aabbccddeeff"),
     ] {
         path = path.replace(place, value);
@@ -507,4 +508,136 @@ fn without_authentication_pages_of_other_sites_still_get_nothing() {
             .unwrap()
             .contains("frame-ancestors 'none'")
     );
+}
+
+/// A browser's login: the cookie opens nothing without what only a page of this server can read, and what a form or
+/// another site can send is refused.
+#[test]
+fn a_cookie_alone_opens_nothing() {
+    let server = Server::new();
+    let body = format!("{{\"user\":\"admin\",\"password\":\"{PASSWORD}\",\"cookie\":true}}");
+    let nobody = server.client("");
+    let answer = nobody.json("POST", "/v1/login", &body);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    let told = answer.value();
+    assert!(told["token"].is_null() && !answer.text().contains("isomer_"));
+    let csrf = told["csrf"].as_str().expect("told").to_owned();
+    let line = answer.header("set-cookie").expect("set").to_owned();
+    assert!(
+        line.contains("HttpOnly") && line.contains("SameSite=Strict") && line.contains("Path=/")
+    );
+    let cookie = line.split(';').next().expect("a cookie");
+
+    let browser = nobody.with("Cookie", cookie);
+    assert_eq!(browser.get("/v1/databases").status, 403);
+    assert_eq!(
+        browser.with("Isomer-Csrf", "x").get("/v1/databases").status,
+        403
+    );
+    let page = browser.with("Isomer-Csrf", &csrf);
+    assert_eq!(page.get("/v1/databases").status, 200);
+    let form = browser.send(
+        "POST",
+        "/v1/databases/people/query",
+        &[("Content-Type", "text/plain")],
+        b"{\"query\":\"CREATE (:Owned)\"}",
+    );
+    assert_eq!((form.status, form.kind().as_str()), (403, "Denied"));
+    // What it may ask without: who it is, and what to show beside the cookie. No other site's page may.
+    let me = browser.get("/v1/me");
+    assert_eq!(me.value()["csrf"].as_str(), Some(&*csrf));
+    for site in ["cross-site", "same-site"] {
+        assert_eq!(
+            browser.with("Sec-Fetch-Site", site).get("/v1/me").status,
+            403
+        );
+        assert_eq!(
+            page.with("Sec-Fetch-Site", site)
+                .get("/v1/databases")
+                .status,
+            403
+        );
+    }
+    assert_eq!(
+        page.with("Origin", "http://localhost:1")
+            .get("/v1/databases")
+            .status,
+        403
+    );
+    // A token that is shown counts, not the cookie beside it.
+    let reader = server.user("reader", "{\"people\":\"reader\"}");
+    let both = server.client(&reader).with("Cookie", cookie);
+    assert_eq!(both.get("/v1/me").value()["user"], "reader");
+    assert!(both.get("/v1/me").value()["csrf"].is_null());
+
+    let out = page.post("/v1/logout");
+    assert_eq!(out.status, 204);
+    assert!(
+        out.header("set-cookie")
+            .expect("ended")
+            .contains("Max-Age=0")
+    );
+    let ended = page.get("/v1/me");
+    assert_eq!(ended.status, 401);
+    assert!(
+        ended
+            .header("set-cookie")
+            .expect("ended")
+            .contains("Max-Age=0")
+    );
+}
+
+/// The console's page and files: to be had by everybody, framed by nobody, and running nothing but themselves.
+#[test]
+fn the_console_runs_nothing_but_itself() {
+    let server = Server::new();
+    let nobody = server.client("");
+    let page = nobody.get("/");
+    assert_eq!(page.status, 200);
+    let policy = page.header("content-security-policy").expect("a policy");
+    for rule in [
+        "default-src 'none'",
+        "script-src 'self';",
+        "style-src 'self';",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "require-trusted-types-for 'script'",
+    ] {
+        assert!(policy.contains(rule), "{rule} in {policy}");
+    }
+    assert!(!policy.contains("unsafe") && !policy.contains("http"));
+    assert_eq!(page.header("x-frame-options"), Some("DENY"));
+    assert_eq!(
+        page.header("cross-origin-resource-policy"),
+        Some("same-origin")
+    );
+    let text = page.text().to_owned();
+    let files: Vec<&str> = text
+        .split('"')
+        .filter(|part| part.starts_with("/console/"))
+        .collect();
+    assert!(files.len() >= 2, "{text}");
+    for file in files {
+        let answer = nobody.get(file);
+        assert_eq!(answer.status, 200, "{file}");
+        assert!(
+            answer
+                .header("cache-control")
+                .expect("kept")
+                .contains("immutable")
+        );
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"));
+        let packed = nobody.with("Accept-Encoding", "gzip").get(file);
+        assert!(packed.body.len() < answer.body.len() || file.ends_with(".svg"));
+    }
+    for path in [
+        "/console/",
+        "/console/nothing.js",
+        "/console/..%2FCargo.toml",
+        "/console/%2e%2e%2findex.html",
+        "/console/index.html/x",
+    ] {
+        assert_eq!(nobody.get(path).status, 404, "{path}");
+    }
 }

@@ -1,0 +1,209 @@
+// Statements: taken apart, sent, and their rows as they come.
+
+import { ApiError, path, send } from "./api";
+import { parse, type Json } from "./json";
+
+/** Rows of one result that are kept; what comes after them is counted, not shown. */
+export const MOST_ROWS = 10_000;
+/** Characters of one result that are kept. */
+const MOST_TEXT = 64 << 20;
+
+export interface PlanNode {
+  operator: string;
+  details?: string;
+  rows?: number;
+  actual_rows?: number;
+  time_ms?: number;
+  memory_bytes?: number;
+  spilled_bytes?: number;
+  from_view?: boolean;
+  inputs?: PlanNode[];
+  [other: string]: Json | PlanNode[] | undefined;
+}
+
+export interface Result {
+  text: string;
+  columns: string[];
+  rows: Json[][];
+  /** How many there were, those that are not kept included. */
+  count: number;
+  /** Whether it was left before its end, because nothing more would be shown. */
+  cut: boolean;
+  class: string;
+  counters: Record<string, number>;
+  notices: string[];
+  plan?: string;
+  planTree?: PlanNode;
+  tookMs: number;
+}
+
+/** The statements of a text, which `;` separates outside of texts, names and comments, with their places. */
+export function statements(text: string): { from: number; to: number; text: string }[] {
+  const found: { from: number; to: number; text: string }[] = [];
+  let from = 0;
+  const end = (to: number): void => {
+    const part = text.slice(from, to);
+    if (part.replace(/\/\*[\s\S]*?\*\/|\/\/[^\n]*/g, "").trim() !== "") {
+      const lead = part.length - part.trimStart().length;
+      found.push({ from: from + lead, to: from + part.trimEnd().length, text: part.trim() });
+    }
+    from = to + 1;
+  };
+  let at = 0;
+  while (at < text.length) {
+    const c = text[at]!;
+    if (c === ";") {
+      end(at);
+      at++;
+    } else if (c === "'" || c === '"') {
+      at++;
+      while (at < text.length && text[at] !== c) at += text[at] === "\\" ? 2 : 1;
+      at++;
+    } else if (c === "`") {
+      const close = text.indexOf("`", at + 1);
+      at = close < 0 ? text.length : close + 1;
+    } else if (text.startsWith("//", at)) {
+      const close = text.indexOf("\n", at);
+      at = close < 0 ? text.length : close + 1;
+    } else if (text.startsWith("/*", at)) {
+      const close = text.indexOf("*/", at + 2);
+      at = close < 0 ? text.length : close + 2;
+    } else at++;
+  }
+  end(text.length);
+  return found;
+}
+
+/** Whether a statement asks for its plan. */
+export function asksForPlan(text: string): boolean {
+  return /^\s*(?:(?:\/\*[\s\S]*?\*\/|\/\/[^\n]*\n)\s*)*(?:EXPLAIN|PROFILE)\b/i.test(text);
+}
+
+/** Runs a statement. `parameters` is the text of a JSON object, which goes over the wire as it was written. */
+export async function run(
+  database: string,
+  text: string,
+  parameters = "",
+  options: { signal?: AbortSignal; onProgress?: (rows: number) => void } = {},
+): Promise<Result> {
+  const began = performance.now();
+  const given = parameters.trim() === "" ? "{}" : parameters;
+  let known: unknown;
+  try {
+    known = JSON.parse(given);
+  } catch (error) {
+    throw new ApiError(0, "Invalid", `the parameters are no JSON: ${(error as Error).message}`);
+  }
+  if (typeof known !== "object" || known === null || Array.isArray(known))
+    throw new ApiError(0, "Invalid", 'the parameters are a JSON object: {"name": "value"}');
+  const body = `{"query":${JSON.stringify(text)},"parameters":${given}}`;
+  const plan = asksForPlan(text);
+  const stop = new AbortController();
+  const onAbort = (): void => stop.abort();
+  if (options.signal?.aborted) stop.abort();
+  options.signal?.addEventListener("abort", onAbort);
+  try {
+    const answer = await send(path`/v1/databases/${database}/query`, {
+      method: "POST",
+      body,
+      type: "application/json",
+      headers: { Accept: plan ? "application/json" : "application/jsonl" },
+      signal: stop.signal,
+    });
+    const result = plan ? gathered(parse(await answer.text()) as unknown as Gathered, text) : await streamed(answer, text, stop, options.onProgress);
+    result.tookMs = performance.now() - began;
+    return result;
+  } finally {
+    options.signal?.removeEventListener("abort", onAbort);
+  }
+}
+
+interface Gathered {
+  columns: string[];
+  rows: Json[][];
+  class: string;
+  counters: Record<string, number>;
+  notices: string[];
+  plan?: string;
+  plan_tree?: { plan: PlanNode };
+}
+
+function empty(text: string): Result {
+  return { text, columns: [], rows: [], count: 0, cut: false, class: "read", counters: {}, notices: [], tookMs: 0 };
+}
+
+function gathered(told: Gathered, text: string): Result {
+  return {
+    ...empty(text),
+    columns: told.columns,
+    rows: told.rows.slice(0, MOST_ROWS),
+    count: told.rows.length,
+    class: told.class,
+    counters: told.counters,
+    notices: told.notices,
+    ...(told.plan === undefined ? {} : { plan: told.plan }),
+    ...(told.plan_tree === undefined ? {} : { planTree: told.plan_tree.plan }),
+  };
+}
+
+async function streamed(answer: Response, text: string, stop: AbortController, onProgress?: (rows: number) => void): Promise<Result> {
+  const result = empty(text);
+  let kept = 0;
+  let ended = false;
+  let told = performance.now();
+  const line = (one: string): void => {
+    if (one === "") return;
+    if (one.startsWith("[")) {
+      result.count++;
+      if (result.rows.length < MOST_ROWS && kept < MOST_TEXT) {
+        kept += one.length;
+        result.rows.push(parse(one) as Json[]);
+      }
+      return;
+    }
+    const piece = parse(one) as unknown as { columns?: string[]; class?: string; summary?: Gathered; error?: { kind: string; message: string } };
+    if (piece.columns) {
+      result.columns = piece.columns;
+      result.class = piece.class ?? "write";
+    } else if (piece.error) {
+      throw new ApiError(200, piece.error.kind, piece.error.message);
+    } else if (piece.summary) {
+      ended = true;
+      result.counters = piece.summary.counters;
+      result.notices = piece.summary.notices;
+      result.class = piece.summary.class;
+    }
+  };
+  const reader = answer.body!.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    rest += value;
+    let from = 0;
+    for (let to = rest.indexOf("\n"); to >= 0; to = rest.indexOf("\n", from)) {
+      line(rest.slice(from, to));
+      from = to + 1;
+    }
+    rest = rest.slice(from);
+    if (performance.now() - told > 200) {
+      told = performance.now();
+      onProgress?.(result.count);
+    }
+    // What only reads need not go on; what writes is committed when its end has come.
+    if (result.class === "read" && (result.rows.length < result.count || kept >= MOST_TEXT)) {
+      result.cut = true;
+      stop.abort();
+      await reader.cancel().catch(() => {});
+      return result;
+    }
+  }
+  line(rest);
+  if (!ended) throw new ApiError(0, "OutcomeUnknown", "the answer broke off: look first whether what was to be written is there");
+  return result;
+}
+
+/** A name as it stands in a statement. */
+export function quoted(name: string): string {
+  return /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) ? name : "`" + name.replaceAll("`", "``") + "`";
+}

@@ -1,0 +1,603 @@
+// The console in a real browser: node test/run.mjs BINARY [name of a test]. Prints what `cargo xtask test` counts.
+
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+
+import { client, startBrowser, startServer } from "./browser.mjs";
+import { fill, HOSTILE } from "./data.mjs";
+
+const PASSWORD = "correct horse battery";
+const PAGES = ["query", "browse", "schema", "import", "monitor", "access"];
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+
+const [binary, only] = process.argv.slice(2);
+const server = await startServer(binary);
+const browser = await startBrowser();
+const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, reducedMotion: "reduce", acceptDownloads: true });
+const page = await context.newPage();
+page.setDefaultTimeout(10_000);
+
+const problems = [];
+let expectedStatuses = [];
+const watch = (page) => {
+  page.on("console", (message) => {
+    if (message.type() !== "error") return;
+    // A refusal that a test asks for is told by the browser, too.
+    const refused = /status of (\d+)/.exec(message.text());
+    if (refused && expectedStatuses.includes(Number(refused[1]))) return;
+    problems.push(`console: ${message.text()}`);
+  });
+  page.on("pageerror", (error) => problems.push(`error in the page: ${error.stack ?? error}`));
+  page.on("dialog", (dialog) => {
+    problems.push(`a dialog: ${dialog.message()}`);
+    dialog.dismiss();
+  });
+  page.on("request", (request) => {
+    const url = new URL(request.url());
+    if (!["data:", "blob:"].includes(url.protocol) && url.origin !== server.url) problems.push(`a request elsewhere: ${request.url()}`);
+  });
+};
+watch(page);
+await context.addInitScript(() => {
+  window.__violations = [];
+  addEventListener("securitypolicyviolation", (event) => window.__violations.push(`${event.violatedDirective} ${event.blockedURI} ${event.sourceFile}:${event.lineNumber} ${event.target?.outerHTML?.slice(0, 200)}`), true);
+});
+async function quiet(where) {
+  const violations = await page.evaluate(() => window.__violations.splice(0));
+  const all = [...problems.splice(0), ...violations.map((one) => `policy: ${one}`)];
+  if ((await page.evaluate(() => window.__xss)) !== undefined) all.push("a stored script ran");
+  if (all.length) throw new Error(`${where}:\n${all.join("\n")}`);
+}
+function equal(found, expected, what = "") {
+  const [one, two] = [JSON.stringify(found), JSON.stringify(expected)];
+  if (one !== two) throw new Error(`${what}: ${one} is not ${two}`);
+}
+function holds(condition, what) {
+  if (!condition) throw new Error(what);
+}
+
+const editor = page.getByRole("textbox", { name: "Query" });
+const status = page.getByTestId("status");
+const go = async (name) => {
+  await page.evaluate((name) => (location.hash = "#/" + name), name);
+  await page.waitForTimeout(30);
+};
+async function type(text) {
+  await editor.focus();
+  await page.keyboard.press("Control+a");
+  await page.keyboard.insertText(text);
+}
+async function ask(text) {
+  await go("query");
+  await type(text);
+  await page.keyboard.press("Control+Enter");
+  await page.getByRole("button", { name: "Run", exact: true }).waitFor();
+}
+const tab = (name) => page.getByRole("tab", { name, exact: true });
+
+let api;
+const tests = {
+  async "the first start: a link, once, and no token left behind"() {
+    expectedStatuses = [401];
+    await page.goto(server.link);
+    await page.getByRole("button", { name: "Make the administrator" }).waitFor();
+    equal(await page.evaluate(() => location.href.includes("setup")), false, "the token in the address");
+    await page.getByLabel("Name").fill("admin");
+    await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
+    await page.getByLabel("Password, again").fill(PASSWORD + "!");
+    await page.keyboard.press("Enter");
+    await page.getByText("The two passwords are not the same").waitFor();
+    await page.getByLabel("Password, again").fill(PASSWORD);
+    await page.keyboard.press("Enter");
+    await editor.waitFor();
+    const again = await fetch(`${server.url}/v1/setup`, { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ token: server.token, user: "eve", password: PASSWORD }) });
+    equal(again.status, 401, "the token a second time");
+    const token = (await client(server.url).call("POST", "/v1/login", { user: "admin", password: PASSWORD })).token;
+    api = client(server.url, token);
+    await fill(api);
+    await page.reload();
+    await editor.waitFor();
+    expectedStatuses = [];
+  },
+
+  async "the page is there within a second"() {
+    const times = [];
+    for (let round = 0; round < 3; round++) {
+      // A new context has nothing in its cache.
+      const fresh = await browser.newContext();
+      const page = await fresh.newPage();
+      const began = Date.now();
+      await page.goto(server.url);
+      await page.getByRole("button", { name: "Log in" }).waitFor();
+      times.push(Date.now() - began);
+      await fresh.close();
+    }
+    console.log(`loaded in ${times.join(", ")} ms`);
+    holds(Math.min(...times) < 1000, `the page took ${times} ms`);
+  },
+
+  async "the cookie is closed to scripts and of no use without the page"() {
+    const cookies = await context.cookies();
+    equal(cookies.length, 1, "cookies");
+    equal([cookies[0].httpOnly, cookies[0].sameSite], [true, "Strict"], "the cookie");
+    const secret = cookies[0].value;
+    const seen = await page.evaluate(() => document.cookie + JSON.stringify({ ...localStorage }) + JSON.stringify({ ...sessionStorage }) + location.href + document.documentElement.outerHTML);
+    holds(!seen.includes(secret) && !seen.includes("isomer_setup"), "the token stands where a script can read it");
+    expectedStatuses = [403];
+    const bare = await page.evaluate(async () => (await fetch("/v1/databases", { credentials: "same-origin" })).status);
+    equal(bare, 403, "a request with the cookie alone");
+    const form = await page.request.post(`${server.url}/v1/databases/people/query`, { headers: { Origin: "https://evil.example", "Content-Type": "text/plain" }, data: '{"query":"MATCH (n) DETACH DELETE n"}' });
+    equal(form.status(), 403, "a form of another site");
+  },
+
+  async "a table, exact numbers, JSON, several statements, parameters"() {
+    await ask("RETURN 9007199254740993 AS big, 1.0 AS one, 'two' AS text, [1, {a: null}] AS nested");
+    const cells = await page.getByRole("cell").allInnerTexts();
+    equal(cells.slice(1), ["9007199254740993", "1.0", "two", '[1,{"a":null}]'], "cells");
+    await tab("JSON").click();
+    holds((await page.getByRole("region", { name: "Rows as JSON" }).innerText()).includes("9007199254740993"), "JSON keeps the number");
+    await tab("Table").click();
+    await ask("RETURN 1 AS a; // ; 'not a statement'\nRETURN ';' AS b;");
+    equal((await page.getByRole("cell").allInnerTexts())[1], ";", "the last statement's result");
+    await page.getByRole("combobox", { name: "Statement" }).selectOption("0");
+    equal((await page.getByRole("cell").allInnerTexts())[1], "1", "the first statement's result");
+    await page.getByRole("button", { name: "Parameters" }).click();
+    await page.getByLabel("Parameters, as JSON").fill('{"n": 12345678901234567}');
+    await ask("RETURN $n AS n");
+    equal((await page.getByRole("cell").allInnerTexts())[1], "12345678901234567", "a parameter");
+    await page.getByRole("button", { name: "Parameters" }).click();
+    await ask("CREATE (t:Trash {n: 1}) RETURN t.n");
+    holds((await status.innerText()).includes("1 nodes created"), "counters");
+    await api.query("MATCH (t:Trash) DELETE t");
+  },
+
+  async "errors are shown where they are"() {
+    expectedStatuses = [400];
+    await ask("MATCH (p:Person)\nRETRUN p");
+    const alert = page.getByRole("alert");
+    await alert.waitFor();
+    holds((await alert.innerText()).includes("Invalid"), "the kind");
+    await page.locator(".cm-lintRange-error").first().waitFor();
+    expectedStatuses = [];
+  },
+
+  async "plans as a tree with rows and time"() {
+    await go("query");
+    await type("MATCH (p:Person)-[:KNOWS]->(q) WHERE p.born > 1980 RETURN q.name, count(*) AS n ORDER BY n DESC LIMIT 5");
+    await page.getByRole("button", { name: "Explain" }).click();
+    const plan = page.getByRole("region", { name: "Plan" });
+    await plan.waitFor();
+    equal(await plan.getByRole("columnheader").allInnerTexts(), ["Operator", "Expected"], "columns of EXPLAIN");
+    await page.getByRole("button", { name: "Profile" }).click();
+    await plan.getByRole("columnheader", { name: "Own time" }).waitFor();
+    const text = await plan.innerText();
+    holds(/Expand/.test(text) && /\bms\b/.test(text), text);
+    await tab("Table").click();
+    equal((await page.getByRole("row").count()) - 1, 5, "rows beside the plan");
+  },
+
+  async "completion from the live catalog"() {
+    await go("query");
+    await type("");
+    await page.keyboard.type("MATCH (p:Pe");
+    const list = page.getByRole("listbox");
+    await list.getByRole("option", { name: "Person" }).first().waitFor();
+    await page.waitForTimeout(120);
+    await page.keyboard.press("Enter");
+    await page.keyboard.type(")-[:KNO");
+    await list.getByRole("option", { name: "KNOWS" }).first().waitFor();
+    await page.waitForTimeout(120);
+    await page.keyboard.press("Tab");
+    await page.keyboard.type("]->(q) WHERE p.ema");
+    await list.getByRole("option", { name: "email" }).first().waitFor();
+    await page.keyboard.press("Escape");
+    const text = (await editor.innerText()).replace(/\s+/g, " ");
+    holds(text.startsWith("MATCH (p:Person)-[:KNOWS]->(q) WHERE p.ema"), text);
+  },
+
+  async "history and favourites stay, and run nothing by themselves"() {
+    await ask("RETURN 'to be kept' AS kept");
+    await page.getByRole("button", { name: "Keep as a favourite" }).click();
+    await page.reload();
+    await editor.waitFor();
+    equal(await status.count(), 0, "nothing ran");
+    await page.goto(`${server.url}/#/query/MATCH%20(n)%20DETACH%20DELETE%20n`);
+    await page.waitForTimeout(150);
+    equal(await status.count(), 0, "nothing ran from a link");
+    await tab("History").click();
+    await page.getByRole("button", { name: /RETURN 'to be kept'/ }).first().click();
+    equal(await editor.innerText(), "RETURN 'to be kept' AS kept", "from the history");
+    await tab("Saved").click();
+    equal(await page.getByRole("button", { name: /RETURN 'to be kept'/ }).count(), 1, "favourites");
+    await page.getByRole("button", { name: "Remove from the favourites" }).click();
+    await tab("Catalog").click();
+  },
+
+  async "a result as a graph: expanded, styled, capped"() {
+    await ask("MATCH (p:Person {_key: 'p1'}) RETURN p");
+    const graph = page.getByRole("img", { name: /^A graph of/ });
+    await graph.waitFor();
+    equal(await graph.getAttribute("aria-label").then((label) => label.startsWith("A graph of 1 nodes")), true, "one node");
+    const box = await graph.boundingBox();
+    await page.mouse.dblclick(box.x + box.width / 2, box.y + box.height / 2);
+    await page.getByRole("status").filter({ hasText: "more nodes" }).waitFor();
+    const expanded = Number(/of (\d+)/.exec(await graph.getAttribute("aria-label"))[1]);
+    holds(expanded > 3, `${expanded} nodes after the double click`);
+    await page.getByRole("button", { name: /^Person/ }).and(page.locator("[aria-expanded]")).click();
+    await page.getByLabel("Caption").selectOption("email");
+    await page.getByLabel("Colour", { exact: true }).fill("#ff0000");
+    await page.waitForTimeout(100);
+    equal((await page.evaluate(() => JSON.parse(localStorage.getItem("isomer.styles")).Person)).caption, "email", "the style");
+    await page.evaluate(() => localStorage.removeItem("isomer.styles"));
+    await api.query("UNWIND range(1, 2500) AS n CREATE (:Many {n: n})");
+    await ask("MATCH (m:Many) RETURN m");
+    await page.getByText("cut at 2,000 nodes").waitFor();
+    await page.getByRole("button", { name: "Show all" }).click();
+    await api.query("MATCH (m:Many) DELETE m");
+  },
+
+  async "large results leave the page alive and say what they leave out"() {
+    await ask("UNWIND range(1, 200000) AS n RETURN n");
+    await page.getByText(/The first 10,000 rows are shown/).waitFor();
+    await page.getByRole("button", { name: "Next" }).click();
+    await ask("RETURN reduce(s = 'x', i IN range(1, 22) | s + s) AS large");
+    await page.getByRole("button", { name: /^x+/ }).click();
+    await page.getByText(/Only the first 400,000 characters/).waitFor();
+    await page.getByRole("button", { name: "Close" }).click();
+    const slow = ask("UNWIND range(1, 100000) AS a UNWIND range(1, 100000) AS b WITH a, b WHERE a * b < 0 RETURN count(*)").catch(() => {});
+    await page.getByRole("button", { name: /^Stop/ }).click();
+    await slow;
+    await page.getByText("The statement was stopped").waitFor();
+    for (let wait = 0; wait < 40 && (await api.query("SHOW QUERIES")).rows.length > 1; wait++) await page.waitForTimeout(50);
+    equal((await api.query("SHOW QUERIES")).rows.length, 1, "the statement goes on without its page");
+  },
+
+  async "a result as CSV, harmless in a spreadsheet"() {
+    await ask("RETURN '=1+1' AS a, 'x, \"y\"' AS b, null AS c");
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: "Download as CSV" }).click()]);
+    equal(readFileSync(await download.path(), "utf8"), 'a,b,c\r\n\'=1+1,"x, ""y""",\r\n', "the file");
+  },
+
+  async "data: records, neighbours, changes, keys"() {
+    await page.goto(`${server.url}/#/browse/label/Person`);
+    await page.getByRole("heading", { name: "Person", level: 1 }).waitFor();
+    await page.getByRole("button", { name: "p1", exact: true }).click();
+    const record = page.getByRole("region", { name: "Record", exact: true });
+    await record.getByText("Relationships").waitFor();
+    await record.getByRole("button", { name: /LIVES_IN/ }).click();
+    await record.getByRole("heading", { name: /City/ }).waitFor();
+    await page.getByLabel("Text in any property").fill("p7@");
+    await page.getByLabel("Text in any property").fill("lovelace");
+    await page.keyboard.press("Enter");
+    await page.waitForFunction(() => [...document.querySelectorAll("tbody tr")].length > 0 && [...document.querySelectorAll("tbody tr")].every((row) => /lovelace/i.test(row.textContent)));
+
+    await page.goto(`${server.url}/#/browse/label/Film`);
+    await page.getByRole("button", { name: "New" }).click();
+    await page.getByLabel("Properties, as JSON").fill('{"_key": "f99", "title": "Test", "n": 9007199254740993}');
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("button", { name: "f99" }).click();
+    await page.getByRole("button", { name: "Change" }).click();
+    const text = page.getByLabel("Properties, as JSON");
+    holds((await text.inputValue()).includes("9007199254740993"), "the number, exactly");
+    await text.fill('{"_key": "f99", "n": 9007199254740993, "new": [1.0]}');
+    await page.getByRole("button", { name: "Save" }).click();
+    await record.getByText('"new"').waitFor();
+    equal((await api.query("MATCH (f:Film {_key: 'f99'}) RETURN f.title, toString(f.n), f.new")).rows[0], [null, "9007199254740993", [1.0]], "what is stored");
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("button", { name: "f99" }).waitFor({ state: "detached" });
+
+    await page.goto(`${server.url}/#/browse/type/KNOWS`);
+    await page.getByRole("heading", { name: "KNOWS", level: 1 }).waitFor();
+    await page.getByRole("button", { name: "Next" }).click();
+    await page.getByText(/^51–/).waitFor();
+
+    await page.goto(`${server.url}/#/browse/bucket/sessions`);
+    await page.getByRole("button", { name: "s-003" }).click();
+    await record.getByText('"visits"').waitFor();
+    await page.getByLabel("Prefix of keys").fill("s-01");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "s-003" }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "New" }).click();
+    await page.getByLabel("Key", { exact: true }).fill("s-01/ä?#");
+    await page.getByLabel("Value, as JSON").fill("{wrong");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("dialog").getByRole("alert").waitFor();
+    await page.getByLabel("Value, as JSON").fill("[true]");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("button", { name: "s-01/ä?#" }).click();
+    await page.getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await page.getByRole("button", { name: "s-01/ä?#" }).waitFor({ state: "detached" });
+  },
+
+  async "convergent fields show their kinds"() {
+    await page.goto(`${server.url}/#/browse/label/Post`);
+    await page.getByRole("button", { name: "post-2", exact: true }).click();
+    const record = page.getByRole("region", { name: "Record", exact: true });
+    await record.getByText("Convergent fields").waitFor();
+    const text = await record.innerText();
+    for (const kind of ["counter", "set", "flag", "register"]) holds(text.includes(kind), `${kind} in ${text}`);
+  },
+
+  async "schema: indexes and constraints are made and dropped"() {
+    await go("schema");
+    await page.getByRole("button", { name: "Index", exact: true }).click();
+    await page.getByLabel("Label", { exact: true }).fill("Film");
+    await page.getByLabel(/^Properties/).fill("year, title");
+    await page.getByLabel("Name", { exact: true }).fill("film year");
+    await page.getByText("CREATE INDEX `film year` FOR (n:Film) ON (n.year, n.title)").waitFor();
+    await page.getByRole("button", { name: "Make" }).click();
+    await page.getByRole("button", { name: "Drop the index film year" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Drop" }).click();
+    await page.getByRole("button", { name: "Drop the index film year" }).waitFor({ state: "detached" });
+    await page.getByRole("button", { name: "Constraint", exact: true }).click();
+    await page.getByLabel("Label", { exact: true }).fill("Film");
+    await page.getByLabel(/^Properties/).fill("nothing");
+    await page.getByLabel("Requires that it").selectOption("IS NOT NULL");
+    expectedStatuses = [400, 409, 422];
+    await page.getByRole("button", { name: "Make" }).click();
+    await page.getByRole("dialog").getByRole("alert").waitFor();
+    expectedStatuses = [];
+    await page.getByRole("button", { name: "Cancel" }).click();
+  },
+
+  async "import: a preview, nodes, relationships, lines that are wrong"() {
+    await go("import");
+    const file = page.getByLabel("File to import");
+    const csv = '\ufeffid,name,age,note\r\n1,"Ann, ""A""",31,"two\r\nlines"\r\n2,Bob,,\r\n3,too,many,fields,here\r\n007,Zero,1.50,x\r\n';
+    await file.setInputFiles({ name: "visitors.csv", mimeType: "text/csv", buffer: Buffer.from(csv) });
+    await page.getByText("line 5: 5 fields where the first line has 4").waitFor({ state: "attached" });
+    await page.getByLabel("Key", { exact: false }).first().waitFor();
+    await page.getByRole("button", { name: "Import 3 nodes" }).click();
+    await page.getByText(/Imported 3 nodes/).waitFor();
+    const rows = (await api.query("MATCH (v:Visitors) RETURN v._key, v.name, v.age, v.note ORDER BY v.name")).rows;
+    equal(rows, [[1, 'Ann, "A"', 31, "two\r\nlines"], [2, "Bob", null, null], ["007", "Zero", 1.5, "x"]], "what was imported");
+    await file.setInputFiles({ name: "met.jsonl", mimeType: "application/jsonl", buffer: Buffer.from('{"from": 1, "to": 2, "n": 9007199254740993}\n') });
+    await tab("Relationships").click();
+    await page.getByLabel("Type").fill("MET");
+    await page.getByLabel("Label of the first").selectOption("Visitors");
+    await page.getByLabel("Label of the second").selectOption("Visitors");
+    await page.getByRole("button", { name: "Import 1 relationships" }).click();
+    await page.getByText(/Imported 1 relationships/).waitFor();
+    equal((await api.query("MATCH (:Visitors {_key: 1})-[m:MET]->(:Visitors {_key: 2}) RETURN toString(m.n)")).rows, [["9007199254740993"]], "the relationship");
+    // A key that is there already: the server refuses all of it and says where.
+    expectedStatuses = [400, 409];
+    await file.setInputFiles({ name: "visitors.csv", mimeType: "text/csv", buffer: Buffer.from("id,name\n9,New\n1,Again\n") });
+    await tab("Nodes").click();
+    await page.getByRole("button", { name: "Import 2 nodes" }).click();
+    await page.getByRole("alert").waitFor();
+    equal((await api.query("MATCH (v:Visitors) RETURN count(v)")).rows, [[3]], "all or nothing");
+    await file.setInputFiles({ name: "x.csv", mimeType: "text/csv", buffer: Buffer.from([0x61, 0xff, 0xfe]) });
+    await page.getByText("is no UTF-8").waitFor();
+    await api.query("MATCH (v:Visitors) DETACH DELETE v");
+    expectedStatuses = [];
+  },
+
+  async "monitor: figures, running queries and stopping them, changes as they happen"() {
+    await go("monitor");
+    expectedStatuses = [409];
+    const running = api.query("UNWIND range(1, 1000000) AS a UNWIND range(1, 1000000) AS b WITH a, b WHERE a * b < 0 RETURN count(*)").then(() => "ended", (error) => String(error));
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
+    holds((await running).includes("Cancelled"), "the query was stopped");
+    await page.getByText("Nothing is running.").waitFor();
+    await api.query("CREATE (:Noted {text: 'seen in the feed'})");
+    await page.locator(".event").filter({ hasText: "Noted" }).waitFor();
+    await api.query("MATCH (n:Noted) DELETE n");
+    await page.getByRole("img", { name: /Requests: all [\d.]+/ }).waitFor();
+  },
+
+  async "access: users, tokens, and what a reader does not see"() {
+    await go("access");
+    await page.getByRole("button", { name: "User", exact: true }).click();
+    await page.getByLabel("Name", { exact: true }).fill("rita");
+    await page.getByLabel("Password", { exact: false }).fill(PASSWORD);
+    await page.getByLabel("Database", { exact: true }).last().selectOption("people");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("cell", { name: "rita", exact: true }).waitFor();
+    await page.getByRole("button", { name: "Token", exact: true }).click();
+    await page.getByLabel("Name", { exact: true }).fill("report");
+    await page.getByLabel("may do less than you").check();
+    await page.getByRole("button", { name: "Save" }).click();
+    const token = await page.getByLabel("Token", { exact: true }).inputValue();
+    equal((await client(server.url, token).query("RETURN 1 AS n")).rows, [[1]], "the token works");
+    await page.getByRole("button", { name: "I have kept it" }).click();
+    holds(!(await page.content()).includes(token), "the token is shown once");
+    await page.getByRole("button", { name: "Revoke" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+    await page.getByText("No tokens.").waitFor();
+    equal(await client(server.url, token).query("RETURN 1").catch((error) => /401/.test(error.message)), true, "revoked at once");
+
+    const other = await browser.newContext();
+    const reader = await other.newPage();
+    reader.setDefaultTimeout(10_000);
+    await reader.goto(server.url);
+    await reader.getByLabel("Name").fill("rita");
+    await reader.getByLabel("Password").fill("wrong password");
+    await reader.keyboard.press("Enter");
+    await reader.getByText("the name or the password is wrong").waitFor();
+    await reader.getByLabel("Password").fill(PASSWORD);
+    await reader.keyboard.press("Enter");
+    await reader.getByRole("navigation", { name: "Pages", exact: true }).waitFor();
+    await reader.evaluate(() => (location.hash = "#/browse/label/Person"));
+    await reader.getByRole("button", { name: "p1", exact: true }).click();
+    equal(await reader.getByRole("button", { name: /^(?:New|Change|Delete)$/ }).count(), 0, "buttons that change");
+    await reader.evaluate(() => (location.hash = "#/access"));
+    await reader.getByText("No tokens.").waitFor();
+    equal(await reader.getByRole("heading", { name: "Users" }).count(), 0, "the list of users");
+    await other.close();
+    await page.getByRole("button", { name: "Remove rita" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("cell", { name: "rita", exact: true }).waitFor({ state: "detached" });
+  },
+
+  async "stored script in names, values, keys and errors never runs"() {
+    const name = (text) => "`" + text.replaceAll("`", "``") + "`";
+    for (const [at, text] of HOSTILE.entries()) {
+      await api.query(`CREATE (a:${name(text)} {_key: $key, ${name(text)}: $text, nested: $nested})-[:${name(text)} {text: $text}]->(b:Hostile {_key: $key})`, { key: text, text, nested: { [text]: [text] } });
+      await api.call("PUT", `/v1/databases/people/buckets/hostile/keys/${encodeURIComponent(text)}`, JSON.stringify(text));
+      if (at < 3) await api.call("PUT", `/v1/databases/people/buckets/${encodeURIComponent(text)}/keys/k`, JSON.stringify(text)).catch(() => {});
+    }
+    await api.query(`CREATE INDEX ${name(HOSTILE[1])} FOR (h:${name(HOSTILE[1])}) ON (h.${name(HOSTILE[1])})`);
+    await go("query");
+    await page.reload();
+    await editor.waitFor();
+    await ask("MATCH p = (a)-[r]->(b:Hostile) RETURN p, a, r, properties(a) AS m, b._key AS k");
+    for (const view of ["Graph", "Table", "JSON"]) {
+      await tab(view).click();
+      await page.waitForTimeout(150);
+      await quiet(view);
+    }
+    await tab("Table").click();
+    holds((await page.getByRole("region", { name: "Rows", exact: true }).innerText()).includes("<img src=x"), "shown as text");
+    expectedStatuses = [400, 404, 422];
+    for (const text of HOSTILE) await ask(`RETURN ${text}`);
+    expectedStatuses = [];
+    for (const text of HOSTILE) {
+      for (const kind of ["label", "type"]) {
+        await go(`browse/${kind}/${encodeURIComponent(text)}`);
+        await page.locator("tbody tr").first().waitFor();
+      }
+      await page.locator("tbody button").first().click();
+    }
+    await go("browse/bucket/hostile");
+    await page.locator("tbody button").first().click();
+    for (const one of PAGES) {
+      await go(one);
+      await page.waitForTimeout(200);
+      await quiet(one);
+    }
+    await page.getByRole("link", { name: "Import" }).click();
+    const csv = HOSTILE.map((text) => `"${text.replaceAll('"', '""')}"`).join(",");
+    await page.getByLabel("File to import").setInputFiles({ name: HOSTILE[1].replaceAll("/", "") + ".csv", mimeType: "text/csv", buffer: Buffer.from(`${csv}\n${csv}\n`) });
+    await page.getByRole("region", { name: "Preview" }).waitFor();
+    await api.query(`DROP INDEX ${name(HOSTILE[1])}`);
+    await api.query("MATCH (a)-->(b:Hostile) DETACH DELETE a, b");
+    await api.call("DELETE", "/v1/databases/people/buckets/hostile");
+    for (const text of HOSTILE.slice(0, 3)) await api.call("DELETE", `/v1/databases/people/buckets/${encodeURIComponent(text)}`).catch(() => {});
+    await page.reload();
+  },
+
+  async "the keyboard reaches everything, and shows where it is"() {
+    await go("query");
+    await editor.waitFor();
+    for (const [at, name] of PAGES.entries()) {
+      await page.keyboard.press(`Alt+${at + 1}`);
+      await page.waitForFunction((name) => location.hash === "#/" + name, name);
+      await page.waitForTimeout(120);
+      const seen = new Set();
+      await page.evaluate(() => document.activeElement?.blur());
+      for (let step = 0; step < 60; step++) {
+        await page.keyboard.press("Tab");
+        const focused = await page.evaluate(() => {
+          let one = document.activeElement;
+          while (one?.shadowRoot?.activeElement) one = one.shadowRoot.activeElement;
+          if (!one || one === document.body) return null;
+          const style = getComputedStyle(one);
+          const box = one.getBoundingClientRect();
+          const name = (one.getAttribute("aria-label") || one.textContent || one.getAttribute("title") || one.getAttribute("placeholder") || one.labels?.[0]?.textContent || "").trim();
+          one.dataset.walked ??= String(Math.random());
+          const marked = style.outlineStyle !== "none" || one.closest(".cm-editor") || one.type === "file" || one.matches("select, input");
+          return { id: one.dataset.walked, name: name.slice(0, 40), marked: !!marked, shown: box.width > 0 && box.height > 0, tag: one.tagName };
+        });
+        if (!focused) break;
+        holds(focused.name !== "" && focused.shown && focused.marked, `${name}: ${JSON.stringify(focused)}`);
+        if (seen.has(focused.id)) break;
+        seen.add(focused.id);
+      }
+      holds(seen.size >= 8, `${name}: only ${seen.size} places`);
+    }
+    // A dialog takes the focus, keeps it, and gives it back.
+    await go("schema");
+    await page.getByRole("button", { name: "Index", exact: true }).focus();
+    await page.keyboard.press("Enter");
+    equal(await page.evaluate(() => document.activeElement.closest("dialog") !== null), true, "focus in the dialog");
+    await page.keyboard.press("Escape");
+    await page.getByRole("dialog").waitFor({ state: "detached" });
+    equal(await page.evaluate(() => document.activeElement.textContent.trim()), "Index", "focus is back");
+  },
+
+  async "every page is accessible, light and dark"() {
+    await ask("MATCH (p:Person) RETURN p._key AS key, p.name AS name, p LIMIT 20");
+    for (const scheme of ["light", "dark"]) {
+      await page.emulateMedia({ colorScheme: scheme, reducedMotion: "reduce" });
+      for (const name of [...PAGES, "browse/label/Post"]) {
+        await go(name);
+        if (name === "query") {
+          await ask("MATCH (p:Person) RETURN p._key AS key, p.name AS name LIMIT 20");
+        } else if (name.startsWith("browse/")) {
+          await page.getByRole("button", { name: "post-2", exact: true }).click();
+          await page.getByText("Convergent fields").waitFor();
+        } else await page.waitForTimeout(300);
+        await quiet(`${name}, ${scheme}`);
+        await page.evaluate(axe);
+        const found = await page.evaluate(() => window.axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"], resultTypes: ["violations"] }));
+        const told = found.violations.map((one) => `${one.id}: ${one.nodes.map((node) => `${node.target} ${node.any[0]?.message ?? ""}`).slice(0, 4).join(" | ")}`);
+        // What the checker itself tries out on the page is not the page's.
+        await page.evaluate(() => window.__violations.splice(0));
+        problems.splice(0);
+        equal(told, [], `${name}, ${scheme}`);
+      }
+    }
+    await page.emulateMedia({ colorScheme: "light", reducedMotion: "reduce" });
+    const colours = async () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const light = await colours();
+    await page.getByRole("button", { name: /^Colours/ }).click();
+    await page.getByRole("button", { name: /^Colours: light/ }).click();
+    await page.getByRole("button", { name: /^Colours: dark/ }).waitFor();
+    holds((await colours()) !== light, "the switch changes the colours");
+    await page.reload();
+    await page.getByRole("button", { name: /^Colours: dark/ }).waitFor();
+    await page.getByRole("button", { name: /^Colours: dark/ }).click();
+  },
+
+  async "a login that ended leads to the login, and logging out ends it"() {
+    const cookies = await context.cookies();
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByRole("button", { name: "Log in" }).waitFor();
+    const old = await fetch(`${server.url}/v1/me`, { headers: { Cookie: `${cookies[0].name}=${cookies[0].value}` } });
+    equal(old.status, 401, "the old cookie");
+    equal(await context.cookies(), [], "cookies");
+    await page.getByLabel("Name").fill("admin");
+    await page.getByLabel("Password").fill(PASSWORD);
+    await page.keyboard.press("Enter");
+    await page.getByRole("navigation", { name: "Pages", exact: true }).waitFor();
+    const tokens = (await api.call("GET", "/v1/tokens")).tokens.filter((token) => token.login);
+    const newest = tokens.sort((one, two) => two.created_ms - one.created_ms)[0];
+    await api.call("DELETE", `/v1/tokens/${newest.id}`);
+    expectedStatuses = [401];
+    await go("schema");
+    await page.getByRole("button", { name: "Log in" }).waitFor();
+    await page.waitForTimeout(200);
+  },
+};
+
+let passed = 0;
+const failed = [];
+const began = Date.now();
+for (const [name, test] of Object.entries(tests)) {
+  const isFirst = passed + failed.length === 0;
+  if (only && !isFirst && !name.includes(only)) continue;
+  const started = Date.now();
+  expectedStatuses = [];
+  try {
+    await test();
+    await quiet(name);
+    passed++;
+    console.log(`test ${name} ... ok`);
+  } catch (error) {
+    failed.push(name);
+    console.log(`${error.stack ?? error}`);
+    await page.screenshot({ path: `${process.env.TMPDIR ?? "/tmp"}/isomer-console-failed-${failed.length}.png` }).catch(() => {});
+    console.log(`test ${name} ... FAILED`);
+    problems.length = 0;
+    await page.evaluate(() => document.querySelector("dialog[open]")?.close()).catch(() => {});
+    if (isFirst) break;
+  }
+  console.error(`${name}: ${Date.now() - started} ms`);
+}
+await browser.close();
+await server.stop();
+console.log(`${((Date.now() - began) / 1000).toFixed(1)} s`);
+console.log(`test result: ${failed.length ? "FAILED" : "ok"}. ${passed} passed; ${failed.length} failed; 0 ignored`);
+process.exit(failed.length ? 1 : 0);
