@@ -5,6 +5,7 @@
 mod build;
 mod commands;
 mod console;
+mod drivers;
 mod live;
 mod memory;
 mod needs;

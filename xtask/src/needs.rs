@@ -124,12 +124,13 @@ fn is_root() -> bool {
     uid.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-fn apt_install(package: &str) -> bool {
+fn apt_install(packages: &str) -> bool {
     let install = || {
         let mut command = Command::new("apt-get");
         quietly(
             command
-                .args(["install", "-y", "--no-install-recommends", package])
+                .args(["install", "-y", "--no-install-recommends"])
+                .args(packages.split_whitespace())
                 .env("DEBIAN_FRONTEND", "noninteractive"),
         )
     };

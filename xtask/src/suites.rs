@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::{
     build::{self, TestProgram},
-    console,
+    console, drivers,
     live::Live,
     needs::Need,
     process::{self, Log},
@@ -204,6 +204,43 @@ pub const SUITES: &[Suite] = &[
         ],
         slow: false,
         run: console::suite,
+    },
+    Suite {
+        name: "drivers",
+        about: "the official drivers of Neo4j (Python, JavaScript, Java, Go) against a server",
+        needs: &[
+            CC,
+            Need::Program {
+                name: "curl",
+                apt: "curl",
+            },
+            Need::Program {
+                name: "openssl",
+                apt: "openssl",
+            },
+            Need::Program {
+                name: "python3",
+                apt: "python3 python3-venv",
+            },
+            Need::Program {
+                name: "npm",
+                apt: "nodejs npm",
+            },
+            Need::Program {
+                name: "mvn",
+                apt: "maven",
+            },
+            Need::Program {
+                name: "java",
+                apt: "default-jdk-headless",
+            },
+            Need::Program {
+                name: "go",
+                apt: "golang-go",
+            },
+        ],
+        slow: true,
+        run: drivers::suite,
     },
     Suite {
         name: "readme",

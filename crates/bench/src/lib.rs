@@ -7,6 +7,7 @@
 //!
 //! Everything is made in memory from a seed and streams from there: nothing is downloaded.
 
+mod bolt;
 pub mod convergent;
 pub mod core;
 pub mod files;

@@ -1,4 +1,4 @@
-//! `isomer bench server`: what a server answers over HTTP, on this machine, the client included.
+//! `isomer bench server`: what a server answers over HTTP and Bolt, on this machine, the client included.
 //!
 //! The server runs in this process (whoever calls starts it) and listens to the loopback address; the client is a few
 //! threads with a connection each, which send the next request when the answer to the one before is there.
@@ -28,7 +28,12 @@ const DOCUMENTS: f64 = 1_000_000.0;
 const IDLE: usize = 9_000;
 
 /// Loads documents into the database `bench` of the server at `address`, and reads them one by one.
-pub fn run(address: SocketAddr, scale: f64, report: &mut dyn Report) -> Result<()> {
+pub fn run(
+    address: SocketAddr,
+    bolt: SocketAddr,
+    scale: f64,
+    report: &mut dyn Report,
+) -> Result<()> {
     let documents = ((DOCUMENTS * scale) as u64).max(1_000);
     report.stage(&format!("loading {documents} documents over HTTP"));
     let began = Instant::now();
@@ -63,6 +68,8 @@ pub fn run(address: SocketAddr, scale: f64, report: &mut dyn Report) -> Result<(
         "ms",
         timed.count(),
     ));
+
+    crate::bolt::run(bolt, scale, documents, report)?;
 
     report.stage(&format!("{IDLE} connections that do nothing"));
     let idle = idle(address)?;

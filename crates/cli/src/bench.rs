@@ -146,6 +146,7 @@ fn serve(folder: &std::path::Path, scale: f64, report: &mut Told) -> Result<()> 
     let mut layers = Layers::new();
     for (key, value) in [
         ("listen", "127.0.0.1:0"),
+        ("bolt", "127.0.0.1:0"),
         ("without_authentication", "true"),
         ("log.audit", "off"),
         ("limits.connections", "20000"),
@@ -162,7 +163,10 @@ fn serve(folder: &std::path::Path, scale: f64, report: &mut Told) -> Result<()> 
     options.create = true;
     options.databases = vec![(Some("bench".to_owned()), folder.join("db"))];
     let running = isomer_server::start(options)?;
-    let outcome = server::run(running.address(), scale, report);
+    let bolt = running
+        .bolt_address()
+        .context("the server does not speak Bolt")?;
+    let outcome = server::run(running.address(), bolt, scale, report);
     running.stop()?;
     outcome
 }

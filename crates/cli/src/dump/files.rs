@@ -135,7 +135,9 @@ mod tests {
     #[test]
     fn files_come_back_as_they_were() {
         let db = Database::open_in_memory().expect("a database");
-        let large: Vec<u8> = (0..200_000_u32).map(|at| (at.wrapping_mul(at) >> 7) as u8).collect();
+        let large: Vec<u8> = (0..200_000_u32)
+            .map(|at| (at.wrapping_mul(at) >> 7) as u8)
+            .collect();
         db.transact(|tx| {
             let mut files = tx.files();
             files.create_folders("/a/b \"c\"/empty")?;

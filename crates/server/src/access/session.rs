@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, net::IpAddr, sync::Arc};
 
 use isomer_db::{
-    BucketOptions, Database, Limits, Map, QueryOptions, QueryResult, Row, RowCursor, RowStream,
-    Transaction,
+    BucketOptions, Database, FileReader, FileWriter, Limits, Map, QueryOptions, QueryResult, Row,
+    RowCursor, RowStream, Transaction,
     data::{BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, DataError},
 };
 
@@ -419,6 +419,17 @@ impl Access {
         self.require(Role::Editor)?;
         let store = self.db.store()?;
         Ok(store.bulk_relationships(ends, &BulkOptions::default(), rows, &mut ())?)
+    }
+
+    /// Opens a file as it was last committed.
+    pub fn open_file(&self, path: &str) -> Result<FileReader> {
+        Ok(self.db.open_file(path)?)
+    }
+
+    /// Makes a file, or writes one anew, in transactions of its own: it has its name when it is complete.
+    pub fn create_file(&self, path: &str) -> Result<FileWriter> {
+        self.require(Role::Editor)?;
+        Ok(self.db.create_file(path)?)
     }
 
     /// Stops a running query; false where there is none of this number.

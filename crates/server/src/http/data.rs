@@ -404,7 +404,7 @@ pub async fn next_number(call: Call, access: Access) -> Result<Reply> {
 }
 
 /// The key of a document as it stands in a path or a parameter: a string, or an integer where the request says so.
-fn document_key(call: &Call, text: &str) -> Result<Value> {
+pub(super) fn document_key(call: &Call, text: &str) -> Result<Value> {
     match call.param("key_type") {
         None | Some("string") => Ok(text.into()),
         Some("integer") => text

@@ -10,6 +10,8 @@ mod changes;
 mod console;
 mod cookie;
 mod data;
+mod fields;
+mod files;
 mod graph;
 mod lines;
 mod once;

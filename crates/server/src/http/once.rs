@@ -59,7 +59,7 @@ impl Answer {
         self
     }
 
-    fn into_reply(self, again: bool) -> Reply {
+    pub(super) fn into_reply(self, again: bool) -> Reply {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::OK);
         let mut reply = match self.json {
             Some(json) => Reply::whole(status, JSON, json),

@@ -93,6 +93,7 @@ fn body(route: &Route) -> Option<Json> {
     let bytes = json!({"schema": {"type": "string"}});
     let content = match name {
         "Lines" => json!({"application/jsonl": schema}),
+        "Bytes" => json!({"application/octet-stream": schema}),
         "Value" => {
             json!({"application/json": schema, "application/octet-stream": bytes, "text/plain": bytes})
         }
@@ -147,7 +148,11 @@ fn param(route: &Route, name: &str) -> (Json, &'static str) {
             json!({"type": "integer", "minimum": 0}),
             "milliseconds until the key is gone",
         ),
-        "detach" | "all" | "remove" => (json!({"type": "boolean"}), ""),
+        "detach" | "all" | "remove" | "folders" => (json!({"type": "boolean"}), ""),
+        "path" => (
+            text,
+            "names from the root with `/` between them, such as /docs/a.txt",
+        ),
         "order" => (json!({"type": "string", "enum": ["asc", "desc"]}), ""),
         "direction" => (json!({"type": "string", "enum": ["in", "out", "both"]}), ""),
         "key_encoding" => (
@@ -163,6 +168,9 @@ fn param(route: &Route, name: &str) -> (Json, &'static str) {
             json!({"type": "integer", "minimum": 0}),
             "the version after which to begin",
         ),
+        "contains" => (text, "an element, JSON"),
+        "from" if route.tag == "convergent" => (text, "the element after which to begin, JSON"),
+        "to" if route.tag == "files" => (text, "the new path"),
         "from" if route.tag == "transfer" => (text, "the label of the nodes where they start"),
         "to" if route.tag == "transfer" => (text, "the label of the nodes where they end"),
         "from" => (text, "first key, inclusive"),
@@ -185,8 +193,11 @@ fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
             "a transaction that was begun with POST …/tx",
         ));
     }
-    let writes =
-        route.method != "GET" && matches!(route.tag, "buckets" | "documents" | "graph" | "queries");
+    let writes = route.method != "GET"
+        && matches!(
+            route.tag,
+            "buckets" | "documents" | "graph" | "queries" | "convergent"
+        );
     if writes
         && !route.path.contains("/tx")
         && !(route.method == "PUT" && route.path.ends_with("{bucket}"))
@@ -200,6 +211,13 @@ fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
         heads.push(("If-None-Match", "an ETag, or *"));
         if route.method != "GET" {
             heads.push(("If-Match", "an ETag, or *"));
+        }
+    }
+    if route.path.ends_with("/file") {
+        heads.push(("If-None-Match", "an ETag, or *"));
+        match route.method {
+            "GET" => heads.push(("Range", "bytes=FROM-TO, bytes=FROM- or bytes=-LAST")),
+            _ => heads.push(("If-Match", "an ETag, or *")),
         }
     }
     if route.tag == "changes" {
@@ -322,6 +340,36 @@ fn schemas() -> Vec<(&'static str, Json)> {
                 json!({"type": text, "source": number, "target": number, "properties": any}),
                 &["type", "source", "target"],
             ),
+        ),
+        (
+            "Change",
+            object(
+                json!({
+                    "update": {
+                        "type": "object",
+                        "minProperties": 1,
+                        "maxProperties": 1,
+                        "properties": {
+                            "counter": {"type": "integer"},
+                            "set": {"type": "object", "properties": {"add": {"type": "array"}, "remove": {"type": "array"}}},
+                            "grow_set": {"type": "array"},
+                            "register": {},
+                            "multi_register": {},
+                            "flag": truth,
+                            "hll": {"type": "object", "properties": {"add": {"type": "array"}, "precision": {"type": "integer"}}},
+                            "map": {"type": "object", "properties": {"update": {"type": "object"}, "remove": {"type": "array", "items": text}}},
+                            "remove": {"const": true}
+                        },
+                        "additionalProperties": false
+                    },
+                    "context": text
+                }),
+                &["update"],
+            ),
+        ),
+        (
+            "Bytes",
+            json!({"type": "string", "description": "the content as it is"}),
         ),
         (
             "Lines",

@@ -89,6 +89,11 @@ impl Reply {
         self
     }
 
+    /// With another status.
+    pub fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
     /// With the tag of its content.
     pub fn with_etag(self, tag: &str) -> Self {
         self.with(header::ETAG, tag)

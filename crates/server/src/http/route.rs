@@ -3,7 +3,8 @@
 use std::{future::Future, pin::Pin};
 
 use super::{
-    admin, call::Call, changes, console, data, graph, query, reply::Reply, transfer, watching,
+    admin, call::Call, changes, console, data, fields, files, graph, query, reply::Reply, transfer,
+    watching,
 };
 use crate::{
     Result,
@@ -175,6 +176,14 @@ pub static ROUTES: &[Route] = &[
     route!("PUT" "/v1/databases/{db}/collections/{label}/{key}", Database(Role::Editor), data::put_document, "documents", "Inserts or replaces a document; with `If-Match` or `If-None-Match`, compare-and-set", "key_type", BodyOf::Schema("Object"), 204),
     route!("PATCH" "/v1/databases/{db}/collections/{label}/{key}", Database(Role::Editor), data::patch_document, "documents", "Merges into a document; null removes", "key_type", BodyOf::Schema("Object"), 200),
     route!("DELETE" "/v1/databases/{db}/collections/{label}/{key}", Database(Role::Editor), data::delete_document, "documents", "Deletes a document; `detach` with its relationships", "key_type,detach", BodyOf::Nothing, 204),
+    route!("GET" "/v1/databases/{db}/collections/{label}/{key}/fields/{field}", Database(Role::Reader), fields::fetch, "convergent", "A convergent field with its context; `contains` asks for one element of a set, `limit` and `from` for a page of it", "key_type,contains,from,limit", BodyOf::Nothing, 200),
+    route!("POST" "/v1/databases/{db}/collections/{label}/{key}/fields/{field}", Database(Role::Editor), fields::update, "convergent", "Changes a convergent field; removals with a context spare what came after it", "key_type", BodyOf::Schema("Change"), 200),
+    route!("GET" "/v1/databases/{db}/files", Database(Role::Reader), files::list, "files", "What is in a folder, by name, page by page", "path,limit,cursor", BodyOf::Nothing, 200),
+    route!("PUT" "/v1/databases/{db}/files", Database(Role::Editor), files::make_folder, "files", "Makes a folder and those above it", "path!", BodyOf::Nothing, 201),
+    route!("GET" "/v1/databases/{db}/file", Database(Role::Reader), files::get, "files", "The content of a file, with its ETag; with `Range`, a part", "path!", BodyOf::Nothing, 200),
+    route!("PUT" "/v1/databases/{db}/file", Database(Role::Editor), files::put, "files", "Writes a file: it is there when its content is; `folders` makes those above it", "path!,folders", BodyOf::Optional("Bytes"), 201),
+    route!("DELETE" "/v1/databases/{db}/file", Database(Role::Editor), files::delete, "files", "Removes a file or an empty folder; `all` with what is in it", "path!,all", BodyOf::Nothing, 204),
+    route!("POST" "/v1/databases/{db}/file/move", Database(Role::Editor), files::rename, "files", "Gives a file or folder another path", "path!,to!", BodyOf::Nothing, 204),
     route!("POST" "/v1/databases/{db}/nodes", Database(Role::Editor), graph::create_node, "graph", "Makes a node", "", BodyOf::Schema("NewNode"), 201),
     route!("GET" "/v1/databases/{db}/nodes/{id}", Database(Role::Reader), graph::get_node, "graph", "A node", "", BodyOf::Nothing, 200),
     route!("PATCH" "/v1/databases/{db}/nodes/{id}", Database(Role::Editor), graph::patch_node, "graph", "Sets properties of a node; null removes", "", BodyOf::Schema("Object"), 200),

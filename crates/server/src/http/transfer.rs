@@ -251,17 +251,8 @@ async fn import(
     let pumping = pump(body, sender, call.core.config.limits.body_time);
     let core = call.core.clone();
     let loading = core.blocking(move || {
-        let pieces = Pieces {
-            receiver,
-            piece: Bytes::new(),
-            ended: false,
-        };
-        let unpacked = coding.reader(Box::new(pieces))?;
-        let limited = Limited {
-            inner: unpacked,
-            left: most,
-            most,
-        };
+        let unpacked = coding.reader(Box::new(Pieces::new(receiver)))?;
+        let limited = Limited::new(unpacked, most);
         let mut lines = Lines {
             text: BufReader::with_capacity(1 << 16, limited),
             line: 0,
@@ -278,10 +269,10 @@ async fn import(
 }
 
 /// What of a body is handed over: bytes, or how it ended.
-type Piece = Result<Option<Bytes>, std::io::Error>;
+pub(super) type Piece = Result<Option<Bytes>, std::io::Error>;
 
 /// Hands a body over, piece by piece, no faster than it is taken. A pause that is too long is an error.
-async fn pump(mut body: Body, sender: mpsc::Sender<Piece>, pause: Duration) {
+pub(super) async fn pump(mut body: Body, sender: mpsc::Sender<Piece>, pause: Duration) {
     loop {
         let piece = match tokio::time::timeout(pause, body.frame()).await {
             Err(_) => Err(std::io::Error::new(
@@ -303,10 +294,20 @@ async fn pump(mut body: Body, sender: mpsc::Sender<Piece>, pause: Duration) {
 }
 
 /// A body, read on another thread.
-struct Pieces {
+pub(super) struct Pieces {
     receiver: mpsc::Receiver<Piece>,
     piece: Bytes,
     ended: bool,
+}
+
+impl Pieces {
+    pub(super) fn new(receiver: mpsc::Receiver<Piece>) -> Self {
+        Self {
+            receiver,
+            piece: Bytes::new(),
+            ended: false,
+        }
+    }
 }
 
 impl Read for Pieces {
@@ -331,10 +332,20 @@ impl Read for Pieces {
 }
 
 /// Reads so much and no more.
-struct Limited<R> {
+pub(super) struct Limited<R> {
     inner: R,
     left: u64,
     most: u64,
+}
+
+impl<R> Limited<R> {
+    pub(super) fn new(inner: R, most: u64) -> Self {
+        Self {
+            inner,
+            left: most,
+            most,
+        }
+    }
 }
 
 impl<R: Read> Read for Limited<R> {
@@ -346,7 +357,7 @@ impl<R: Read> Read for Limited<R> {
                 Ok(count)
             }
             None => Err(std::io::Error::other(format!(
-                "the import is larger than {} bytes: send several (limits.import)",
+                "the body is larger than {} bytes: send several (limits.import)",
                 self.most
             ))),
         }

@@ -483,6 +483,16 @@ fn rows_come_as_they_are_asked_for() {
     assert_eq!(stats.get("nodes-created"), Some(&Value::Int(5_000)));
     let count = driver.run("MATCH (d:D) RETURN count(d)", none()).0;
     assert_eq!(count, [[Value::Int(5_000)]]);
+    // What is only read is not looked for any more.
+    let began = Instant::now();
+    driver.send_run("UNWIND range(1, 1000000000) AS n RETURN n", none(), none());
+    driver.receive().unwrap().1.success();
+    driver.send_pull(1);
+    assert_eq!(driver.receive().unwrap().0.len(), 1);
+    driver
+        .ask(DISCARD, &[params! { "n" => -1 }.into()])
+        .success();
+    assert!(began.elapsed() < Duration::from_secs(5));
     // A result that nobody takes leaves no trace.
     driver.send_run("CREATE (:E)", none(), none());
     driver.receive().unwrap().1.success();

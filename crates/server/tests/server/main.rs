@@ -4,6 +4,8 @@ mod abuse;
 mod bolt;
 mod data;
 mod driver;
+mod fields;
+mod files;
 mod limits;
 mod queries;
 mod rights;

@@ -17,6 +17,7 @@ fn path(route: &Route, database: &str) -> String {
         ("{label}", "L"),
         ("{id}", "7"),
         ("{name}", "n"),
+        ("{field}", "f"),
         ("{user}", "nobody"),
         ("{file}", "f"),
         ("{transaction}", "00112233445566778899aabbccddeeff"),

@@ -1,0 +1,285 @@
+//! Convergent fields of documents: read with a context, changed by operations.
+//!
+//! A field is named by its path, names with dots between them (`profile.tags`); whoever has dots in names uses the language.
+//! A change is an object with one entry that tells its kind:
+//!
+//! | change | |
+//! |---|---|
+//! | `{"counter": 5}` | counts up, or down |
+//! | `{"set": {"add": […], "remove": […]}}` | removes, then adds |
+//! | `{"grow_set": […]}` | adds to a set that only grows |
+//! | `{"register": VALUE}`, `{"multi_register": VALUE}` | sets |
+//! | `{"flag": true}` | switches |
+//! | `{"hll": {"add": […], "precision": 14}}` | notes values of which the number is estimated |
+//! | `{"map": {"update": {NAME: CHANGE}, "remove": [NAME]}}` | changes fields of a map |
+//! | `{"remove": true}` | removes the field |
+
+use std::ops::Bound;
+
+use axum::http::StatusCode;
+use isomer_db::{Context, ConvergentKind, Map, Update, Value, json, params};
+
+use super::{
+    base64,
+    call::Call,
+    data::{document_key, write},
+    once::Answer,
+    query::typed_value,
+    reply::Reply,
+};
+use crate::{
+    Result, ServerError,
+    access::{Access, Role},
+};
+
+/// The names on the way to a field.
+fn path(text: &str) -> Result<Vec<String>> {
+    let names: Vec<String> = text.split('.').map(str::to_owned).collect();
+    if names.iter().any(String::is_empty) {
+        return Err(ServerError::Invalid(format!(
+            "`{text}` is no path of a field: write names with dots between them"
+        )));
+    }
+    Ok(names)
+}
+
+fn names(path: &[String]) -> Vec<&str> {
+    path.iter().map(String::as_str).collect()
+}
+
+fn kind_name(kind: ConvergentKind) -> &'static str {
+    match kind {
+        ConvergentKind::Counter => "counter",
+        ConvergentKind::Set => "set",
+        ConvergentKind::GrowSet => "grow_set",
+        ConvergentKind::Register => "register",
+        ConvergentKind::MultiRegister => "multi_register",
+        ConvergentKind::Flag => "flag",
+        ConvergentKind::Sketch => "hll",
+        ConvergentKind::Map => "map",
+    }
+}
+
+/// `GET …/collections/{label}/{key}/fields/{field}`
+pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
+    let (label, key) = (
+        call.place("label").to_owned(),
+        document_key(&call, call.place("key"))?,
+    );
+    let path = path(call.place("field"))?;
+    let parsed = |name: &str| {
+        call.param(name)
+            .map(|text| json::parse_bytes(text.as_bytes()).map(typed_value))
+            .transpose()
+    };
+    let (contains, from) = (parsed("contains")?, parsed("from")?);
+    let paged = call.param("limit").is_some() || from.is_some();
+    let limit = call.page()?;
+    call.core
+        .blocking(move || {
+            access.read(|tx| {
+                let mut collection = tx.collection(&label);
+                let mut field = collection.field(key, &names(&path))?;
+                let missing = || ServerError::NotFound("there is no such field".into());
+                if let Some(element) = &contains {
+                    let contains = field.contains(element)?.ok_or_else(missing)?;
+                    return Reply::object(params! { "contains" => contains });
+                }
+                if paged {
+                    // Elements in their order, no more of them read than are sent.
+                    let from = from.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
+                    let elements = field.page(from, limit)?.ok_or_else(missing)?;
+                    let size = field.size()?.unwrap_or_default();
+                    return Reply::object(params! {
+                        "elements" => elements,
+                        "size" => i64::try_from(size).unwrap_or(i64::MAX),
+                    });
+                }
+                let fetched = field.fetch()?;
+                let kind = fetched.kind.ok_or_else(missing)?;
+                Reply::object(params! {
+                    "kind" => kind_name(kind),
+                    "value" => fetched.value,
+                    "context" => base64::encode(fetched.context.as_bytes()),
+                })
+            })
+        })
+        .await
+}
+
+/// `POST …/collections/{label}/{key}/fields/{field}`
+pub async fn update(mut call: Call, access: Access) -> Result<Reply> {
+    let mut fields = call.fields(&["update", "context"]).await?;
+    let change = fields
+        .map("update")?
+        .ok_or_else(|| ServerError::Invalid("the field `update` is missing".into()))?;
+    let text = json::to_string(&change.clone().into())?;
+    let update = update_of(change, 0)?;
+    let context = match fields.text("context")? {
+        None => None,
+        Some(text) => Some(Context::from(base64::decode(&text).ok_or_else(|| {
+            ServerError::Invalid("the context is none that was given here".into())
+        })?)),
+    };
+    let (label, key) = (
+        call.place("label").to_owned(),
+        document_key(&call, call.place("key"))?,
+    );
+    let path = path(call.place("field"))?;
+    write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
+        let mut collection = tx.collection(&label);
+        let mut field = collection.field(key.clone(), &names(&path))?;
+        field.update_with(&update, context.as_ref())?;
+        let fetched = field.fetch()?;
+        let told = params! {
+            "kind" => fetched.kind.map(kind_name),
+            "context" => base64::encode(fetched.context.as_bytes()),
+        };
+        Ok(Answer::of(StatusCode::OK).with_json(json::to_string(&told.into())?))
+    })
+    .await
+}
+
+/// Deepest map of changes; the layer below has a limit of its own.
+const MOST_DEPTH: usize = 32;
+
+fn wrong(what: &str) -> ServerError {
+    ServerError::Invalid(format!(
+        "the change `{what}` is not understood: see /v1/docs"
+    ))
+}
+
+fn values(value: Option<Value>, what: &str) -> Result<Vec<Value>> {
+    match value {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(Value::List(items)) => Ok(items.iter().cloned().map(typed_value).collect()),
+        Some(_) => Err(wrong(what)),
+    }
+}
+
+/// What a change means. Recursion is bounded by [`MOST_DEPTH`].
+fn update_of(change: Map, depth: usize) -> Result<Update> {
+    let mut entries = change.into_iter();
+    let (Some((kind, value)), None) = (entries.next(), entries.next()) else {
+        return Err(ServerError::Invalid(
+            "a change has one entry, such as {\"counter\": 1}".into(),
+        ));
+    };
+    Ok(match (&*kind, value) {
+        ("counter", Value::Int(by)) => Update::Counter(by),
+        ("set", Value::Map(set)) => {
+            known(&set, &["add", "remove"])?;
+            Update::Set {
+                add: values(set.get("add").cloned(), "set")?,
+                remove: values(set.get("remove").cloned(), "set")?,
+            }
+        }
+        ("grow_set", items @ Value::List(_)) => Update::GrowSet(values(Some(items), "grow_set")?),
+        ("register", value) => Update::Register(typed_value(value)),
+        ("multi_register", value) => Update::MultiRegister(typed_value(value)),
+        ("flag", Value::Bool(on)) => Update::Flag(on),
+        ("hll", Value::Map(hll)) => {
+            known(&hll, &["add", "precision"])?;
+            let precision = match hll.get("precision") {
+                None | Some(Value::Null) => None,
+                Some(value) => {
+                    let precision = value.as_int().and_then(|bits| u8::try_from(bits).ok());
+                    Some(precision.ok_or_else(|| wrong("hll"))?)
+                }
+            };
+            Update::Hll {
+                add: values(hll.get("add").cloned(), "hll")?,
+                precision,
+            }
+        }
+        ("map", Value::Map(map)) => {
+            known(&map, &["update", "remove"])?;
+            if depth >= MOST_DEPTH {
+                return Err(ServerError::Invalid(format!(
+                    "maps of changes are nested more than {MOST_DEPTH} levels deep"
+                )));
+            }
+            let mut update = Vec::new();
+            match map.get("update") {
+                None | Some(Value::Null) => {}
+                Some(Value::Map(changes)) => {
+                    for (name, change) in changes.iter() {
+                        let change = change.as_map().ok_or_else(|| wrong(name))?;
+                        update.push((name.to_string(), update_of(change.clone(), depth + 1)?));
+                    }
+                }
+                Some(_) => return Err(wrong("map")),
+            }
+            let names = values(map.get("remove").cloned(), "map")?;
+            let remove: Option<Vec<String>> = names
+                .iter()
+                .map(|name| name.as_str().map(str::to_owned))
+                .collect();
+            Update::Map {
+                update,
+                remove: remove.ok_or_else(|| wrong("map"))?,
+            }
+        }
+        ("remove", Value::Bool(true)) => Update::Remove,
+        (other, _) => return Err(wrong(other)),
+    })
+}
+
+fn known(map: &Map, names: &[&str]) -> Result<()> {
+    match map.names().find(|name| !names.contains(&&***name)) {
+        Some(name) => Err(wrong(name)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Update> {
+        let value = json::parse_bytes(text.as_bytes()).unwrap();
+        update_of(value.as_map().unwrap().clone(), 0)
+    }
+
+    #[test]
+    fn changes_are_understood_or_refused() {
+        let nested = read(
+            r#"{"map": {"update": {"n": {"counter": -2}, "tags": {"set": {"add": ["a"]}}}, "remove": ["old"]}}"#,
+        );
+        let expected = Update::Map {
+            update: vec![
+                ("n".into(), Update::Counter(-2)),
+                (
+                    "tags".into(),
+                    Update::Set {
+                        add: vec!["a".into()],
+                        remove: Vec::new(),
+                    },
+                ),
+            ],
+            remove: vec!["old".into()],
+        };
+        assert_eq!(nested.unwrap(), expected);
+        assert_eq!(read(r#"{"remove": true}"#).unwrap(), Update::Remove);
+        for wrong in [
+            "{}",
+            r#"{"counter": 1.5}"#,
+            r#"{"counter": 1, "flag": true}"#,
+            r#"{"set": {"ad": [1]}}"#,
+            r#"{"set": {"add": 1}}"#,
+            r#"{"flag": "on"}"#,
+            r#"{"map": {"update": {"a": 1}}}"#,
+            r#"{"map": {"remove": [1]}}"#,
+            r#"{"hll": {"precision": 1000}}"#,
+            r#"{"remove": false}"#,
+            r#"{"list": []}"#,
+        ] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+        let mut deep = String::from("{\"counter\": 1}");
+        for _ in 0..40 {
+            deep = format!("{{\"map\": {{\"update\": {{\"a\": {deep}}}}}}}");
+        }
+        assert!(read(&deep).is_err());
+    }
+}

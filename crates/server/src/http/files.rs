@@ -1,0 +1,356 @@
+//! Files: folders page by page, contents as they are, whole or in part, in either direction without being gathered.
+
+use std::{
+    io::{Read, Seek, SeekFrom, Write},
+    sync::Arc,
+};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{StatusCode, header},
+};
+use futures_util::stream;
+use isomer_db::{FileAbout, FileReader, PathKind, Value, params};
+use tokio::sync::mpsc;
+
+use super::{
+    call::Call,
+    once::Answer,
+    reply::{Conditions, Reply, etag_of},
+    transfer::{Limited, Pieces, pump},
+};
+use crate::{
+    Result, ServerError,
+    access::{Access, Role},
+    core::Core,
+};
+
+/// Bytes that are read and sent at once.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// The path of a file, from the root.
+fn path(call: &Call) -> String {
+    call.param("path").unwrap_or_default().to_owned()
+}
+
+fn about_value(name: &str, about: &FileAbout) -> Value {
+    let number = |number: u64| Value::Int(i64::try_from(number).unwrap_or(i64::MAX));
+    let kind = match about.kind {
+        PathKind::File => "file",
+        PathKind::Folder => "folder",
+    };
+    params! {
+        "name" => name,
+        "kind" => kind,
+        "bytes" => number(about.bytes),
+        "created_ms" => number(about.created_ms),
+        "modified_ms" => number(about.modified_ms),
+    }
+    .into()
+}
+
+/// `GET …/files`
+pub async fn list(call: Call, access: Access) -> Result<Reply> {
+    let folder = call.param("path").unwrap_or("/").to_owned();
+    let (limit, cursor) = (call.page()?, call.param("cursor").map(str::to_owned));
+    call.core
+        .blocking(move || {
+            let found =
+                access.read(|tx| Ok(tx.files().list_page(&folder, cursor.as_deref(), limit)?))?;
+            let next = found.last().filter(|_| found.len() == limit);
+            let next = next.map(|(name, _)| Value::from(name.as_str()));
+            let entries: Vec<Value> = found
+                .iter()
+                .map(|(name, about)| about_value(name, about))
+                .collect();
+            let mut page = params! { "entries" => entries };
+            if let Some(next) = next {
+                page.insert("next", next);
+            }
+            Reply::object(page)
+        })
+        .await
+}
+
+/// `PUT …/files`
+pub async fn make_folder(call: Call, access: Access) -> Result<Reply> {
+    let path = path(&call);
+    let answer = call
+        .core
+        .blocking(move || access.write(Role::Editor, |tx| Ok(tx.files().create_folders(&path)?)))
+        .await;
+    answer.map(|()| Answer::of(StatusCode::CREATED).into_reply(false))
+}
+
+/// The tag of a content: file, size and the time of its last change.
+fn tag(about: &FileAbout) -> String {
+    let parts = (about.file, about.bytes, about.modified_ms, about.created_ms);
+    etag_of(format!("{parts:?}").as_bytes())
+}
+
+/// `GET …/file`
+pub async fn get(call: Call, access: Access) -> Result<Reply> {
+    if access.open().is_some() {
+        return Err(ServerError::Invalid(
+            "a file is read as it was last committed: leave Isomer-Transaction away".into(),
+        ));
+    }
+    let path = path(&call);
+    let (reader, access) = call
+        .core
+        .blocking(move || Ok((access.open_file(&path)?, access)))
+        .await?;
+    let about = reader.about();
+    let tag = tag(&about);
+    if Conditions::of(&call.headers).is_known(&tag) {
+        return Ok(Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&tag));
+    }
+    // A part is of use only to who has the other parts of the same content.
+    let same = call
+        .header(header::IF_RANGE)
+        .is_none_or(|known| known == tag);
+    let asked = call.header(header::RANGE).filter(|_| same);
+    let part = match asked.map_or(Part::All, |text| Part::of(text, about.bytes)) {
+        Part::None => {
+            let reply = Reply::error(&ServerError::Invalid(format!(
+                "the file has {} bytes: no part of that range is there",
+                about.bytes
+            )));
+            return Ok(reply
+                .with_status(StatusCode::RANGE_NOT_SATISFIABLE)
+                .with(header::CONTENT_RANGE, format!("bytes */{}", about.bytes)));
+        }
+        part => part,
+    };
+    let (from, count) = match part {
+        Part::Some { from, count } => (from, count),
+        _ => (0, about.bytes),
+    };
+    let source = Source {
+        core: call.core.clone(),
+        reader,
+        left: count,
+        from: Some(from),
+        _access: access,
+    };
+    let mut reply = Reply::stream("application/octet-stream", source.body())
+        .with_etag(&tag)
+        .with(header::ACCEPT_RANGES, "bytes")
+        .with(header::CONTENT_LENGTH, count.to_string());
+    if let Part::Some { from, count } = part {
+        let range = format!("bytes {from}-{}/{}", from + count - 1, about.bytes);
+        reply = reply
+            .with_status(StatusCode::PARTIAL_CONTENT)
+            .with(header::CONTENT_RANGE, range);
+    }
+    Ok(reply)
+}
+
+/// Which part of a file is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// All: nothing was asked for, or something that may be left unheard (several parts, other units).
+    All,
+    Some {
+        from: u64,
+        count: u64,
+    },
+    /// A part that is not there.
+    None,
+}
+
+impl Part {
+    /// `bytes=FROM-TO`, `bytes=FROM-` or `bytes=-LAST`.
+    fn of(text: &str, size: u64) -> Self {
+        let Some((from, to)) = text
+            .strip_prefix("bytes=")
+            .and_then(|range| range.trim().split_once('-'))
+        else {
+            return Self::All;
+        };
+        let number = |text: &str| match text.trim() {
+            "" => Ok(None),
+            digits if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+                Ok(Some(digits.parse::<u64>().unwrap_or(u64::MAX)))
+            }
+            _ => Err(()),
+        };
+        let (first, end) = match (number(from), number(to)) {
+            (Ok(None), Ok(Some(last))) => (size.saturating_sub(last), size),
+            (Ok(Some(from)), Ok(None)) => (from, size),
+            (Ok(Some(from)), Ok(Some(to))) if from <= to => (from, to.saturating_add(1).min(size)),
+            _ => return Self::All,
+        };
+        if first >= end {
+            return Self::None;
+        }
+        Self::Some {
+            from: first,
+            count: end - first,
+        }
+    }
+}
+
+/// A file on its way out: a piece is read when the connection takes one.
+struct Source {
+    core: Arc<Core>,
+    reader: FileReader,
+    left: u64,
+    /// Where it begins, until it has begun.
+    from: Option<u64>,
+    _access: Access,
+}
+
+impl Source {
+    fn body(self) -> Body {
+        Body::from_stream(stream::try_unfold(self, |mut source| async move {
+            if source.left == 0 {
+                return Ok::<_, std::io::Error>(None);
+            }
+            let core = source.core.clone();
+            let piece = core
+                .blocking(move || {
+                    let bytes = source.piece();
+                    let bytes =
+                        bytes.map_err(|error| ServerError::Unavailable(error.to_string()))?;
+                    Ok((bytes, source))
+                })
+                .await;
+            piece
+                .map(Some)
+                .map_err(|error| std::io::Error::other(error.to_string()))
+        }))
+    }
+
+    fn piece(&mut self) -> std::io::Result<Bytes> {
+        if let Some(from) = self.from.take() {
+            self.reader.seek(SeekFrom::Start(from))?;
+        }
+        let count = usize::try_from(self.left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
+        let mut bytes = vec![0; count];
+        self.reader.read_exact(&mut bytes)?;
+        self.left -= count as u64;
+        Ok(bytes.into())
+    }
+}
+
+/// `PUT …/file`
+pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
+    if access.open().is_some() {
+        return Err(ServerError::Invalid(
+            "a file is written as a whole, in transactions of its own: leave Isomer-Transaction away".into(),
+        ));
+    }
+    let (path, folders) = (path(&call), call.switch("folders")?);
+    let conditions = Conditions::of(&call.headers);
+    let coding = super::call::Coding::of(&call.headers)?;
+    let limits = &call.core.config.limits;
+    let (most, pause) = (limits.import_bytes, limits.body_time);
+    let (sender, receiver) = mpsc::channel(4);
+    let body = std::mem::take(call.body.get_mut());
+    let writing = call.core.blocking(move || {
+        let now = access.read(|tx| Ok(tx.files().about(&path)?))?;
+        conditions.check(now.as_ref().map(tag).as_deref())?;
+        if folders && let Some((parent, _)) = path.trim_end_matches('/').rsplit_once('/') {
+            access.write(Role::Editor, |tx| {
+                Ok(match parent {
+                    "" => (),
+                    parent => tx.files().create_folders(parent)?,
+                })
+            })?;
+        }
+        let mut writer = access.create_file(&path)?;
+        let mut content = Limited::new(coding.reader(Box::new(Pieces::new(receiver)))?, most);
+        let mut piece = vec![0; PIECE_BYTES];
+        loop {
+            let count = content
+                .read(&mut piece)
+                .map_err(|error| ServerError::Invalid(error.to_string()))?;
+            if count == 0 {
+                break;
+            }
+            // A full disk, or a path that is too long: what was written is taken away again.
+            writer
+                .write_all(&piece[..count])
+                .map_err(|error| ServerError::Unavailable(error.to_string()))?;
+        }
+        writer.finish()?;
+        let about = access.read(|tx| Ok(tx.files().about(&path)?))?;
+        let status = match now {
+            Some(_) => StatusCode::NO_CONTENT,
+            None => StatusCode::CREATED,
+        };
+        let answer = Answer::of(status);
+        Ok(match about {
+            Some(about) => answer.with_etag(tag(&about)),
+            None => answer,
+        })
+    });
+    let (outcome, ()) = tokio::join!(writing, pump(body, sender, pause));
+    outcome.map(|answer| answer.into_reply(false))
+}
+
+/// `DELETE …/file`
+pub async fn delete(call: Call, access: Access) -> Result<Reply> {
+    let (path, all) = (path(&call), call.switch("all")?);
+    let conditions = Conditions::of(&call.headers);
+    call.core
+        .blocking(move || {
+            access.write(Role::Editor, |tx| {
+                let mut files = tx.files();
+                let now = files.about(&path)?.ok_or_else(|| {
+                    ServerError::NotFound(format!("there is no file or folder `{path}`"))
+                })?;
+                conditions.check(Some(&tag(&now)))?;
+                if all {
+                    files.remove_all(&path)?;
+                } else {
+                    files.remove(&path)?;
+                }
+                Ok(Reply::done())
+            })
+        })
+        .await
+}
+
+/// `POST …/file/move`
+pub async fn rename(call: Call, access: Access) -> Result<Reply> {
+    let (from, to) = (path(&call), call.param("to").unwrap_or_default().to_owned());
+    call.core
+        .blocking(move || {
+            access.write(Role::Editor, |tx| {
+                tx.files().rename(&from, &to)?;
+                Ok(Reply::done())
+            })
+        })
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_are_parts_of_what_is_there() {
+        let part = |from, count| Part::Some { from, count };
+        for (text, expected) in [
+            ("bytes=0-0", part(0, 1)),
+            ("bytes=2-5", part(2, 4)),
+            ("bytes=7-", part(7, 3)),
+            ("bytes=7-99999999999999999999999", part(7, 3)),
+            ("bytes=-4", part(6, 4)),
+            ("bytes=-40", part(0, 10)),
+            ("bytes=10-", Part::None),
+            ("bytes=-0", Part::None),
+            ("bytes=5-2", Part::All),
+            ("bytes=1-2,4-5", Part::All),
+            ("lines=1-2", Part::All),
+            ("bytes=a-", Part::All),
+            ("bytes=--1", Part::All),
+            ("", Part::All),
+        ] {
+            assert_eq!(Part::of(text, 10), expected, "{text}");
+        }
+        assert_eq!(Part::of("bytes=0-", 0), Part::None);
+    }
+}

@@ -1,0 +1,81 @@
+//! Convergent fields over HTTP.
+
+use crate::support::Server;
+
+const DOCUMENT: &str = "/v1/databases/people/collections/Post/p1";
+
+#[test]
+fn fields_are_changed_by_operations_and_removals_spare_what_they_have_not_seen() {
+    let server = Server::new();
+    let admin = server.admin();
+    let path = |field: &str| format!("{DOCUMENT}/fields/{field}");
+    let change = |field: &str, body: &str| admin.json("POST", &path(field), body);
+    let counted = "{\"update\":{\"counter\":2}}";
+    assert_eq!(change("likes", counted).status, 404, "no document yet");
+    assert_eq!(admin.json("PUT", DOCUMENT, "{\"a\":1}").status, 201);
+    assert_eq!(admin.get(&path("likes")).status, 404);
+    for _ in 0..3 {
+        assert_eq!(change("likes", counted).status, 200);
+    }
+    let likes = admin.get(&path("likes")).value();
+    assert_eq!(
+        (&likes["kind"], &likes["value"]),
+        (&"counter".into(), &6.into())
+    );
+    // The same request twice is one.
+    let once = admin.with("Idempotency-Key", "k");
+    for _ in 0..2 {
+        assert_eq!(once.json("POST", &path("likes"), counted).status, 200);
+    }
+    assert_eq!(admin.get(&path("likes")).value()["value"], 8);
+
+    let add = "{\"update\":{\"set\":{\"add\":[\"a\",\"b\",3]}}}";
+    assert_eq!(change("tags", add).status, 200);
+    let context = admin.get(&path("tags")).value()["context"].clone();
+    assert_eq!(
+        change("tags", "{\"update\":{\"set\":{\"add\":[\"a\"]}}}").status,
+        200
+    );
+    let remove = serde_json::json!({
+        "update": {"set": {"remove": ["a", "b"]}},
+        "context": context,
+    });
+    assert_eq!(change("tags", &remove.to_string()).status, 200);
+    let contains = |element: &str| {
+        let answer = admin.get(&format!("{}?contains={element}", path("tags")));
+        answer.value()["contains"].clone()
+    };
+    assert_eq!(contains("%22a%22"), true, "it was added again since");
+    assert_eq!(contains("%22b%22"), false);
+    let page = admin.get(&format!("{}?limit=1", path("tags"))).value();
+    assert_eq!(
+        (page["elements"].as_array().unwrap().len(), &page["size"]),
+        (1, &2.into())
+    );
+
+    let map = "{\"update\":{\"map\":{\"update\":{\"n\":{\"counter\":1},\"on\":{\"flag\":true}}}}}";
+    assert_eq!(change("m", map).status, 200);
+    assert_eq!(
+        admin.get(&path("m")).value()["value"],
+        serde_json::json!({"n": 1, "on": true})
+    );
+    assert_eq!(admin.get(&path("m.n")).value()["value"], 1);
+    for (field, body) in [
+        ("likes", "{\"update\":{\"flag\":true}}"),
+        ("likes", "{\"update\":{}}"),
+        (
+            "tags",
+            "{\"update\":{\"set\":{\"remove\":[1]}},\"context\":\"!\"}",
+        ),
+        ("a..b", counted),
+    ] {
+        let answer = change(field, body);
+        assert_eq!(answer.status, 400, "{field} {body}: {answer:?}");
+    }
+    // In a transaction, and gone with it.
+    let open = admin.post("/v1/databases/people/tx").value()["transaction"].clone();
+    let within = admin.with("Isomer-Transaction", open.as_str().unwrap());
+    assert_eq!(within.json("POST", &path("likes"), counted).status, 200);
+    assert_eq!(within.get(&path("likes")).value()["value"], 10);
+    assert_eq!(admin.get(&path("likes")).value()["value"], 8);
+}

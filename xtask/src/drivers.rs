@@ -1,0 +1,287 @@
+//! The official drivers of Neo4j against a real server: the programs in `tests/drivers`.
+//!
+//! What they need is installed into `target/drivers` and found there the next time; the servers run from the binary that the other
+//! suites have built.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{suites::Context, tally::Tally, workspace};
+
+/// The password of the users of these servers, who live as long as the suite.
+const PASSWORD: &str = "only for tests of drivers";
+/// How long a server may take to answer.
+const START: Duration = Duration::from_secs(60);
+/// The versions that are tested; those of npm and Maven stand in their own files.
+const PYTHON_DRIVER: &str = "neo4j==6.4.1";
+
+/// Installs the drivers, starts the servers, runs the programs.
+pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
+    let mut build = workspace::cargo();
+    build.args(["build", "--locked", "-p", "isomer-cli"]);
+    let built = context.check(&mut build, 30, "cargo build")?;
+    if built.failed > 0 {
+        return Ok(built);
+    }
+    let folder = workspace::target_dir().join("drivers");
+    fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    let folder = folder.canonicalize()?;
+    let mut tally = Tally::default();
+    for (name, mut command) in installations(&folder) {
+        let done = context.check(&mut command, 5, name)?;
+        if done.failed > 0 {
+            return Ok(done);
+        }
+    }
+    let plain = Server::start(&folder, "plain", &[])?;
+    let secure = Server::start(
+        &folder,
+        "secure",
+        &["--tls-certificate", "cert.pem", "--tls-key", "key.pem"],
+    )?;
+    plain.add_reader()?;
+    for (name, mut command) in programs(&folder) {
+        command
+            .env("BOLT", &plain.bolt)
+            .env("BOLT_TLS", &secure.bolt)
+            .env("PASSWORD", PASSWORD);
+        context.count(&mut command, 2, &mut tally, name)?;
+    }
+    drop(secure);
+    let mut tally_of_end = Tally::single("the server stops within 10 s", plain.stop()?);
+    tally.passed += tally_of_end.passed;
+    for failure in tally_of_end.failures.drain(..) {
+        tally.fail(failure);
+    }
+    Ok(tally)
+}
+
+fn sources() -> PathBuf {
+    workspace::root().join("tests/drivers")
+}
+
+/// What is not installed yet, in the order in which it is installed.
+fn installations(folder: &Path) -> Vec<(&'static str, Command)> {
+    let mut all = Vec::new();
+    let python = folder.join("python");
+    let installed = python.join(PYTHON_DRIVER);
+    if !installed.is_file() {
+        let mut command = Command::new("bash");
+        let script =
+            "python3 -m venv \"$1\" && \"$1/bin/pip\" install -q \"$2\" && touch \"$1/$2\"";
+        command
+            .args(["-c", script, "install"])
+            .arg(&python)
+            .arg(PYTHON_DRIVER);
+        all.push(("the Python driver", command));
+    }
+    let javascript = folder.join("javascript");
+    let mut command = Command::new("bash");
+    let script = "mkdir -p \"$2\" && cd \"$2\" && cmp -s \"$1/package.json\" done && exit; \
+                  cp \"$1/package.json\" . && npm install --no-audit --no-fund --no-package-lock && cp package.json done";
+    command
+        .args(["-c", script, "install"])
+        .arg(sources().join("javascript"))
+        .arg(&javascript);
+    all.push(("the JavaScript driver", command));
+    let mut command = Command::new("bash");
+    let script = "mkdir -p \"$2\" && cmp -s \"$1/pom.xml\" \"$2/done\" && exit; \
+                  mvn -q -f \"$1/pom.xml\" dependency:copy-dependencies -DoutputDirectory=\"$2\" && cp \"$1/pom.xml\" \"$2/done\"";
+    command
+        .args(["-c", script, "install"])
+        .arg(sources().join("java"))
+        .arg(folder.join("java"));
+    all.push(("the Java driver", command));
+    let mut command = Command::new("go");
+    command
+        .args(["build", "-o"])
+        .arg(folder.join("go-suite"))
+        .arg(".")
+        .current_dir(sources().join("go"));
+    all.push(("the Go driver", command));
+    all
+}
+
+fn programs(folder: &Path) -> Vec<(&'static str, Command)> {
+    let mut python = Command::new(folder.join("python/bin/python"));
+    python.arg(sources().join("python/suite.py"));
+    let mut javascript = Command::new("node");
+    javascript
+        .arg(sources().join("javascript/suite.js"))
+        .env("MODULES", folder.join("javascript"));
+    let mut java = Command::new("java");
+    java.arg("-cp")
+        .arg(folder.join("java/*"))
+        .arg(sources().join("java/Suite.java"));
+    let go = Command::new(folder.join("go-suite"));
+    vec![
+        ("python", python),
+        ("javascript", javascript),
+        ("java", java),
+        ("go", go),
+    ]
+}
+
+/// A server with two databases, in a folder of its own; killed when it is dropped.
+struct Server {
+    child: Child,
+    url: String,
+    bolt: String,
+    folder: PathBuf,
+}
+
+impl Server {
+    fn start(parent: &Path, name: &str, more: &[&str]) -> Result<Self> {
+        let folder = parent.join(format!("server-{name}"));
+        if folder.exists() {
+            fs::remove_dir_all(&folder)?;
+        }
+        fs::create_dir_all(&folder)?;
+        if !more.is_empty() {
+            certificate(&folder)?;
+        }
+        let mut command = Command::new(workspace::target_dir().join("debug/isomer"));
+        command
+            .args([
+                "--memory",
+                "512MiB",
+                "serve",
+                "people.isomer",
+                "other.isomer",
+            ])
+            .args([
+                "--create",
+                "--listen",
+                "127.0.0.1:0",
+                "--bolt",
+                "127.0.0.1:0",
+            ])
+            .args([
+                "--set",
+                "log.format=json",
+                "--set",
+                "limits.login_failures=1000",
+            ])
+            .args(more)
+            .env("ISOMER_ADMIN_PASSWORD", PASSWORD)
+            .current_dir(&folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(folder.join("log"))?);
+        let child = command.spawn().context("isomer does not start")?;
+        let mut server = Self {
+            child,
+            url: String::new(),
+            bolt: String::new(),
+            folder,
+        };
+        server.wait_for_addresses()?;
+        Ok(server)
+    }
+
+    fn wait_for_addresses(&mut self) -> Result<()> {
+        let began = Instant::now();
+        while began.elapsed() < START {
+            let log = BufReader::new(fs::File::open(self.folder.join("log"))?);
+            for line in log.lines().map_while(Result::ok) {
+                let line: serde_json::Value = serde_json::from_str(&line).unwrap_or_default();
+                if let (Some(url), Some(bolt)) = (line["url"].as_str(), line["bolt"].as_str()) {
+                    self.url = url.to_owned();
+                    self.bolt = bolt.split("://").nth(1).unwrap_or_default().to_owned();
+                    return Ok(());
+                }
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        bail!(
+            "the server does not answer: see {}",
+            self.folder.join("log").display()
+        )
+    }
+
+    /// Makes the user `reader`, who may read `people`.
+    fn add_reader(&self) -> Result<()> {
+        let login = self.call(
+            "/v1/login",
+            "",
+            &format!("{{\"user\":\"admin\",\"password\":\"{PASSWORD}\"}}"),
+        )?;
+        let token = login["token"].as_str().context("no token")?;
+        let user = format!(
+            "{{\"user\":\"reader\",\"password\":\"{PASSWORD}\",\"roles\":{{\"people\":\"reader\"}}}}"
+        );
+        self.call("/v1/users", token, &user)?;
+        Ok(())
+    }
+
+    fn call(&self, path: &str, token: &str, body: &str) -> Result<serde_json::Value> {
+        let output = Command::new("curl")
+            .args([
+                "-sS",
+                "--fail-with-body",
+                "-H",
+                "Content-Type: application/json",
+            ])
+            .args(["-H", &format!("Authorization: Bearer {token}"), "-d", body])
+            .arg(format!("{}{path}", self.url))
+            .output()
+            .context("curl")?;
+        if !output.status.success() {
+            bail!("{path}: {}", String::from_utf8_lossy(&output.stdout));
+        }
+        serde_json::from_slice(&output.stdout).with_context(|| path.to_owned())
+    }
+
+    /// Asks it to stop; whether it did in time.
+    fn stop(mut self) -> Result<bool> {
+        let began = Instant::now();
+        Command::new("kill")
+            .args(["-TERM", &self.child.id().to_string()])
+            .status()?;
+        while began.elapsed() < Duration::from_secs(10) {
+            if let Some(status) = self.child.try_wait()? {
+                return Ok(status.success());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Ok(false)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// A certificate that nobody signed.
+fn certificate(folder: &Path) -> Result<()> {
+    let output = Command::new("openssl")
+        .args([
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:prime256v1",
+        ])
+        .args(["-nodes", "-days", "2", "-subj", "/CN=localhost"])
+        .args(["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"])
+        .args(["-keyout", "key.pem", "-out", "cert.pem"])
+        .current_dir(folder)
+        .output()
+        .context("openssl")?;
+    if !output.status.success() {
+        bail!("openssl: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(())
+}
