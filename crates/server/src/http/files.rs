@@ -251,12 +251,11 @@ pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
     let writing = call.core.blocking(move || {
         let now = access.read(|tx| Ok(tx.files().about(&path)?))?;
         conditions.check(now.as_ref().map(tag).as_deref())?;
-        if folders && let Some((parent, _)) = path.trim_end_matches('/').rsplit_once('/') {
-            access.write(Role::Editor, |tx| {
-                Ok(match parent {
-                    "" => (),
-                    parent => tx.files().create_folders(parent)?,
-                })
+        let parent = path.trim_end_matches('/').rsplit_once('/');
+        if let Some((parent, _)) = parent.filter(|(parent, _)| folders && !parent.is_empty()) {
+            access.write(Role::Editor, |tx| -> Result<()> {
+                tx.files().create_folders(parent)?;
+                Ok(())
             })?;
         }
         let mut writer = access.create_file(&path)?;
