@@ -241,7 +241,9 @@ impl Core {
             .sync_closed(newest.last)
             .map_err(|failure| self.failed(failure))?;
         // Nor would damage of it be told from a loss of power later, were the segments not closed.
-        self.log.close_full()?;
+        self.log
+            .close_full()
+            .map_err(|failure| self.failed(failure))?;
         let memtables = || state.sealed.iter().map(|sealed| &sealed.memtable);
         let expected = memtables().map(|memtable| memtable.bytes()).sum::<usize>() * 3 / 4;
         self.progress.written.store(0, Ordering::Relaxed);
@@ -273,7 +275,7 @@ impl Core {
             stream_since_ms: retention.stream_ms.map(|age| now.saturating_sub(age)),
             stream_bytes: retention.stream_bytes,
         };
-        self.log.tidy(keep)
+        self.log.tidy(keep).map_err(|failure| self.failed(failure))
     }
 
     /// Flushes until nothing is sealed; what goes wrong is noted for those who wait.

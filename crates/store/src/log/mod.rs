@@ -10,6 +10,19 @@
 //!
 //! What is in tables is no longer missed where it is damaged, but for the change stream. So a segment that has entries of
 //! it is closed before tables make up for it: from then on all of it must be there.
+//!
+//! What follows is what keeps a loss of power from passing for damage, in whatever order the disk kept what was written:
+//!
+//! - A record or a receipt says that a version is durable only after it was synced here, or is in tables that the manifest
+//!   names durably.
+//! - A segment gets its closing part only when it was synced, and every commit in segments before it was synced, too, or is
+//!   in such tables. So syncs and closing parts go upwards: while the database is open, when it is closed, and when it is
+//!   opened, which syncs everything that it kept before it closes the first one (a process that was killed leaves much in
+//!   the operating system's memory, and the power may go meanwhile).
+//! - Numbers are made upwards and removed downwards at the end, so that none is missing in between. Up to [`SPARES`] empty
+//!   segments stand behind the current one; where the first is too small, a new file takes its name in one step.
+//! - What is forgotten of the change stream is never ahead of the commits that are there: a note counts only behind the
+//!   commit that it follows, a closing part tells no more than what is durable.
 
 mod cut;
 pub mod fuzzed;
@@ -396,12 +409,15 @@ impl Log {
         let number = self.current.load(Ordering::Acquire) + 1;
         let segment = match spares.ready.pop_front() {
             Some(segment) if segment.capacity >= capacity => segment,
-            // Too small for what comes: it becomes larger. Where that fails its number is free again, and those behind it
+            // Too small for what comes: a larger one is made. Where that fails its number is free again, and those behind it
             // must not be there.
             Some(segment) => {
-                let behind: Vec<_> = spares.ready.drain(..).collect();
+                let behind: Vec<_> = spares.ready.drain(..).rev().collect();
                 self.remove_segments(&behind).map_err(Failure::Refused)?;
-                self.make_segment(number, capacity, Some(&segment))
+                // Another file takes its name: this one, made longer under a name that it had already, could be found with
+                // the length that it had, too.
+                drop(segment);
+                self.make_segment(number, capacity, None)
                     .map_err(Failure::Refused)?
             }
             None => {
@@ -478,7 +494,8 @@ impl Log {
     }
 
     /// Makes durable what of the segments that are full belongs to commits up to `upto` and may not be lost once these are
-    /// in tables: entries of the change stream. Writers go on meanwhile.
+    /// in tables: entries of the change stream, and what is before them, as they are going to be closed. Writers go on
+    /// meanwhile.
     pub fn sync_closed(&self, upto: Version) -> Result<(), Failure> {
         let full: Vec<Arc<Segment>> = {
             let writer = self.writer.lock();
@@ -490,18 +507,17 @@ impl Log {
                 .cloned()
                 .collect()
         };
-        for segment in &full {
-            let (streams, first) = {
-                let state = segment.state.lock();
-                (state.stream_entries > 0, state.first)
-            };
-            if streams && first <= upto {
-                self.sync_segment(segment)?;
-                let mut writer = self.writer.lock();
-                writer
-                    .unsynced
-                    .retain(|unsynced| unsynced.number != segment.number);
-            }
+        let streams = |segment: &Arc<Segment>| {
+            let state = segment.state.lock();
+            state.stream_entries > 0 && state.first <= upto
+        };
+        let needed = full.iter().rposition(streams).map_or(0, |last| last + 1);
+        for segment in &full[..needed] {
+            self.sync_segment(segment)?;
+            let mut writer = self.writer.lock();
+            writer
+                .unsynced
+                .retain(|unsynced| unsynced.number != segment.number);
         }
         Ok(())
     }
@@ -577,8 +593,12 @@ impl Log {
     fn remove_segments(&self, segments: &[Arc<Segment>]) -> Result<(), StorageError> {
         segments.iter().try_for_each(|segment| {
             let path = segment::path(&self.folder, segment.number);
-            let removed = self.options.disk.remove(&path);
-            removed.map_err(|error| io_error("removing", &path, &error))
+            match self.options.disk.remove(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(io_error("removing", &path, &error))
+                }
+                _ => Ok(()),
+            }
         })
     }
 
@@ -593,7 +613,7 @@ impl Log {
 
     /// Lets go of segments that are needed no more, but for one that is used again, and closes what is full. Not on the
     /// writer's thread.
-    pub fn tidy(&self, keep: Keep) -> Result<(), StorageError> {
+    pub fn tidy(&self, keep: Keep) -> Result<(), Failure> {
         if self.options.read_only {
             return Ok(());
         }
@@ -634,7 +654,7 @@ impl Log {
             *reusable = at.map(|at| old.remove(at));
         }
         drop(reusable);
-        self.remove_segments(&old)
+        self.remove_segments(&old).map_err(Failure::Refused)
     }
 
     /// Forgets entries of the change stream that are too old, or too many, by whole segments.
@@ -658,53 +678,50 @@ impl Log {
         }
     }
 
-    /// Writes the closing parts of segments that are full and durable.
-    pub fn close_full(&self) -> Result<(), StorageError> {
-        let full: Vec<Arc<Segment>> = self
-            .segments
-            .read()
-            .values()
-            .filter(|segment| {
-                let state = segment.state.lock();
-                // What was not synced may still be lost, and then must not be missed.
-                state.closed && !state.closing_written && state.synced_end == state.end
-            })
-            .cloned()
-            .collect();
-        for segment in full {
-            self.write_closing(&segment)?;
-            // Only what is known to be closed is known to be damaged: where else a record is missing, it may have been lost.
-            segment.file.sync().map_err(|error| {
-                io_error(
-                    "syncing",
-                    &segment::path(&self.folder, segment.number),
-                    &error,
-                )
-            })?;
+    /// Writes the closing parts of segments that are full and durable, and have nothing before them that may be lost: what
+    /// is missing before a closed segment is missed.
+    pub fn close_full(&self) -> Result<(), Failure> {
+        let mut full = Vec::new();
+        for segment in self.segments.read().values() {
+            let state = segment.state.lock();
+            let is_synced = state.synced_end == state.end;
+            // Up to the last durable version everything is synced or in tables.
+            if !state.closing_written && !is_synced && state.last > self.durable() {
+                break;
+            }
+            if state.closed && !state.closing_written && is_synced {
+                full.push(segment.clone());
+            }
         }
-        Ok(())
+        full.iter()
+            .try_for_each(|segment| self.write_closing(segment))
     }
 
-    fn write_closing(&self, segment: &Segment) -> Result<(), StorageError> {
-        let mut state = segment.state.lock();
-        let closing = Closing {
-            end: state.end,
-            first: state.first,
-            last: state.last,
-            first_ms: state.first_ms,
-            last_ms: state.last_ms,
-            stream_entries: state.stream_entries,
-            trimmed: self.trimmed(),
-            durable: self.durable(),
+    /// Writes a closing part, and makes it durable: only what is known to be closed is known to be damaged. After a failure
+    /// nobody knows whether there is one.
+    fn write_closing(&self, segment: &Segment) -> Result<(), Failure> {
+        let closing = {
+            let state = segment.state.lock();
+            let durable = self.durable().max(state.last);
+            Closing {
+                end: state.end,
+                first: state.first,
+                last: state.last,
+                first_ms: state.first_ms,
+                last_ms: state.last_ms,
+                stream_entries: state.stream_entries,
+                // What comes in the place of a commit that is lost must not be forgotten with it.
+                trimmed: self.trimmed().min(durable),
+                durable,
+            }
         };
-        segment::write_closing(&*segment.file, segment.salt, closing).map_err(|error| {
-            io_error(
-                "writing",
-                &segment::path(&self.folder, segment.number),
-                &error,
-            )
+        let path = segment::path(&self.folder, segment.number);
+        segment::write_closing(&*segment.file, segment.salt, closing)
+            .map_err(|error| Failure::Refused(io_error("writing", &path, &error)))?;
+        segment.file.sync().map_err(|error| {
+            Failure::Unknown(format!("a sync of `{}` failed ({error})", path.display()))
         })?;
-        state.closing_written = true;
+        segment.state.lock().closing_written = true;
         Ok(())
     }
 
@@ -714,11 +731,11 @@ impl Log {
             return Ok(());
         }
         let mut writer = self.writer.lock();
-        self.sync_writer(&mut writer)
-            .map_err(|failure| match failure {
-                Failure::Refused(error) => error,
-                Failure::Unknown(what) => StorageError::Unavailable(what),
-            })?;
+        let told = |failure| match failure {
+            Failure::Refused(error) => error,
+            Failure::Unknown(what) => StorageError::Unavailable(what),
+        };
+        self.sync_writer(&mut writer).map_err(told)?;
         if let Some(segment) = writer.active.take() {
             segment.state.lock().closed = true;
         }
@@ -736,8 +753,7 @@ impl Log {
             if unsynced {
                 segment.file.sync().map_err(error)?;
             }
-            self.write_closing(segment)?;
-            segment.file.sync().map_err(error)?;
+            self.write_closing(segment).map_err(told)?;
             let end = segment.state.lock().end;
             segment.file.set_len(end).map_err(error)?;
         }

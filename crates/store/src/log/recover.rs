@@ -64,6 +64,8 @@ impl Log {
         recovery.list(flushed)?;
         recovery.replay(flushed, apply)?;
         recovery.forget_remnants();
+        // The rest was lost with the commits that it was about, and their versions come again.
+        recovery.trimmed = recovery.trimmed.min(recovery.last);
         recovery.settle()?;
         let Recovery {
             folder,
@@ -281,7 +283,10 @@ impl Recovery {
                 if hole && record.version < missing {
                     continue;
                 }
-                if self.gap || hole || record.version > missing {
+                // A note follows a commit, and is lost with it.
+                let note_of_missing =
+                    matches!(record.content, Content::Trim(_)) && record.version == missing;
+                if self.gap || hole || record.version > missing || note_of_missing {
                     self.gap = true;
                     if record.durable >= missing || known.closing_written {
                         let what = format!(
@@ -345,34 +350,37 @@ impl Recovery {
         }
     }
 
-    /// Writes down where the log ends, so that whoever opens it next comes to the same answer; removes what is empty at
-    /// its end, the last first: a log has no gaps.
+    /// Removes what is empty at the end of the log, the last first, as a log has no gaps; then makes durable what was found,
+    /// from the first on, and writes down where it ends, so that whoever opens it next comes to the same answer.
     fn settle(&mut self) -> Result<(), StorageError> {
         if self.options.read_only {
             return Ok(());
         }
-        let open: Vec<Arc<Segment>> = self
-            .segments
-            .values()
-            .rev()
-            .filter(|segment| !segment.state.lock().closing_written)
-            .cloned()
-            .collect();
-        for segment in open {
-            let path = segment::path(&self.folder, segment.number);
-            let error = |error: io::Error| io_error("writing", &path, &error);
-            let mut state = segment.state.lock();
-            let is_last = self.segments.keys().next_back() == Some(&segment.number);
-            if state.end == FIRST_RECORD && is_last {
-                drop(state);
-                self.segments.remove(&segment.number);
-                self.remove(&path)?;
-                continue;
+        while let Some((number, segment)) = self.segments.last_key_value() {
+            let (number, state) = (*number, segment.state.lock().clone());
+            if state.closing_written || state.end > FIRST_RECORD {
+                break;
             }
-            // The records may be in the operating system's memory only, if the process ended and not the machine. Where a
-            // sync has failed before, another one makes nothing durable: only what is written again is.
-            write_again(&segment, state.end).map_err(error)?;
-            segment.file.sync().map_err(error)?;
+            self.segments.remove(&number);
+            self.remove(&segment::path(&self.folder, number))?;
+        }
+        let is_open = |segment: &&Arc<Segment>| !segment.state.lock().closing_written;
+        let open: Vec<Arc<Segment>> = self.segments.values().filter(is_open).cloned().collect();
+        let error = |segment: &Segment, error: io::Error| {
+            let path = segment::path(&self.folder, segment.number);
+            io_error("writing", &path, &error)
+        };
+        // The records may be in the operating system's memory only, if the process ended and not the machine. Where a
+        // sync has failed before, another one makes nothing durable: only what is written again is.
+        for segment in &open {
+            let end = segment.state.lock().end;
+            write_again(segment, end)
+                .and_then(|()| segment.file.sync())
+                .map_err(|failed| error(segment, failed))?;
+        }
+        // All of them are durable before one is closed: were the power to go meanwhile, what it took would be missed.
+        for segment in &open {
+            let mut state = segment.state.lock();
             let closing = segment::Closing {
                 end: state.end,
                 first: state.first,
@@ -383,8 +391,9 @@ impl Recovery {
                 trimmed: self.trimmed,
                 durable: self.last,
             };
-            segment::write_closing(&*segment.file, segment.salt, closing).map_err(error)?;
-            segment.file.sync().map_err(error)?;
+            segment::write_closing(&*segment.file, segment.salt, closing)
+                .and_then(|()| segment.file.sync())
+                .map_err(|failed| error(segment, failed))?;
             state.closing_written = true;
         }
         let sync = self.options.disk.sync_folder(&self.folder);

@@ -1,6 +1,7 @@
 //! Segments made ahead.
 
 use std::{
+    collections::BTreeSet,
     path::Path,
     sync::{
         Arc,
@@ -8,8 +9,8 @@ use std::{
     },
 };
 
-use isomer_storage::{Commit, Version, WriteSet, conformance::Random};
-use isomer_vfs::{Disk, Seal, SimDisk};
+use isomer_storage::{Commit, StorageError, Version, WriteSet, conformance::Random};
+use isomer_vfs::{Disk, Loss, Seal, SimDisk};
 
 use super::{Flushed, Keep, Log, LogOptions, SPARES};
 
@@ -119,4 +120,307 @@ fn a_writer_and_who_prepares_for_it_keep_the_numbers_without_gaps() {
     drop(log);
     open(&disk, &mut seen);
     assert_eq!(seen, (1..=3000).collect::<Vec<_>>());
+}
+
+/// What was told, and when (in changes of the disk).
+#[derive(Default)]
+struct Told {
+    last: Version,
+    /// Versions with an entry of the change stream.
+    streams: BTreeSet<Version>,
+    durable: Vec<(u64, Version)>,
+    trims: Vec<(u64, Version)>,
+    /// What the manifest says.
+    flushed: Vec<(u64, Version, u64)>,
+}
+
+impl Told {
+    fn flushed_at(&self, change: u64) -> Flushed {
+        let before = self.flushed.iter().rev().find(|(at, ..)| *at <= change);
+        let (version, needed_from) = before.map_or((0, 1), |(_, version, from)| (*version, *from));
+        Flushed {
+            version,
+            needed_from,
+            ingested: None,
+        }
+    }
+
+    fn newest(told: &[(u64, Version)], change: u64) -> Version {
+        let before = told.iter().filter(|(at, _)| *at <= change);
+        before.map(|(_, version)| *version).max().unwrap_or(0)
+    }
+}
+
+fn write(log: &Log, version: Version, bytes: usize, streams: bool) {
+    let mut writes = WriteSet::new();
+    writes.put(&version.to_be_bytes(), &vec![version as u8; bytes]);
+    let commit = Commit {
+        version,
+        writes: &writes,
+        stream: if streams { b"told" } else { b"" },
+    };
+    log.append(&[commit], version).expect("a commit");
+}
+
+/// Commits with and without entries of the change stream, synced and not, larger than a segment and small; flushes that
+/// end with tables or break off; processes that are killed.
+fn work(disk: &SimDisk, seed: u64) -> Told {
+    let random = &mut Random(seed);
+    let mut told = Told::default();
+    let mut salts = seed << 32;
+    let mut log = open_at(
+        disk,
+        &mut salts,
+        &Flushed::default_from_one(),
+        &mut Vec::new(),
+    )
+    .expect("a log")
+    .0;
+    let mut streams = true;
+    for _ in 0..40 {
+        match random.below(16) {
+            0 => log.prepare().expect("prepared"),
+            1 | 2 => streams = random.below(2) == 0,
+            3 | 4 => {
+                let next = log.rotate();
+                log.sync_closed(told.last).expect("synced");
+                log.close_full().expect("closed");
+                if random.below(3) > 0 {
+                    told.flushed.push((disk.changes(), told.last, next));
+                    told.durable.push((disk.changes(), told.last));
+                    log.note_durable(told.last);
+                    let keep = Keep {
+                        needed_from: next,
+                        ..Keep::default()
+                    };
+                    log.tidy(keep).expect("tidied");
+                }
+            }
+            5 => {
+                log.sync().expect("synced");
+                told.durable.push((disk.changes(), told.last));
+            }
+            6 => {
+                let upto = random.below(told.last + 1);
+                told.trims.push((disk.changes(), upto));
+                log.trim(upto, told.last).expect("trimmed");
+            }
+            7 => drop(log.rotate()),
+            8 => {
+                drop(log);
+                let flushed = told.flushed_at(u64::MAX);
+                let (opened, last) =
+                    open_at(disk, &mut salts, &flushed, &mut Vec::new()).expect("a log");
+                assert_eq!(last, told.last, "seed {seed}: killed, and nothing lost");
+                log = opened;
+                told.durable.push((disk.changes(), told.last));
+            }
+            large => {
+                told.last += 1;
+                let bytes = match large {
+                    9 => 9 << 10,
+                    _ => random.below(3000) as usize,
+                };
+                if streams {
+                    told.streams.insert(told.last);
+                }
+                write(&log, told.last, bytes, streams);
+            }
+        }
+    }
+    told
+}
+
+impl Flushed {
+    fn default_from_one() -> Self {
+        Self {
+            needed_from: 1,
+            ..Self::default()
+        }
+    }
+}
+
+fn open_at(
+    disk: &SimDisk,
+    salts: &mut u64,
+    flushed: &Flushed,
+    seen: &mut Vec<Version>,
+) -> Result<(Log, Version), StorageError> {
+    *salts += 1 << 20;
+    let random = AtomicU64::new(*salts);
+    let options = LogOptions {
+        disk: Arc::new(disk.clone()),
+        seal: Seal::plain(),
+        segment_bytes: 8 << 10,
+        random: Arc::new(move || Random(random.fetch_add(1, Ordering::SeqCst)).number()),
+        read_only: false,
+    };
+    Log::open(Path::new(FOLDER), options, flushed, &mut |replayed| {
+        seen.push(replayed.version);
+        Ok(())
+    })
+}
+
+/// What is left after a loss of power opens, and has what was durable; so it does when the power goes again meanwhile.
+fn check_left(disk: &SimDisk, told: &Told, change: u64, again: bool, what: &str) {
+    let flushed = told.flushed_at(change);
+    let salts = &mut (change << 36 | 1 << 35);
+    if again {
+        let copy = disk.after_power_loss(Loss::Everything, 0);
+        let recorder = copy.record();
+        open_at(&copy, salts, &flushed, &mut Vec::new())
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let recording = recorder.finish();
+        let mut replay = recording.replay();
+        for at in recording.first()..=recording.end() {
+            replay.forward_to(at);
+            for loss in Loss::ALL {
+                let found = replay.after_power_loss(loss, change ^ at);
+                let what = format!("{what}, then {loss:?} at change {at} of opening");
+                check_left(&found, told, change, false, &what);
+            }
+        }
+        return;
+    }
+    let mut seen = Vec::new();
+    let (log, last) =
+        open_at(disk, salts, &flushed, &mut seen).unwrap_or_else(|error| panic!("{what}: {error}"));
+    assert!(
+        last >= Told::newest(&told.durable, change),
+        "{what}: {last}"
+    );
+    assert_eq!(
+        seen,
+        (flushed.version + 1..=last).collect::<Vec<_>>(),
+        "{what}"
+    );
+    let entries = |log: &Log, upto| {
+        let stream = log.stream(0, upto, usize::MAX, usize::MAX).expect("read");
+        stream.iter().map(|entry| entry.version).collect::<Vec<_>>()
+    };
+    let trimmed = Told::newest(&told.trims, change);
+    let kept = entries(&log, last);
+    let expected = told.streams.range(trimmed + 1..).copied();
+    let missing = expected
+        .filter(|version| *version <= last)
+        .find(|version| !kept.contains(version));
+    assert_eq!(missing, None, "{what}: {kept:?} of the change stream");
+    // What comes next is told, whatever was forgotten of what was lost.
+    for version in last + 1..last + 4 {
+        write(&log, version, 2000, true);
+    }
+    log.sync().expect("synced");
+    drop(log);
+    seen.clear();
+    let (log, end) = open_at(disk, salts, &flushed, &mut seen)
+        .unwrap_or_else(|error| panic!("{what}: opened again: {error}"));
+    assert_eq!(end, last + 3, "{what}");
+    let kept = entries(&log, end);
+    assert!(
+        kept.ends_with(&[last + 1, last + 2, last + 3]),
+        "{what}: {kept:?}"
+    );
+}
+
+#[test]
+fn no_loss_of_power_passes_for_damage() {
+    let quick = std::env::var_os("ISOMER_TEST_QUICK").is_some();
+    let first = std::env::var("ISOMER_TEST_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok())
+        .unwrap_or(0_u64)
+        .wrapping_mul(1000);
+    for seed in first..first + if quick { 20 } else { 80 } {
+        let disk = disk();
+        disk.sync_folder(Path::new("/")).expect("synced");
+        disk.sync_folder(Path::new("/db")).expect("synced");
+        let recorder = disk.record();
+        let told = work(&disk, seed);
+        let recording = recorder.finish();
+        let mut replay = recording.replay();
+        let mut random = Random(seed ^ 0x5eed);
+        for change in recording.first()..=recording.end() {
+            if random.below(4) > 0 {
+                continue;
+            }
+            replay.forward_to(change);
+            for loss in Loss::ALL {
+                let chance = random.number();
+                let found = replay.after_power_loss(loss, chance);
+                let what = format!("seed {seed}, {loss:?} at change {change}");
+                check_left(&found, &told, change, chance.is_multiple_of(20), &what);
+            }
+        }
+    }
+}
+
+/// The process is killed, so that much is in the operating system's memory only; the power goes while that is settled.
+#[test]
+fn power_may_go_while_a_killed_process_is_recovered_from() {
+    for seed in 0..40 {
+        let disk = disk();
+        disk.sync_folder(Path::new("/")).expect("synced");
+        disk.sync_folder(Path::new("/db")).expect("synced");
+        let told = work(&disk, seed);
+        let change = disk.changes();
+        let recorder = disk.record();
+        let salts = &mut (seed << 34 | 1 << 33);
+        open_at(&disk, salts, &told.flushed_at(u64::MAX), &mut Vec::new()).expect("a log");
+        let recording = recorder.finish();
+        let mut replay = recording.replay();
+        for at in recording.first()..=recording.end() {
+            replay.forward_to(at);
+            for loss in Loss::ALL {
+                let found = replay.after_power_loss(loss, at ^ seed);
+                let what = format!("seed {seed}, {loss:?} at change {at} of opening");
+                check_left(&found, &told, change, at % 5 == 0, &what);
+            }
+        }
+    }
+}
+
+/// A group that is larger than a segment comes while the one behind the next is being made.
+#[test]
+fn a_large_group_meets_spares_that_are_being_made() {
+    use isomer_vfs::{Call, FaultyDisk};
+    let sim = disk();
+    let (slow, reached) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+    let hook = {
+        let (slow, reached) = (slow.clone(), reached.clone());
+        Arc::new(move |call: Call, path: &Path| {
+            let second = path.ends_with("0000000000000003.new");
+            if call == Call::Sync && second && slow.load(Ordering::SeqCst) == 1 {
+                reached.store(1, Ordering::SeqCst);
+                std::thread::sleep(std::time::Duration::from_millis(300));
+            }
+            Ok(())
+        })
+    };
+    let random = AtomicU64::new(1);
+    let options = LogOptions {
+        disk: Arc::new(FaultyDisk::new(Arc::new(sim.clone()), hook)),
+        seal: Seal::plain(),
+        segment_bytes: 8 << 10,
+        random: Arc::new(move || Random(random.fetch_add(1, Ordering::SeqCst)).number()),
+        read_only: false,
+    };
+    let flushed = Flushed::default_from_one();
+    let (log, _) = Log::open(Path::new(FOLDER), options, &flushed, &mut |_| Ok(())).expect("a log");
+    append(&log, 1, 700);
+    slow.store(1, Ordering::SeqCst);
+    std::thread::scope(|scope| {
+        scope.spawn(|| log.prepare().expect("prepared"));
+        while reached.load(Ordering::SeqCst) == 0 {
+            std::thread::yield_now();
+        }
+        append(&log, 2, 9 << 10);
+    });
+    for version in 3..40 {
+        append(&log, version, 700);
+        log.prepare().expect("prepared");
+    }
+    drop(log);
+    let mut seen = Vec::new();
+    open(&sim, &mut seen);
+    assert_eq!(seen, (1..40).collect::<Vec<_>>());
 }
