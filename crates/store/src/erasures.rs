@@ -6,14 +6,36 @@ use isomer_storage::Version;
 
 use crate::Erasure;
 
+/// Fragments of a chunk at most.
+const CHUNK: usize = 64;
+
 /// An immutable set of erasures.
 ///
 /// Shape: fragments ascend and do not overlap; each has the versions that erased it, descending. `n` erasures make at
-/// most `2 n` fragments. Lookups cost O(log n), [`Erasures::with`] O(n) reference counts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// most `2 n` fragments. They lie in chunks that sets share: lookups cost O(log n), [`Erasures::with`] makes the chunks anew
+/// that the erasure touches and counts references to the others, one for [`CHUNK`] fragments.
+#[derive(Clone, Debug, Default)]
 pub struct Erasures {
-    fragments: Vec<Fragment>,
+    chunks: Vec<Arc<Chunk>>,
 }
+
+#[derive(Debug)]
+struct Chunk {
+    /// Never empty.
+    fragments: Box<[Fragment]>,
+    bytes: usize,
+}
+
+/// A place in a set: a chunk, a fragment of it.
+type At = (usize, usize);
+
+impl PartialEq for Erasures {
+    fn eq(&self, other: &Self) -> bool {
+        self.fragments().eq(other.fragments())
+    }
+}
+
+impl Eq for Erasures {}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Fragment {
@@ -43,7 +65,7 @@ impl Erasures {
 
     /// A set of all of `erasures`.
     pub fn of(erasures: impl IntoIterator<Item = Erasure>) -> Self {
-        let mut sets: Vec<Self> = erasures
+        let sets = erasures
             .into_iter()
             .filter(|erasure| {
                 erasure
@@ -51,15 +73,12 @@ impl Erasures {
                     .as_ref()
                     .is_none_or(|end| erasure.start[..] < end[..])
             })
-            .map(|erasure| Self {
-                fragments: vec![Fragment {
-                    start: erasure.start.into(),
-                    end: erasure.end.map(Into::into),
-                    versions: Arc::new([erasure.version]),
-                }],
-            })
-            .collect();
-        // By halves, so that each erasure is merged O(log n) times.
+            .map(|erasure| Self::made_of(vec![Fragment::of(erasure)]));
+        Self::union_of(sets.collect())
+    }
+
+    /// What is in any of the sets. By halves, so that each erasure is merged O(log n) times.
+    pub fn union_of(mut sets: Vec<Self>) -> Self {
         while sets.len() > 1 {
             sets = sets
                 .chunks(2)
@@ -72,9 +91,84 @@ impl Erasures {
         sets.pop().unwrap_or_default()
     }
 
+    /// Fragments that ascend and do not overlap, as a set. Neighbours that touch and were erased by the same are joined.
+    fn made_of(mut fragments: Vec<Fragment>) -> Self {
+        fragments.dedup_by(|next, before| {
+            let same = before.end.as_ref() == Some(&next.start) && before.versions == next.versions;
+            if same {
+                before.end = next.end.take();
+            }
+            same
+        });
+        let count = fragments.len().div_ceil(CHUNK);
+        // All of about one size, so that none has room for one more alone.
+        let len = fragments.len().div_ceil(count.max(1));
+        let mut chunks = Vec::with_capacity(count);
+        let mut rest = fragments.into_iter();
+        loop {
+            let fragments: Box<[Fragment]> = rest.by_ref().take(len).collect();
+            if fragments.is_empty() {
+                return Self { chunks };
+            }
+            let bytes = fragments.iter().map(Fragment::bytes).sum();
+            chunks.push(Arc::new(Chunk { fragments, bytes }));
+        }
+    }
+
     /// This set and one erasure more.
     pub fn with(&self, erasure: Erasure) -> Self {
-        self.union(&Self::of([erasure]))
+        let Erasure { start, end, .. } = &erasure;
+        if end.as_ref().is_some_and(|end| end <= start) {
+            return self.clone();
+        }
+        // The chunks that it may touch, with a neighbour on either side: those may become one with what is between.
+        let begins_before = |key: &[u8]| {
+            let before = |chunk: &Arc<Chunk>| *chunk.fragments[0].start <= *key;
+            self.chunks.partition_point(before)
+        };
+        let first = begins_before(start).saturating_sub(1);
+        let first = match self.chunks.get(first) {
+            Some(chunk) if *chunk.fragments[0].start >= **start => first.saturating_sub(1),
+            _ => first,
+        };
+        let after = end
+            .as_ref()
+            .map_or(self.chunks.len(), |end| begins_before(end));
+        let part = Self {
+            chunks: self.chunks[first..after.max(first)].to_vec(),
+        };
+        let made = part.union(&Self::made_of(vec![Fragment::of(erasure)]));
+        let mut chunks = Vec::with_capacity(self.chunks.len() + 2);
+        chunks.extend_from_slice(&self.chunks[..first]);
+        chunks.extend(made.chunks);
+        chunks.extend_from_slice(&self.chunks[after.max(first)..]);
+        Self { chunks }
+    }
+
+    fn fragments(&self) -> impl Iterator<Item = &Fragment> {
+        self.chunks.iter().flat_map(|chunk| &*chunk.fragments)
+    }
+
+    /// The last fragment that begins at or before `key`.
+    #[inline]
+    fn last_from(&self, key: &[u8]) -> Option<At> {
+        let chunk = self
+            .chunks
+            .partition_point(|chunk| *chunk.fragments[0].start <= *key)
+            .checked_sub(1)?;
+        let fragments = &self.chunks[chunk].fragments;
+        let at = fragments.partition_point(|fragment| *fragment.start <= *key);
+        Some((chunk, at - 1))
+    }
+
+    /// The fragment behind one.
+    fn behind(&self, (chunk, at): At) -> Option<&Fragment> {
+        let next = self.chunks[chunk].fragments.get(at + 1);
+        next.or_else(|| Some(&self.chunks.get(chunk + 1)?.fragments[0]))
+    }
+
+    fn fragment(&self, (chunk, at): At) -> &Fragment {
+        &self.chunks[chunk].fragments[at]
     }
 
     /// What is in either set.
@@ -85,10 +179,10 @@ impl Erasures {
         if other.is_empty() {
             return self.clone();
         }
-        let mut out = Vec::with_capacity(self.fragments.len() + other.fragments.len());
+        let mut out = Vec::with_capacity(self.fragment_count() + other.fragment_count());
         let (mut left, mut right) = (
-            self.fragments.iter().cloned().peekable(),
-            other.fragments.iter().cloned().peekable(),
+            self.fragments().cloned().peekable(),
+            other.fragments().cloned().peekable(),
         );
         loop {
             let (one, two) = match (left.peek_mut(), right.peek_mut()) {
@@ -152,13 +246,17 @@ impl Erasures {
                 right.next();
             }
         }
-        Self { fragments: out }.joined()
+        Self::made_of(out)
     }
 
     /// What lies within `from` (inclusive) and `until` (exclusive; `None`: the end).
     pub fn clipped(&self, from: &[u8], until: Option<&[u8]>) -> Self {
+        let first = self.last_from(from).map_or(0, |(chunk, _)| chunk);
+        let candidates = self.chunks[first..]
+            .iter()
+            .take_while(|chunk| until.is_none_or(|until| *chunk.fragments[0].start < *until));
         let mut fragments = Vec::new();
-        for fragment in &self.fragments {
+        for fragment in candidates.flat_map(|chunk| &*chunk.fragments) {
             if until.is_some_and(|until| *fragment.start >= *until) {
                 break;
             }
@@ -176,14 +274,13 @@ impl Erasures {
             }
             fragments.push(fragment);
         }
-        Self { fragments }
+        Self::made_of(fragments)
     }
 
     /// Only the erasures whose versions `keep`.
     pub fn retained(&self, keep: impl Fn(Version) -> bool) -> Self {
         let fragments = self
-            .fragments
-            .iter()
+            .fragments()
             .filter_map(|fragment| {
                 let versions: Arc<[Version]> = fragment
                     .versions
@@ -197,36 +294,28 @@ impl Erasures {
                 })
             })
             .collect();
-        Self { fragments }.joined()
+        Self::made_of(fragments)
     }
 
     /// Whether nothing is erased.
     pub fn is_empty(&self) -> bool {
-        self.fragments.is_empty()
+        self.chunks.is_empty()
     }
 
     /// Number of fragments.
     pub fn fragment_count(&self) -> usize {
-        self.fragments.len()
+        self.chunks.iter().map(|chunk| chunk.fragments.len()).sum()
     }
 
     /// About how many bytes of memory it takes.
     pub fn bytes(&self) -> usize {
-        self.fragments
-            .iter()
-            .map(|fragment| {
-                size_of::<Fragment>()
-                    + fragment.start.len()
-                    + fragment.end.as_ref().map_or(0, |end| end.len())
-                    + size_of_val(&*fragment.versions)
-            })
-            .sum()
+        self.chunks.iter().map(|chunk| chunk.bytes).sum()
     }
 
     /// The newest erasure that covers `key` and is no younger than `at`; 0 where there is none.
     #[inline]
     pub fn newest_covering(&self, key: &[u8], at: Version) -> Version {
-        if self.fragments.is_empty() {
+        if self.chunks.is_empty() {
             return 0;
         }
         self.span(key, at).version
@@ -239,33 +328,32 @@ impl Erasures {
         younger.checked_sub(1).map(|at| fragment.versions[at])
     }
 
-    /// What a reader at `at` finds erased at `key`, and how far that holds.
-    pub fn span(&self, key: &[u8], at: Version) -> Span<'_> {
-        let after = self.fragments.partition_point(|f| *f.start <= *key);
-        let Some(index) = after.checked_sub(1) else {
+    /// What a reader at `at_most` finds erased at `key`, and how far that holds.
+    pub fn span(&self, key: &[u8], at_most: Version) -> Span<'_> {
+        let Some(at) = self.last_from(key) else {
             return Span {
                 version: 0,
                 from: &[],
-                until: self.fragments.first().map(|f| &*f.start),
+                until: self.chunks.first().map(|chunk| &*chunk.fragments[0].start),
             };
         };
-        let fragment = &self.fragments[index];
+        let fragment = self.fragment(at);
         match &fragment.end {
             Some(end) if **end <= *key => Span {
                 version: 0,
                 from: end,
-                until: self.fragments.get(after).map(|f| &*f.start),
+                until: self.behind(at).map(|fragment| &*fragment.start),
             },
-            end => Span {
-                version: fragment
+            end => {
+                let younger = fragment
                     .versions
-                    .iter()
-                    .copied()
-                    .find(|version| *version <= at)
-                    .unwrap_or(0),
-                from: &fragment.start,
-                until: end.as_deref(),
-            },
+                    .partition_point(|version| *version > at_most);
+                Span {
+                    version: fragment.versions.get(younger).copied().unwrap_or(0),
+                    from: &fragment.start,
+                    until: end.as_deref(),
+                }
+            }
         }
     }
 
@@ -288,31 +376,34 @@ impl Erasures {
 
     /// The fragments: start, end, versions.
     pub fn iter(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>, &[Version])> {
-        self.fragments
-            .iter()
+        self.fragments()
             .map(|f| (&*f.start, f.end.as_deref(), &*f.versions))
     }
 
     fn covering(&self, key: &[u8]) -> Option<&Fragment> {
-        let after = self.fragments.partition_point(|f| *f.start <= *key);
-        let fragment = &self.fragments[after.checked_sub(1)?];
+        let fragment = self.fragment(self.last_from(key)?);
         fragment
             .end
             .as_ref()
             .is_none_or(|end| **end > *key)
             .then_some(fragment)
     }
+}
 
-    /// Neighbours that touch and were erased by the same are one.
-    fn joined(mut self) -> Self {
-        self.fragments.dedup_by(|next, before| {
-            let same = before.end.as_ref() == Some(&next.start) && before.versions == next.versions;
-            if same {
-                before.end = next.end.take();
-            }
-            same
-        });
-        self
+impl Fragment {
+    fn of(erasure: Erasure) -> Self {
+        Self {
+            start: erasure.start.into(),
+            end: erasure.end.map(Into::into),
+            versions: Arc::new([erasure.version]),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.start.len()
+            + self.end.as_ref().map_or(0, |end| end.len())
+            + size_of_val(&*self.versions)
     }
 }
 
@@ -358,6 +449,7 @@ mod tests {
                 .iter()
                 .fold(Erasures::new(), |all, one| all.with(one.clone()));
             assert_eq!(at_once, one_by_one, "seed {seed}");
+            assert_eq!(at_once.iter().count(), one_by_one.fragment_count());
             let (low, high) = (random(20) as u8, random(25) as u8);
             let clipped = at_once.clipped(&[low], Some(&[high]));
             for key in 0..30_u8 {
@@ -394,6 +486,55 @@ mod tests {
                         }
                     }
                 }
+            }
+        }
+    }
+
+    /// As above with so many that they lie in many chunks, added one by one.
+    #[test]
+    fn many_fragments_answer_as_a_list_does() {
+        for seed in 1..12_u64 {
+            let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let mut random = |below: u64| {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                (state >> 11) % below
+            };
+            let key = |number: u64| Box::from((number as u16).to_be_bytes());
+            let (mut set, mut list) = (Erasures::new(), Vec::new());
+            for version in 1..=1500 {
+                let start = random(8000);
+                let length = if random(100) == 0 { 900 } else { random(6) };
+                let end = (random(400) != 0).then(|| key(start + length));
+                let one = Erasure {
+                    start: key(start),
+                    end,
+                    version: 1 + version / (1 + random(3)),
+                };
+                set = set.with(one.clone());
+                list.push(one);
+            }
+            assert_eq!(set, Erasures::of(list.clone()), "seed {seed}");
+            assert!(set.fragment_count() > 4 * CHUNK);
+            let bytes: usize = set.fragments().map(Fragment::bytes).sum();
+            assert_eq!(set.bytes(), bytes);
+            let (low, high) = (key(random(8000)), key(random(9000)));
+            let clipped = set.clipped(&low, Some(&high));
+            for number in (0..8100).step_by(7) {
+                let (key, at) = (key(number), random(1600));
+                let covers = |one: &&Erasure| {
+                    one.start <= key && one.end.as_ref().is_none_or(|end| *end > key)
+                };
+                let versions = list.iter().filter(covers).map(|one| one.version);
+                let expected = versions.filter(|version| *version <= at).max().unwrap_or(0);
+                assert_eq!(set.newest_covering(&key, at), expected, "seed {seed}");
+                let within = low <= key && key < high;
+                let clipped = clipped.newest_covering(&key, at);
+                assert_eq!(clipped, if within { expected } else { 0 }, "seed {seed}");
+                let span = set.span(&key, at);
+                assert_eq!(span.version, expected);
+                assert!(*span.from <= *key && span.until.is_none_or(|until| *key < *until));
             }
         }
     }

@@ -197,12 +197,11 @@ impl Tree {
             .runs()
             .filter(|run| job.inputs.contains(&run.id))
             .collect();
-        let erasures = inputs
-            .iter()
-            .flat_map(|run| &run.parts)
-            .filter(|part| !part.table.erasures.is_empty())
-            .fold(Erasures::new(), |all, part| all.union(&part.erasures()))
-            .clipped(&job.from, until);
+        let parts = inputs.iter().flat_map(|run| &run.parts);
+        let erasing =
+            parts.filter(|part| !part.table.erasures.is_empty() && part.overlaps(&job.from, until));
+        let erasures = Erasures::union_of(erasing.map(Part::erasures).collect());
+        let erasures = erasures.clipped(&job.from, until);
         // At the bottom an erasure has nothing left to hide once no reader is older.
         let floor = readable.floor();
         let kept_erasures = if job.bottom {

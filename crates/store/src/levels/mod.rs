@@ -234,10 +234,9 @@ impl Levels {
 
     /// Puts together what its parts erase, after a change.
     pub(crate) fn gather_erasures(&mut self) {
-        let all = self
-            .parts()
-            .filter(|part| !part.table.erasures.is_empty())
-            .fold(Erasures::new(), |all, part| all.union(&part.erasures()));
+        let parts = self.parts();
+        let erasing = parts.filter(|part| !part.table.erasures.is_empty());
+        let all = Erasures::union_of(erasing.map(Part::erasures).collect());
         if all != *self.erasures {
             self.erasures = Arc::new(all);
         }
