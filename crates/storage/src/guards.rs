@@ -9,6 +9,9 @@ use crate::{Granule, GuardMode, StorageError, Version};
 /// Granules that the table keeps before it forgets the oldest.
 const MAX_ENTRIES: usize = 2_000_000;
 
+/// Entries that the map has room for when nothing is in it.
+const KEPT_CAPACITY: usize = 1 << 16;
+
 /// Compares that a check spends on commits that are not in the map before it enters them there.
 const MAX_COMPARES: usize = 32_768;
 
@@ -119,14 +122,33 @@ impl GuardTable {
             .push_back((version, footprint.changed.as_slice().into()));
     }
 
-    /// Takes over the changes of `later`, whose versions are all above those kept here.
-    pub fn append(&mut self, later: GuardTable) {
+    /// Takes the changes out of `later`, whose versions are all above those kept here.
+    pub fn append(&mut self, later: &mut GuardTable) {
         self.count += later.count;
-        self.history.extend(later.history);
+        self.history.extend(later.history.drain(..));
+        later.clear();
+    }
+
+    /// Forgets all changes. The map keeps its room, unless it is large: made anew by whichever thread leads a group, it
+    /// would leave its memory in the heap of each of them.
+    pub fn clear(&mut self) {
+        self.history.clear();
+        (self.mapped, self.count) = (0, 0);
+        if self.last_change.capacity() > KEPT_CAPACITY {
+            self.last_change = FxHashMap::default();
+            self.history = VecDeque::new();
+        } else if !self.last_change.is_empty() {
+            self.last_change.clear();
+        }
     }
 
     /// Forgets what no transaction needs any more: `oldest` is the oldest snapshot of a live one.
     pub fn forget_before(&mut self, oldest: Version) {
+        if let Some((last, _)) = self.history.back()
+            && *last <= oldest
+        {
+            return self.clear();
+        }
         while let Some((version, changed)) = self.history.front() {
             let version = *version;
             if version > oldest && self.count <= MAX_ENTRIES {
@@ -145,10 +167,6 @@ impl GuardTable {
                 }
             }
             self.history.pop_front();
-        }
-        if self.history.is_empty() && self.last_change.capacity() > 4096 {
-            self.last_change = FxHashMap::default();
-            self.history = VecDeque::new();
         }
     }
 

@@ -43,6 +43,8 @@ struct Core<B: Backend> {
     /// Snapshots of the live transactions, with how many read each.
     live: Mutex<BTreeMap<Version, usize>>,
     guards: Mutex<GuardTable>,
+    /// Of the group that is led now.
+    fresh: Mutex<GuardTable>,
     queue: Mutex<Queue>,
     /// Told when somebody joins the queue.
     joined: Condvar,
@@ -91,6 +93,7 @@ impl<B: Backend> Optimistic<B> {
                 capabilities,
                 live: Mutex::default(),
                 guards: Mutex::default(),
+                fresh: Mutex::default(),
                 queue: Mutex::default(),
                 joined: Condvar::new(),
                 writer: Mutex::default(),
@@ -451,7 +454,9 @@ impl<B: Backend> Core<B> {
             None => queue.led = false,
         }
         drop(queue);
-        for (ticket, result) in group.iter().zip(results) {
+        // Each is let go of at once, so that who waits for it frees its buffers: freed here, they would lie about in his
+        // thread's share of the heap.
+        for (ticket, result) in group.into_iter().zip(results) {
             ticket.set(TicketState::Done(result));
         }
     }
@@ -486,7 +491,8 @@ impl<B: Backend> Core<B> {
         let mut durability = Durability::Buffered;
         // What this group changes counts for those behind in it at once, for others when it is applied: a group that
         // fails leaves no trace in the guard table either.
-        let mut fresh = GuardTable::default();
+        let mut fresh = self.fresh.lock();
+        fresh.clear();
         {
             let mut guards = self.guards.lock();
             guards.forget_before(self.oldest_snapshot());
@@ -524,7 +530,7 @@ impl<B: Backend> Core<B> {
         let applied = self.backend.apply(&commits, durability);
         tell_failure(&applied, hook.as_deref(), first);
         if matches!(applied, Ok(()) | Err(StorageError::CommitUnknown(_))) {
-            self.guards.lock().append(fresh);
+            self.guards.lock().append(&mut fresh);
         }
         match applied {
             Ok(()) => {
