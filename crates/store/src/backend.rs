@@ -21,7 +21,7 @@ use crate::{
     core::{Core, Progress},
     limit::{Limiter, Work},
     log::{Change, Flushed, Log, LogOptions},
-    memtable::{Committer, Memtable},
+    memtable::{Chunks, Committer, Memtable},
     open,
     state::{Shared, State, StoreView},
 };
@@ -65,7 +65,8 @@ impl StoreBackend {
             on_change(&shared),
         )?;
 
-        let memtable = Arc::new(Memtable::new());
+        let chunks = Chunks::new(options.memtable_bytes);
+        let memtable = Arc::new(Memtable::filling(&chunks));
         let log_options = LogOptions {
             disk: options.disk.clone(),
             seal: options.seal.clone(),
@@ -114,6 +115,7 @@ impl StoreBackend {
             tree,
             cache,
             opened,
+            chunks,
             progress,
             limiter,
             lock,
@@ -146,6 +148,7 @@ impl StoreBackend {
         self.core.check_writable()?;
         if whole {
             self.core.tree.compact_all(&*self.core)?;
+            self.core.chunks.clear();
             let _tidying = self.core.tidying.lock();
             return self.core.log.shrink();
         }

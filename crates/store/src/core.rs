@@ -17,7 +17,7 @@ use crate::{
     BlockCache, Erasures, Horizon, Readable, StoreOptions, Tree,
     limit::Limiter,
     log::{Failure, Keep, Log},
-    memtable::Memtable,
+    memtable::{Chunks, Memtable},
     state::{Sealed, Shared, State},
 };
 
@@ -38,6 +38,8 @@ pub struct Core {
     pub tree: Tree,
     pub cache: BlockCache,
     pub shared: Arc<Shared>,
+    /// Memory that memtables leave for the next ones.
+    pub chunks: Arc<Chunks>,
     poisoned: AtomicBool,
     /// Why nothing may be trusted until reopening.
     poison: Mutex<Option<String>>,
@@ -98,6 +100,7 @@ impl Core {
         tree: Tree,
         cache: BlockCache,
         shared: Arc<Shared>,
+        chunks: Arc<Chunks>,
         progress: Arc<Progress>,
         limiter: Option<Arc<Limiter>>,
         lock: Option<Lock>,
@@ -109,6 +112,7 @@ impl Core {
             tree,
             cache,
             shared,
+            chunks,
             poisoned: AtomicBool::new(false),
             poison: Mutex::default(),
             trouble: Mutex::default(),
@@ -212,7 +216,7 @@ impl Core {
                 next_segment,
             };
             State {
-                active: Arc::new(Memtable::new()),
+                active: Arc::new(Memtable::filling(&self.chunks)),
                 sealed: std::iter::once(sealed)
                     .chain(state.sealed.iter().cloned())
                     .collect(),

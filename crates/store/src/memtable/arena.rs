@@ -8,9 +8,10 @@
 //! ```
 #![allow(unsafe_code)]
 
-use std::{cmp::Ordering, mem::MaybeUninit, ptr::NonNull};
+use std::{cmp::Ordering, mem::MaybeUninit, ptr::NonNull, sync::Arc};
 
 use isomer_storage::Version;
+use parking_lot::Mutex;
 
 /// Bytes that the arena asks for at first, and then twice as many each time, up to the most. Entries of more than a quarter
 /// of the most get a piece of their own.
@@ -97,20 +98,113 @@ impl Entry {
     }
 }
 
-/// Where entries are. One thread adds at a time.
-#[derive(Debug, Default)]
+/// Chunks of memtables that are gone, for those that come: whoever commits fills memory that is there, and what
+/// memtables hold does not depend on which threads committed.
+#[derive(Debug)]
+pub struct Chunks {
+    free: Mutex<Vec<NonNull<MaybeUninit<u64>>>>,
+    /// So many are kept at most.
+    most: usize,
+}
+
+// Sound: the chunks in the list belong to it, and nothing in them belongs to a thread.
+unsafe impl Send for Chunks {}
+// Sound: as above; the list is behind a lock.
+unsafe impl Sync for Chunks {}
+
+impl Chunks {
+    /// Keeps at most `bytes`.
+    pub fn new(bytes: usize) -> Arc<Self> {
+        Arc::new(Self {
+            free: Mutex::default(),
+            most: bytes / CHUNK_BYTES,
+        })
+    }
+
+    /// Frees those that nobody uses.
+    pub fn clear(&self) {
+        let free = std::mem::take(&mut *self.free.lock());
+        for chunk in free {
+            free_words(chunk, CHUNK_BYTES / 8);
+        }
+    }
+
+    /// Bytes of those that nobody uses.
+    pub fn bytes(&self) -> usize {
+        self.free.lock().len() * CHUNK_BYTES
+    }
+
+    fn take(&self) -> Option<NonNull<MaybeUninit<u64>>> {
+        self.free.lock().pop()
+    }
+
+    /// Keeps a chunk of [`CHUNK_BYTES`] that nobody uses any more, or frees it.
+    fn give(&self, chunk: NonNull<MaybeUninit<u64>>) {
+        let mut free = self.free.lock();
+        if free.len() < self.most {
+            free.push(chunk);
+            return;
+        }
+        drop(free);
+        free_words(chunk, CHUNK_BYTES / 8);
+    }
+}
+
+impl Drop for Chunks {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+/// Allocates room for words.
+fn new_words(words: usize) -> NonNull<MaybeUninit<u64>> {
+    let chunk: Box<[MaybeUninit<u64>]> = Box::new_uninit_slice(words);
+    // The box is given up for its pointer, so that no exclusive reference to the chunk stands beside the entries.
+    NonNull::from(Box::leak(chunk)).cast()
+}
+
+/// Frees what [`new_words`] allocated for as many; private, and called once for each by its only owner.
+fn free_words(chunk: NonNull<MaybeUninit<u64>>, words: usize) {
+    let slice = NonNull::slice_from_raw_parts(chunk, words);
+    // Sound: this is the box that `new_words` leaked, freed once; entries are not used after their arena.
+    drop(unsafe { Box::from_raw(slice.as_ptr()) });
+}
+
+/// Where entries and nodes are. One thread adds at a time.
+#[derive(Debug)]
 pub struct Arena {
     /// Pieces as they were allocated: address and number of words.
     chunks: Vec<(NonNull<MaybeUninit<u64>>, usize)>,
     /// The free rest of the last chunk.
     free: Option<(NonNull<u8>, usize)>,
     bytes: usize,
+    /// Where full-sized chunks come from and go to.
+    shared: Arc<Chunks>,
 }
 
 // Sound: the arena owns its chunks; nothing in it belongs to a thread.
 unsafe impl Send for Arena {}
 
 impl Arena {
+    /// An empty one.
+    pub fn new(shared: Arc<Chunks>) -> Self {
+        Self {
+            chunks: Vec::new(),
+            free: None,
+            bytes: 0,
+            shared,
+        }
+    }
+
+    /// Writes a value where it stays. Whoever places it drops it, before the arena goes.
+    pub fn place<T>(&mut self, value: T) -> *mut T {
+        const { assert!(align_of::<T>() <= 8) };
+        let at = self.room(size_of::<T>().next_multiple_of(8)).cast::<T>();
+        // Sound: `room` answers so many bytes, aligned to 8, that belong to this arena and that nobody else has.
+        unsafe { at.write(value) };
+        at.as_ptr()
+    }
+
     /// Bytes allocated.
     pub fn bytes(&self) -> usize {
         self.bytes
@@ -160,9 +254,8 @@ impl Arena {
 
     fn allocate(&mut self, size: usize) -> NonNull<u8> {
         let words = size.div_ceil(8);
-        let chunk: Box<[MaybeUninit<u64>]> = Box::new_uninit_slice(words);
-        // The box is given up for its pointer, so that no exclusive reference to the chunk stands beside the entries.
-        let pointer = NonNull::from(Box::leak(chunk)).cast::<MaybeUninit<u64>>();
+        let kept = (size == CHUNK_BYTES).then(|| self.shared.take()).flatten();
+        let pointer = kept.unwrap_or_else(|| new_words(words));
         self.chunks.push((pointer, words));
         self.bytes += words * 8;
         pointer.cast()
@@ -172,9 +265,11 @@ impl Arena {
 impl Drop for Arena {
     fn drop(&mut self) {
         for (pointer, words) in self.chunks.drain(..) {
-            let slice = NonNull::slice_from_raw_parts(pointer, words);
-            // Sound: this is the box that `allocate` leaked, freed once; entries are not used after their arena.
-            drop(unsafe { Box::from_raw(slice.as_ptr()) });
+            if words * 8 == CHUNK_BYTES {
+                self.shared.give(pointer);
+            } else {
+                free_words(pointer, words);
+            }
         }
     }
 }
@@ -186,7 +281,7 @@ mod tests {
     /// What goes in comes out, of all sizes, across chunks.
     #[test]
     fn entries_keep_their_bytes() {
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(Chunks::new(4 * CHUNK_BYTES));
         let sizes = [0, 1, 7, 8, 9, 1000, CHUNK_BYTES / 4, CHUNK_BYTES * 2];
         let entries: Vec<_> = (0..40)
             .flat_map(|round: u64| sizes.map(|size| (round, size)))
@@ -206,9 +301,33 @@ mod tests {
         assert!(arena.bytes() > 26 * CHUNK_BYTES * 2);
     }
 
+    /// What one arena gives back is used by the next, up to the bound; contents do not mix.
+    #[test]
+    fn chunks_are_used_again() {
+        let chunks = Chunks::new(3 * CHUNK_BYTES);
+        for round in 0..4u64 {
+            let mut arena = Arena::new(chunks.clone());
+            let entries: Vec<_> = (0..50_000u64)
+                .map(|number| {
+                    let value = number.to_le_bytes();
+                    arena.add(&value, round, Some(&[value; 10].concat()))
+                })
+                .collect();
+            for (number, entry) in (0u64..).zip(entries) {
+                assert_eq!(entry.key(), number.to_le_bytes());
+                assert_eq!(entry.version(), round);
+            }
+            assert!(arena.bytes() > 4 * CHUNK_BYTES);
+            drop(arena);
+            assert_eq!(chunks.bytes(), 3 * CHUNK_BYTES);
+        }
+        chunks.clear();
+        assert_eq!(chunks.bytes(), 0);
+    }
+
     #[test]
     fn keys_ascend_and_versions_descend() {
-        let mut arena = Arena::default();
+        let mut arena = Arena::new(Chunks::new(0));
         let entry = arena.add(b"key", 5, None);
         assert_eq!(entry.compare(b"key", 5), Ordering::Equal);
         assert_eq!(entry.compare(b"key", 6), Ordering::Greater);

@@ -23,7 +23,7 @@ use std::sync::{
 use isomer_storage::Version;
 use isomer_storage::sync::{Mutex, MutexGuard, RwLock};
 
-pub use self::cursor::MemtableCursor;
+pub use self::{arena::Chunks, cursor::MemtableCursor};
 use self::{
     node::Target,
     tree::{Inserter, Place, Tree},
@@ -33,9 +33,9 @@ use crate::{Erasure, erasures::Erasures};
 /// So many entries are looked for ahead of the one that is put in.
 const AHEAD: usize = 4;
 
-/// What a fragment of erasures counts for beside its bytes. Each new one copies those before it, so that a memtable of
-/// 32 MiB is full with some thousands of them.
-const BYTES_OF_SEARCH: usize = 4 << 10;
+/// What a fragment of erasures counts for beside its bytes: whoever changes the levels gathers those of all tables, so that
+/// a memtable of 32 MiB is full with some ten thousands of them.
+const BYTES_OF_SEARCH: usize = 512;
 
 /// An entry and where it belongs.
 type Located<'a> = (Place, &'a [u8], Option<&'a [u8]>);
@@ -43,7 +43,7 @@ type Located<'a> = (Place, &'a [u8], Option<&'a [u8]>);
 /// A memtable.
 pub struct Memtable {
     tree: Tree,
-    /// Held by the committer; freed after the tree, whose entries it holds.
+    /// Held by the committer; freed after the tree, whose nodes and entries it holds.
     inserter: Mutex<Inserter>,
     erasures: RwLock<Arc<Erasures>>,
     has_erasures: AtomicBool,
@@ -64,9 +64,15 @@ pub struct Committer<'a> {
 impl Memtable {
     /// An empty memtable.
     pub fn new() -> Self {
+        Self::filling(&Chunks::new(0))
+    }
+
+    /// An empty memtable, whose memory comes from `chunks`, where there is some, and goes there.
+    pub fn filling(chunks: &Arc<Chunks>) -> Self {
+        let mut inserter = Inserter::new(chunks.clone());
         Self {
-            tree: Tree::new(),
-            inserter: Mutex::default(),
+            tree: Tree::new(&mut inserter),
+            inserter: Mutex::new(inserter),
             erasures: RwLock::new(Arc::new(Erasures::default())),
             has_erasures: AtomicBool::new(false),
             erased_bytes: AtomicUsize::new(0),

@@ -61,12 +61,12 @@ pub enum Equal {
 
 impl Node {
     /// A new leaf.
-    pub fn leaf() -> Box<Self> {
+    pub fn leaf() -> Self {
         Self::new(None)
     }
 
     /// A new inner node without separators, over one child.
-    pub fn inner(first: *mut Self) -> Box<Self> {
+    pub fn inner(first: *mut Self) -> Self {
         let children: Box<[AtomicPtr<Self>]> = (0..=WIDTH)
             .map(|_| AtomicPtr::new(ptr::null_mut()))
             .collect();
@@ -74,8 +74,8 @@ impl Node {
         Self::new(Some(children))
     }
 
-    fn new(children: Option<Box<[AtomicPtr<Self>]>>) -> Box<Self> {
-        Box::new(Self {
+    fn new(children: Option<Box<[AtomicPtr<Self>]>>) -> Self {
+        Self {
             version: AtomicU64::new(0),
             len: AtomicUsize::new(0),
             skip: AtomicUsize::new(0),
@@ -83,22 +83,19 @@ impl Node {
             prefixes: std::array::from_fn(|_| AtomicU64::new(0)),
             entries: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
             children,
-        })
+        }
     }
 
-    /// Bytes that a node takes.
-    pub fn bytes(&self) -> usize {
-        size_of::<Self>()
-            + self
-                .children
-                .as_ref()
-                .map_or(0, |children| size_of_val(&**children))
+    /// Bytes that it takes beside itself.
+    pub fn more_bytes(&self) -> usize {
+        let children = self.children.as_ref();
+        children.map_or(0, |children| size_of_val(&**children))
     }
 
     /// The node at an address that a slot of this tree held. The caller holds the tree for at least `'a`.
     pub fn at<'a>(pointer: *mut Self) -> Option<&'a Self> {
-        // Sound: slots hold null or a node that was leaked into the tree before it was stored (release, read with
-        // acquire), and nodes are freed only with the tree, when nobody reads any more.
+        // Sound: slots hold null or a node that was placed in the tree's arena before it was stored (release, read with
+        // acquire), and nodes are dropped only with the tree, when nobody reads any more.
         unsafe { pointer.as_ref() }
     }
 
@@ -258,7 +255,7 @@ impl Node {
     }
 
     /// Moves the entries from `from` on into a new leaf behind this one, which is not linked yet.
-    pub fn split_leaf(&self, from: usize) -> Box<Self> {
+    pub fn split_leaf(&self, from: usize) -> Self {
         let right = Self::leaf();
         self.copy_to(&right, from);
         right.next.store(self.next(), Ordering::Release);
@@ -267,7 +264,7 @@ impl Node {
     }
 
     /// Moves the separators behind `from` into a new inner node; the one at `from` goes up.
-    pub fn split_inner(&self, from: usize) -> (Entry, Box<Self>) {
+    pub fn split_inner(&self, from: usize) -> (Entry, Self) {
         let up = self.entry(from).expect("the writer reads what it wrote");
         let right = Self::inner(self.child(from + 1));
         self.copy_to(&right, from + 1);
@@ -317,18 +314,20 @@ impl Node {
         }
     }
 
-    /// Frees a tree.
+    /// Drops the nodes of a tree where they are.
     ///
     /// # Safety
-    /// `root` was leaked from a box and is in no other tree; nobody reads it any more.
-    pub unsafe fn free(root: *mut Self) {
+    /// `root` was placed in an arena that lives, and is in no other tree; nobody reads it any more.
+    pub unsafe fn drop_all(root: *mut Self) {
         let mut nodes = vec![root];
         while let Some(pointer) = nodes.pop() {
-            // Sound: each node is the child of one parent, and was leaked from a box.
-            let node = unsafe { Box::from_raw(pointer) };
-            if node.is_inner() {
+            if let Some(node) = Self::at(pointer)
+                && node.is_inner()
+            {
                 nodes.extend((0..=node.len()).map(|at| node.child(at)));
             }
+            // Sound: each node is the child of one parent, was written where it is and is dropped once.
+            unsafe { ptr::drop_in_place(pointer) };
         }
     }
 }

@@ -6,12 +6,12 @@
 //! entry of a leaf that is not the first leaf never changes.
 #![allow(unsafe_code)]
 
-use std::ptr;
+use std::{ptr, sync::Arc};
 
 use isomer_storage::Version;
 
 use super::{
-    arena::{Arena, Entry},
+    arena::{Arena, Chunks, Entry},
     node::{Changed, Equal, Node, Target, WIDTH},
     words::{AtomicPtr, Ordering},
 };
@@ -22,7 +22,7 @@ pub struct Tree {
 }
 
 /// What inserting needs to itself.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Inserter {
     arena: Arena,
     node_bytes: usize,
@@ -95,17 +95,31 @@ impl Batch {
 }
 
 impl Inserter {
+    /// One that fills chunks of `chunks`.
+    pub fn new(chunks: Arc<Chunks>) -> Self {
+        Self {
+            arena: Arena::new(chunks),
+            node_bytes: 0,
+            path: Vec::new(),
+        }
+    }
+
     /// Bytes of entries and nodes.
     pub fn bytes(&self) -> usize {
         self.arena.bytes() + self.node_bytes
     }
+
+    fn place(&mut self, node: Node) -> *mut Node {
+        self.node_bytes += node.more_bytes();
+        self.arena.place(node)
+    }
 }
 
 impl Tree {
-    /// An empty tree.
-    pub fn new() -> Self {
+    /// An empty tree, whose nodes are where the entries are. The inserter lives longer than the tree.
+    pub fn new(inserter: &mut Inserter) -> Self {
         Self {
-            root: AtomicPtr::new(Box::leak(Node::leaf())),
+            root: AtomicPtr::new(inserter.arena.place(Node::leaf())),
         }
     }
 
@@ -349,8 +363,7 @@ impl Tree {
         } else if middle < WIDTH {
             left.insert(leaf.child, entry, ptr::null_mut());
         }
-        inserter.node_bytes += right.bytes();
-        let mut right: *mut Node = Box::leak(right);
+        let mut right = inserter.place(right);
         left.set_next(right);
 
         let mut up = Some(separator);
@@ -376,15 +389,13 @@ impl Tree {
             } else {
                 inner.insert(step.child, separator, right);
             }
-            inserter.node_bytes += right_inner.bytes();
-            right = Box::leak(right_inner);
+            right = inserter.place(right_inner);
             up = Some(middle_entry);
         }
         if let Some(separator) = up {
             let root = Node::inner(self.root.load(Ordering::Relaxed));
             root.insert(0, separator, right);
-            inserter.node_bytes += root.bytes();
-            self.root.store(Box::leak(root), Ordering::Release);
+            self.root.store(inserter.place(root), Ordering::Release);
         }
         left.unlock();
         changed
@@ -396,7 +407,7 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // Sound: whoever reads holds the memtable, so nobody does; the nodes are boxes that this tree leaked.
-        unsafe { Node::free(self.root.load(Ordering::Relaxed)) };
+        // Sound: whoever reads holds the memtable, so nobody does; the arena that the nodes are in goes after the tree.
+        unsafe { Node::drop_all(self.root.load(Ordering::Relaxed)) };
     }
 }
