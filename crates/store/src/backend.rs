@@ -619,16 +619,17 @@ impl Backend for StoreBackend {
 
     fn verify(&self, progress: &mut dyn FnMut(u64, u64)) -> Result<Vec<String>, StorageError> {
         let core = &*self.core;
-        // What is read must stay where it is.
-        let _tidying = core.tidying.lock();
-        let view = self.view()?;
-        let state = core.shared.state();
+        let (view, state, pinned) = {
+            // No segment goes between the one and the other; afterwards what is held here stays.
+            let _tidying = core.tidying.lock();
+            (self.view()?, core.shared.state(), core.log.pin())
+        };
         let levels = state.levels.clone();
-        let (in_log, in_tables) = (core.log.record_bytes(), 2 * levels.file_bytes());
+        let (in_log, in_tables) = (pinned.record_bytes(), 2 * levels.file_bytes());
         // The log is read again to compare it with the tables.
         let total = 2 * in_log + in_tables;
         let mut done = 0;
-        let log = core.log.verify(&mut |bytes| {
+        let log = core.log.verify(&pinned, &mut |bytes| {
             done += bytes;
             progress(done.min(in_log), total);
         })?;
@@ -643,10 +644,17 @@ impl Backend for StoreBackend {
         }
         if damage.is_empty() && log.last >= upto && log.whole_from <= upto {
             let mut done = in_log + in_tables;
-            damage = agreement::compare(&core.log, &state, log.whole_from, upto, &mut |bytes| {
-                done += bytes;
-                progress(done.min(total), total);
-            })?;
+            damage = agreement::compare(
+                &core.log,
+                &pinned,
+                &state,
+                log.whole_from,
+                upto,
+                &mut |bytes| {
+                    done += bytes;
+                    progress(done.min(total), total);
+                },
+            )?;
         }
         progress(total, total);
         Ok(damage)

@@ -164,6 +164,19 @@ pub struct LogStatistics {
     pub dropped_bytes: u64,
 }
 
+/// What of the log is there at one time. It stays as it is, and its files are not used again, while this is held.
+pub struct Pinned(Vec<(Arc<Segment>, Extent)>);
+
+impl Pinned {
+    /// Bytes of records.
+    pub fn record_bytes(&self) -> u64 {
+        self.0
+            .iter()
+            .map(|(_, state)| state.end - FIRST_RECORD)
+            .sum()
+    }
+}
+
 /// What reading all records finds.
 #[derive(Clone, Debug, Default)]
 pub struct Verified {
@@ -781,7 +794,7 @@ impl Log {
         max_bytes: usize,
     ) -> Result<Vec<StreamEntry>, StorageError> {
         let (mut entries, mut bytes) = (Vec::new(), 0);
-        self.each_record(after.max(self.trimmed()), upto, true, &mut |record| {
+        self.each_record(None, after.max(self.trimmed()), upto, true, &mut |record| {
             if !record.stream.is_empty() {
                 bytes += record.stream.len();
                 entries.push(StreamEntry {
@@ -794,19 +807,31 @@ impl Log {
         Ok(entries)
     }
 
-    /// Calls `visit` with the commits behind `after` and up to `upto` that the log has, in order, until it says no.
+    /// Calls `visit` with the commits behind `after` and up to `upto` that are pinned, in order, until it says no.
     pub fn each_commit(
         &self,
+        pinned: &Pinned,
         after: Version,
         upto: Version,
         visit: &mut dyn FnMut(&Record<'_>) -> Result<bool, StorageError>,
     ) -> Result<(), StorageError> {
-        self.each_record(after, upto, false, visit)
+        self.each_record(Some(pinned), after, upto, false, visit)
     }
 
-    /// The same; segments without entries of the change stream are left out if `streams_only`.
+    /// What is there now.
+    pub fn pin(&self) -> Pinned {
+        let segments = self.segments.read();
+        let noted = segments
+            .values()
+            .map(|segment| (segment.clone(), segment.state.lock().clone()));
+        Pinned(noted.collect())
+    }
+
+    /// The same, of what is there now where nothing is pinned; segments without entries of the change stream are left out
+    /// if `streams_only`.
     fn each_record(
         &self,
+        pinned: Option<&Pinned>,
         after: Version,
         upto: Version,
         streams_only: bool,
@@ -815,19 +840,25 @@ impl Log {
         if after >= upto {
             return Ok(());
         }
-        let segments: Vec<(Arc<Segment>, u64, u64)> = self
-            .segments
-            .read()
-            .values()
-            .filter_map(|segment| {
-                let state = segment.state.lock();
-                let wanted = state.last > after
-                    && state.first <= upto
-                    && (!streams_only || state.stream_entries > 0);
-                wanted.then(|| (segment.clone(), state.offset_before(after + 1), state.end))
-            })
-            .collect();
-        for (segment, from, end) in segments {
+        let wanted = |state: &Extent| {
+            let within = state.last > after && state.first <= upto;
+            let wanted = within && (!streams_only || state.stream_entries > 0);
+            wanted.then(|| (state.offset_before(after + 1), state.end))
+        };
+        let segments = match pinned {
+            Some(pinned) => pinned
+                .0
+                .iter()
+                .filter_map(|(segment, state)| Some((segment.clone(), wanted(state)?)))
+                .collect::<Vec<_>>(),
+            None => self
+                .segments
+                .read()
+                .values()
+                .filter_map(|segment| Some((segment.clone(), wanted(&segment.state.lock())?)))
+                .collect(),
+        };
+        for (segment, (from, end)) in segments {
             let mut reader = Reader::new(segment, &self.folder, &self.options.seal, from);
             reader.limit(end);
             while reader.offset() < end {
@@ -868,7 +899,7 @@ impl Log {
             }
         }
         let Some(first) = first else { return Ok(found) };
-        self.each_record(first - 1, upto, false, &mut |record| {
+        self.each_record(None, first - 1, upto, false, &mut |record| {
             let is_before = record.time_ms <= time_ms;
             if is_before {
                 found = Some(record.version);
@@ -902,7 +933,7 @@ impl Log {
             }
         }
         if let Some(last) = partly {
-            self.each_record(trimmed, last.min(upto), true, &mut |record| {
+            self.each_record(None, trimmed, last.min(upto), true, &mut |record| {
                 statistics.stream_entries += u64::from(!record.stream.is_empty());
                 Ok(true)
             })?;
@@ -911,19 +942,22 @@ impl Log {
     }
 
     /// Reads all records; `progress` is told the bytes read.
-    pub fn verify(&self, progress: &mut dyn FnMut(u64)) -> Result<Verified, StorageError> {
+    pub fn verify(
+        &self,
+        pinned: &Pinned,
+        progress: &mut dyn FnMut(u64),
+    ) -> Result<Verified, StorageError> {
         let mut verified = Verified {
             whole_from: 1,
             ..Verified::default()
         };
-        let segments: Vec<(Arc<Segment>, Extent)> = self
-            .segments
-            .read()
-            .values()
-            .map(|segment| (segment.clone(), segment.state.lock().clone()))
-            .collect();
-        for (segment, state) in segments {
-            let mut reader = Reader::new(segment, &self.folder, &self.options.seal, FIRST_RECORD);
+        for (segment, state) in &pinned.0 {
+            let mut reader = Reader::new(
+                segment.clone(),
+                &self.folder,
+                &self.options.seal,
+                FIRST_RECORD,
+            );
             let mut before = FIRST_RECORD;
             while reader.offset() < state.end {
                 match reader.read()? {
@@ -947,15 +981,6 @@ impl Log {
             }
         }
         Ok(verified)
-    }
-
-    /// Bytes of records.
-    pub fn record_bytes(&self) -> u64 {
-        let segments = self.segments.read();
-        segments
-            .values()
-            .map(|segment| segment.state.lock().end - FIRST_RECORD)
-            .sum()
     }
 
     /// Copies the records up to and including `upto`, which is durable, into the folder `target`.
