@@ -90,11 +90,11 @@ pub(crate) const TAG_KEY: u8 = 0x14;
 pub(crate) const TAG_INDEX: u8 = 0x15;
 
 pub(crate) const TAG_BUCKET: u8 = 0x20;
-const TAG_BUCKET_ENTRY: u8 = 0x21;
-const TAG_BUCKET_PAIR: u8 = 0x22;
+pub(crate) const TAG_BUCKET_ENTRY: u8 = 0x21;
+pub(crate) const TAG_BUCKET_PAIR: u8 = 0x22;
 const TAG_BUCKET_REVERSE: u8 = 0x23;
 pub(crate) const TAG_BUCKET_EXPIRY: u8 = 0x24;
-const TAG_BUCKET_SEQUENCE: u8 = 0x25;
+pub(crate) const TAG_BUCKET_SEQUENCE: u8 = 0x25;
 pub(crate) const TAG_FILE_ENTRY: u8 = 0x28;
 pub(crate) const TAG_FILE: u8 = 0x29;
 pub(crate) const TAG_FILE_CHUNK: u8 = 0x2a;
@@ -125,7 +125,6 @@ pub(crate) const CONFLICTS: &[u8] = &[TAG_REPLICATION, 0x04];
 /// The whole log begins with this.
 pub(crate) const LOG: &[u8] = &[TAG_LOG];
 /// The snapshot that is being joined.
-#[allow(dead_code)]
 pub(crate) const JOINING: &[u8] = &[TAG_REPLICATION, 0x05];
 
 /// What follows [`TAG_STATISTICS`] where the statistics of a label are meant, or those of a type.
@@ -574,7 +573,6 @@ pub(crate) fn shadow(space: IdSpace, id: u64) -> Vec<u8> {
 }
 
 /// All shadows of a space begin with this.
-#[allow(dead_code)]
 pub(crate) fn shadows(space: IdSpace) -> Vec<u8> {
     vec![TAG_SHADOW, space as u8]
 }

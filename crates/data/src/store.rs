@@ -227,7 +227,13 @@ impl Store {
     }
 
     /// A transaction at the last committed version.
+    ///
+    /// # Errors
+    /// [`DataError::Storage`] while a snapshot of another replica is being joined.
     pub fn begin(&self, access: Access) -> Result<Transaction, DataError> {
+        if self.is_joining() {
+            return Err(crate::replication::joining_error());
+        }
         Transaction::begin(self.clone(), access)
     }
 
@@ -241,6 +247,9 @@ impl Store {
         version: Version,
         now_ms: Option<u64>,
     ) -> Result<Transaction, DataError> {
+        if self.is_joining() {
+            return Err(crate::replication::joining_error());
+        }
         Transaction::begin_at(self.clone(), version, now_ms)
     }
 

@@ -6,6 +6,8 @@ use crate::frame::{self, Kind, NoFrame};
 
 /// Longest frame that is read.
 pub const MAX_FRAME_BYTES: usize = frame::MOST + frame::HEAD;
+/// About how long pages of a snapshot are.
+pub(crate) const SNAPSHOT_BYTES: usize = 4 << 20;
 /// About how long pages of entries are.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 
@@ -32,6 +34,19 @@ pub fn answer(store: &Store, asked: &[u8]) -> Vec<u8> {
         Kind::Apply => store
             .apply_entries(&content)
             .map(|applied| (Kind::Applied, encode_applied(applied))),
+        Kind::Snapshot => store
+            .snapshot_page(&content, SNAPSHOT_BYTES)
+            .map(|page| (Kind::Page, page)),
+        Kind::Join => match content.split_first() {
+            Some((first, page)) => store.join_pushed(page, *first == 1).map(|is_last| {
+                let applied = Applied {
+                    more: !is_last,
+                    ..Applied::default()
+                };
+                (Kind::Applied, encode_applied(applied))
+            }),
+            None => return refused("Invalid", "a page of a snapshot is empty"),
+        },
         _ => return refused("Invalid", "this kind of frame is no question"),
     };
     match answered {

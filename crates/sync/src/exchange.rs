@@ -6,7 +6,7 @@ use isomer_data::{Applied, Store};
 
 use crate::{
     Result, SyncError,
-    answer::{PAGE_BYTES, decode_applied},
+    answer::{PAGE_BYTES, SNAPSHOT_BYTES, decode_applied},
     frame::{self, Kind, NoFrame},
 };
 
@@ -29,6 +29,8 @@ pub struct Exchanged {
     pub sent: u64,
     /// Bytes that came and went.
     pub bytes: u64,
+    /// Pages of snapshots that came or went.
+    pub pages: u64,
     /// Whether a snapshot was joined.
     pub joined: bool,
     /// How long it took.
@@ -102,14 +104,57 @@ impl Talk<'_> {
             self.done.received += applied.transactions;
             self.done.received_operations += applied.operations;
             progress(&self.done);
-            if !goes_on(applied) {
+            let broke_off = store.is_joining() && !applied.more;
+            if applied.behind || broke_off {
+                self.join(store, progress)?;
+            } else if !goes_on(applied) {
                 return Ok(());
+            }
+        }
+    }
+
+    /// Joins the peer's whole state.
+    fn join(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
+        if self.done.joined {
+            return Err(SyncError::Unreachable {
+                peer: self.peer.name().to_owned(),
+                reason: "its log was cut while its state was joined".into(),
+            });
+        }
+        let mut joining = store.begin_join()?;
+        self.done.joined = true;
+        loop {
+            let place = joining.place().to_vec();
+            let page = self.ask(Kind::Snapshot, &place, Kind::Page)?;
+            let is_last = joining.join_page(store, &page)?;
+            self.done.pages = joining.pages();
+            progress(&self.done);
+            if is_last {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Hands this database's whole state over.
+    fn hand_over(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
+        let (mut place, mut first) = (Vec::new(), 1);
+        loop {
+            let page = store.snapshot_page(&place, SNAPSHOT_BYTES)?;
+            let next = isomer_data::next_place(&page)?;
+            let frame = [&[first], &page[..]].concat();
+            self.ask(Kind::Join, &frame, Kind::Applied)?;
+            self.done.pages += 1;
+            progress(&self.done);
+            match next {
+                Some(next) => (place, first) = (next, 0),
+                None => return Ok(()),
             }
         }
     }
 
     /// Hands over what the peer lacks.
     fn push(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
+        let mut handed_over = false;
         loop {
             let theirs = self.ask(Kind::Greet, &[], Kind::Greeting)?;
             if store.greeted(&theirs)?.is_ahead {
@@ -123,7 +168,10 @@ impl Talk<'_> {
             })?;
             self.done.sent += applied.transactions;
             progress(&self.done);
-            if !goes_on(applied) {
+            if applied.behind && !handed_over {
+                self.hand_over(store, progress)?;
+                handed_over = true;
+            } else if !goes_on(applied) {
                 return Ok(());
             }
         }

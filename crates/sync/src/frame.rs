@@ -36,6 +36,8 @@ pub(crate) enum Kind {
     Apply = 3,
     /// Asks for a page of a snapshot: the place, or nothing.
     Snapshot = 4,
+    /// Hands a page of a snapshot over: 1 for the first, else 0; the page.
+    Join = 5,
     /// A greeting.
     Greeting = 65,
     /// A page.
@@ -53,6 +55,7 @@ impl Kind {
             Self::Entries,
             Self::Apply,
             Self::Snapshot,
+            Self::Join,
             Self::Greeting,
             Self::Page,
             Self::Applied,

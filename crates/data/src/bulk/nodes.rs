@@ -107,6 +107,7 @@ impl Store {
         rows: &mut dyn Iterator<Item = Result<BulkNode, DataError>>,
         watch: &mut dyn BulkWatch,
     ) -> Result<BulkOutcome, DataError> {
+        self.refuse_in_replica()?;
         let label = LabelId(self.intern(NameKind::Label, label)?);
         let _hold = self.hold_stream(self.engine().version());
         let tx = self.begin(Access::Read)?;

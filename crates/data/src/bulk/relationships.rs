@@ -133,6 +133,7 @@ impl Store {
         rows: &mut dyn Iterator<Item = Result<BulkRelationship, DataError>>,
         watch: &mut dyn BulkWatch,
     ) -> Result<BulkOutcome, DataError> {
+        self.refuse_in_replica()?;
         let type_id = TypeId(self.intern(NameKind::Type, ends.rel_type)?);
         let _hold = self.hold_stream(self.engine().version());
         let mut tx = self.begin(Access::Read)?;

@@ -64,6 +64,15 @@ pub(crate) fn join(one: &State<'_>, other: &State<'_>) -> Result<Vec<Row>, DataE
     Ok(joined)
 }
 
+/// The entries of one owner in the joined state, of what either side has seen and holds.
+pub(crate) fn join_rows(
+    one: (&Vector, &[Row]),
+    other: (&Vector, &[Row]),
+) -> Result<Vec<Row>, DataError> {
+    let state = |(seen, rows)| State { seen, rows };
+    join(&state(one), &state(other))
+}
+
 /// The greatest sums of folded increments, by field and replica.
 struct Sums(Vec<(Vec<u8>, ReplicaNo, Dot, bool)>);
 

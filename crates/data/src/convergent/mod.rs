@@ -8,11 +8,10 @@
 mod check;
 mod clock;
 mod counter;
-#[cfg_attr(not(test), allow(dead_code))] // replication builds on it
+#[cfg(test)] // whole entries are applied in `replication`, by the same actions
 mod delivery;
 mod effect;
 mod fields;
-#[cfg_attr(not(test), allow(dead_code))] // replication builds on it
 mod join;
 mod operate;
 mod place;
@@ -30,7 +29,8 @@ pub use clock::{Dot, ReplicaId, ReplicaNo, Vector};
 pub(crate) use effect::Action;
 pub use operate::ConvergentOp;
 pub(crate) use operate::Ongoing;
-pub(crate) use place::entry_dot;
+pub(crate) use join::join_rows;
+pub(crate) use place::{entry as entry_parts, entry_dot};
 pub use place::{ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS};
 pub use spot::ConvergentOwner;
 pub(crate) use spot::Spot;

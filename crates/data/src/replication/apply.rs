@@ -73,7 +73,7 @@ impl Store {
     }
 
     fn begin_merging(&self) -> Result<Transaction, DataError> {
-        let mut tx = self.begin(Access::Write)?;
+        let mut tx = Transaction::begin(self.clone(), Access::Write)?;
         tx.noted.is_merging = true;
         Ok(tx)
     }
@@ -302,6 +302,9 @@ impl Transaction {
         else {
             return Err(malformed("an operation"));
         };
+        if self.find_rel(rel)?.is_some() {
+            return Ok(()); // a snapshot brought it
+        }
         let mut properties = Properties::new();
         put_all(&mut properties, entry, set);
         let shadow = RelShadow {

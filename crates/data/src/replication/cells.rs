@@ -81,6 +81,35 @@ impl Transaction {
         end: Option<&[u8]>,
     ) -> Result<Vec<Vec<u8>>, DataError> {
         let mut keys = Vec::new();
+        self.each_between(start, end, &mut |key, _| keys.push(key.to_vec()))?;
+        Ok(keys)
+    }
+
+    /// As [`Transaction::keys_between`], at most `most`; answers where to go on.
+    pub(super) fn some_keys(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        most: usize,
+    ) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>), DataError> {
+        let mut page = Page::new();
+        let limit = PageLimit {
+            keys: most,
+            bytes: 4 << 20,
+        };
+        let range = KeyRange { start, end };
+        self.read().scan(range, Order::Ascending, limit, &mut page)?;
+        let keys = page.iter().map(|(key, _)| key.to_vec()).collect();
+        Ok((keys, page.next().map(|next| next.start.to_vec())))
+    }
+
+    /// Calls back with the pairs from `start` on up to `end`.
+    pub(super) fn each_between(
+        &self,
+        start: &[u8],
+        end: Option<&[u8]>,
+        visit: &mut dyn FnMut(&[u8], &[u8]),
+    ) -> Result<(), DataError> {
         let mut page = Page::new();
         let mut rest = Some((start.to_vec(), end.map(<[u8]>::to_vec)));
         while let Some((start, end)) = rest.take() {
@@ -92,14 +121,13 @@ impl Transaction {
                 keys: 4096,
                 bytes: 1 << 20,
             };
-            self.read()
-                .scan(range, Order::Ascending, limit, &mut page)?;
-            keys.extend(page.iter().map(|(key, _)| key.to_vec()));
+            self.read().scan(range, Order::Ascending, limit, &mut page)?;
+            page.iter().for_each(|(key, value)| visit(key, value));
             rest = page
                 .next()
                 .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
         }
-        Ok(keys)
+        Ok(())
     }
 
     /// Takes out what was seen of an entry. Answers the versions before and after.

@@ -120,6 +120,9 @@ impl Store {
     /// # Errors
     /// Those of [`Store::greeted`].
     pub fn entries_for(&self, greeting: &[u8], max_bytes: usize) -> Result<Vec<u8>, DataError> {
+        if self.is_joining() {
+            return Err(super::join::joining_error());
+        }
         let mut theirs = self.greeted(greeting)?.seen;
         let snapshot = self.engine().snapshot()?;
         let read: &dyn Read = &*snapshot;
@@ -166,6 +169,25 @@ impl Store {
         Ok(page.finish())
     }
 
+    /// A page with the newest entry of this replica.
+    #[cfg(test)]
+    pub(super) fn last_entry_page(&self) -> Result<Vec<u8>, DataError> {
+        let snapshot = self.engine().snapshot()?;
+        let own = self.shared().own_replica.own();
+        let own = own.ok_or_else(|| DataError::Internal("this replica has no name".into()))?;
+        let mut last = None;
+        crate::read::each_pair(&*snapshot, &keyspace::log_of(own.0), |_, value| {
+            last = Some(Entry::decode(value)?);
+            Ok(())
+        })?;
+        let mut page = Outgoing::new(self);
+        if let Some(entry) = last {
+            let spelled = wire::entry(&mut page, &entry)?.encode();
+            page.push(2, &spelled);
+        }
+        Ok(page.finish())
+    }
+
     /// Applies a page of entries: each transaction entirely, or, where this fails, none of it and none after it. What is applied is
     /// durable when this returns.
     ///
@@ -179,7 +201,9 @@ impl Store {
         let mut applied = Applied::default();
         let done = self.apply_items(&mut map, &mut items, &mut applied);
         self.engine().sync()?;
-        done.map(|()| applied)
+        done?;
+        self.end_joining()?;
+        Ok(applied)
     }
 
     fn apply_items(

@@ -23,6 +23,7 @@ mod conflicts;
 mod entry;
 mod exchange;
 mod identity;
+mod join;
 mod log;
 mod members;
 mod records;
@@ -30,6 +31,7 @@ mod rules;
 mod seal;
 mod settings;
 mod shadow;
+mod snapshot;
 mod versions;
 mod wire;
 
@@ -37,6 +39,9 @@ mod wire;
 mod tests;
 
 pub use exchange::{Applied, Greeted};
+pub use join::Joining;
 pub use log::ReplicationStatus;
+pub use snapshot::next_place;
+pub(crate) use join::joining_error;
 pub(crate) use records::Noted;
 pub(crate) use settings::Replication;

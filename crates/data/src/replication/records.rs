@@ -255,7 +255,7 @@ impl Transaction {
     ) -> Result<(), DataError> {
         let key = |prop| keyspace::conflict_in_relationship(id, prop);
         self.note_contested(&key, contested, &shadow.properties)?;
-        let stored = shadow.encode(&self.shared().own_replica);
+        let stored = shadow.encode(true, &self.shared().own_replica);
         self.put(&keyspace::shadow(IdSpace::Relationships, id.0), &stored)?;
         self.put_identity(IdSpace::Relationships, &shadow.identity, id.0)
     }

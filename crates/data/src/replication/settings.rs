@@ -6,6 +6,7 @@ use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, Re
 use parking_lot::{Mutex, RwLock};
 
 use super::{
+    join::Joining,
     codec::malformed,
     versions::{ReplicaNames, Stamp},
 };
@@ -17,13 +18,17 @@ use crate::{
 };
 
 /// What an opened store knows of replication.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Replication {
     is_on: AtomicBool,
     /// Put all that was there before.
     base: RwLock<Option<Stamp>>,
     /// What everybody has seen, and everybody's having seen it has arrived here.
     stable: RwLock<Vector>,
+    /// Whether a state is being joined: nobody else is answered.
+    is_joining: AtomicBool,
+    /// The state that a peer is handing over.
+    pub(super) session: Mutex<Option<Joining>>,
     /// Held by whoever applies what arrived.
     pub(crate) applying: Mutex<()>,
 }
@@ -37,12 +42,21 @@ impl Replication {
             let base = base.ok_or_else(|| malformed("the beginning"))?;
             replication.switch(Some(base));
         }
+        replication.set_joining(read.get(keyspace::JOINING)?.is_some());
         Ok(replication)
     }
 
     fn switch(&self, base: Option<Stamp>) {
         *self.base.write() = base;
         self.is_on.store(base.is_some(), Ordering::Release);
+    }
+
+    pub(crate) fn is_joining(&self) -> bool {
+        self.is_joining.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_joining(&self, joining: bool) {
+        self.is_joining.store(joining, Ordering::Release);
     }
 
     /// Whether the database is a replica.
@@ -93,6 +107,16 @@ impl Store {
     /// Whether this database is a replica: whether its transactions are kept for others.
     pub fn is_replicated(&self) -> bool {
         self.shared().replication.is_on()
+    }
+
+    /// Refuses what does not go through transactions.
+    pub(crate) fn refuse_in_replica(&self) -> Result<(), DataError> {
+        match self.is_replicated() {
+            false => Ok(()),
+            true => Err(DataError::Unsupported(
+                "a bulk load tells other replicas nothing, and this database is a replica: load before its first peer is added, or write in transactions (UNWIND $rows CREATE …)".into(),
+            )),
+        }
     }
 
     /// Makes this database a replica, for good: from now on its transactions are kept until all other replicas have them.

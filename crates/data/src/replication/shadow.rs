@@ -168,7 +168,7 @@ impl RelShadow {
         })
     }
 
-    pub(crate) fn encode(&self, names: &dyn ReplicaNames) -> Vec<u8> {
+    pub(crate) fn encode(&self, has_record: bool, names: &dyn ReplicaNames) -> Vec<u8> {
         let mut out = Vec::with_capacity(48);
         self.identity.push(&mut out);
         let stamps = Stamps::of(std::iter::once(self.life).chain(stamps_of(&self.properties)));
@@ -177,11 +177,20 @@ impl RelShadow {
         for lives in [&self.source_lives, &self.target_lives] {
             push_dots(lives, &mut out);
         }
-        push_properties(&self.properties, &stamps, true, names, &mut out);
+        push_properties(&self.properties, &stamps, has_record, names, &mut out);
         out
     }
 
-    pub(crate) fn decode(mut bytes: &[u8], record: &RecordRef<'_>) -> Result<Self, DataError> {
+    pub(crate) fn decode(bytes: &[u8], record: &RecordRef<'_>) -> Result<Self, DataError> {
+        Self::read(bytes, Some(record))
+    }
+
+    /// Of one with all values.
+    pub(crate) fn decode_told(bytes: &[u8]) -> Result<Self, DataError> {
+        Self::read(bytes, None)
+    }
+
+    fn read(mut bytes: &[u8], record: Option<&RecordRef<'_>>) -> Result<Self, DataError> {
         let rest = &mut bytes;
         let parsed = (|| {
             let identity = Identity::take(rest)?;
@@ -194,13 +203,13 @@ impl RelShadow {
                 life,
                 source_lives: take_dots(rest)?,
                 target_lives: take_dots(rest)?,
-                properties: take_properties(&stamps, Some(record), rest)?,
+                properties: take_properties(&stamps, record, rest)?,
             };
             rest.is_empty().then_some((shadow, stamps))
         })();
         let (mut shadow, stamps) =
             parsed.ok_or_else(|| malformed("what is known of a relationship"))?;
-        if let Some(&base) = stamps.0.first() {
+        if let (Some(record), Some(&base)) = (record, stamps.0.first()) {
             fill(&mut shadow.properties, base, record)?;
         }
         Ok(shadow)
@@ -328,8 +337,11 @@ fn take_properties(
         for _ in 0..take_count(rest)? {
             let stamp = stamps.take_place(rest)?;
             let value = match take_byte(rest)? {
-                // A record that is being changed may not hold it any more.
-                0 => record?.get_raw(prop).ok()?.unwrap_or_default().to_vec(),
+                // A record that is being changed may not hold it any more, or be gone.
+                0 => match record {
+                    Some(record) => record.get_raw(prop).ok()?.unwrap_or_default().to_vec(),
+                    None => Vec::new(),
+                },
                 1 => take_bytes(rest)?.to_vec(),
                 _ => return None,
             };

@@ -251,6 +251,14 @@ impl Names for Tables {
     }
 }
 
+/// The items of a page, without entering its names.
+pub(crate) fn items(page: &[u8]) -> Result<&[u8], DataError> {
+    let mut rest = page;
+    take_byte(&mut rest).ok_or_else(|| bad("it is empty"))?;
+    Tables::take(&mut rest)?;
+    Ok(rest)
+}
+
 /// The next item of a page.
 pub(crate) fn take_item<'p>(rest: &mut &'p [u8]) -> Result<Option<(u8, &'p [u8])>, DataError> {
     if rest.is_empty() {

@@ -2,6 +2,7 @@
 
 use isomer_value::{NodeId, RelId, record::RecordRef};
 
+use super::naive::text;
 use crate::{
     Access, Direction, GraphRead, KeyRange, Neighbours, Order, PageLimit, Store, Transaction,
     graph::row_of,
@@ -116,4 +117,46 @@ fn shown(properties: &isomer_value::Map) -> String {
         .collect();
     pairs.sort();
     pairs.join(", ")
+}
+
+/// Nodes, relationships and buckets without convergent fields and the names of nodes; sorted.
+pub(super) fn plain_lines(store: &Store) -> Vec<String> {
+    let tx = store.begin(Access::Read).unwrap();
+    let catalog = tx.names().clone();
+    let mut lines = Vec::new();
+    let plain = |record: &RecordRef<'_>| shown(&record.properties(&*catalog.names).unwrap());
+    each_pair(tx.read(), &[TAG_NODE], |_, record| {
+        let record = RecordRef::new(record)?;
+        let mut labels: Vec<String> = record
+            .labels()
+            .map(|label| catalog.label_name(label).unwrap().to_string())
+            .collect();
+        labels.sort();
+        lines.push(format!("node {labels:?} {}", plain(&record)));
+        Ok(())
+    })
+    .unwrap();
+    each_pair(tx.read(), &[TAG_REL], |_, record| {
+        lines.push(format!("relationship {}", plain(&RecordRef::new(record)?)));
+        Ok(())
+    })
+    .unwrap();
+    for (name, _) in tx.list_buckets().unwrap() {
+        let range = KeyRange { start: b"", end: None };
+        let limit = PageLimit { keys: usize::MAX, bytes: usize::MAX };
+        tx.kv_scan_values(&name, range, Order::Ascending, limit, None, &mut |key, value| {
+            lines.push(format!("bucket {name} {} = {}", bytes(&key), bytes(&value)));
+        })
+        .unwrap();
+    }
+    lines.sort();
+    lines
+}
+
+fn bytes(value: &isomer_value::Value) -> String {
+    match value {
+        isomer_value::Value::String(text) => text.escape_debug().to_string(),
+        isomer_value::Value::Bytes(bytes) => text(bytes),
+        other => format!("{other:?}"),
+    }
 }
