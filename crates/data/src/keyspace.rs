@@ -118,7 +118,6 @@ pub(crate) const CONTENT: &[u8] = &[TAG_NODE, TAG_BUCKET, TAG_FILE_ENTRY, TAG_CO
 pub(crate) const REPLICATION: &[u8] = &[TAG_REPLICATION, 0x00];
 /// All floors, members, peers and conflicts begin with these.
 pub(crate) const FLOORS: &[u8] = &[TAG_REPLICATION, 0x01];
-#[allow(dead_code)]
 pub(crate) const MEMBERS: &[u8] = &[TAG_REPLICATION, 0x02];
 pub(crate) const PEERS: &[u8] = &[TAG_REPLICATION, 0x03];
 pub(crate) const CONFLICTS: &[u8] = &[TAG_REPLICATION, 0x04];
@@ -595,7 +594,6 @@ pub(crate) fn floor(replica: u32) -> Vec<u8> {
 }
 
 /// A member of the replication.
-#[allow(dead_code)]
 pub(crate) fn replica_member(id: &[u8; 16]) -> Vec<u8> {
     [MEMBERS, id].concat()
 }

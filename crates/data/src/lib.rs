@@ -61,7 +61,7 @@ pub use kv::{
 pub use lineage::{EraId, Lineage};
 pub use observer::{CommitObserver, LoadSink, Loading};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
-pub use replication::{Applied, Greeted, Joining, ReplicationStatus, next_place};
+pub use replication::{Applied, Greeted, Joining, MemberInfo, ReplicationStatus, next_place};
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
 };

@@ -19,6 +19,7 @@ mod listen;
 mod logging;
 mod metrics;
 mod open;
+mod replication;
 mod serve;
 mod slow;
 

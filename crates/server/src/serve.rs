@@ -28,6 +28,7 @@ use crate::{
     http::{self, route::ROUTES},
     listen::{self, Spoken},
     metrics::Metrics,
+    replication::{self, Replicating},
 };
 
 /// What is served. Not to be printed: a password may be in it.
@@ -65,6 +66,8 @@ impl ServeOptions {
 pub struct RunningServer {
     core: Arc<Core>,
     runtime: Option<Runtime>,
+    /// Ends before the databases are closed.
+    replicating: Option<Replicating>,
     accepting: Vec<tokio::task::JoinHandle<()>>,
     address: SocketAddr,
     bolt_address: Option<SocketAddr>,
@@ -156,7 +159,10 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
         accepting.push(accept(listener, Spoken::Bolt));
     }
     runtime.spawn(sweep(core.clone()));
+    let replicating = replication::start(&core, options.builder.clone())
+        .map_err(|error| ServerError::Unavailable(format!("threads cannot be made: {error}")))?;
     Ok(RunningServer {
+        replicating: Some(replicating),
         core,
         runtime: Some(runtime),
         accepting,
@@ -315,6 +321,7 @@ impl RunningServer {
             // It ends by itself; an error is a panic, which was told.
             let _ = runtime.block_on(accepting);
         }
+        self.replicating = None;
         runtime.block_on(listen::drain(&self.core));
         // Those who were cut off stop their queries as they go.
         runtime.shutdown_timeout(Duration::from_millis(1_500));

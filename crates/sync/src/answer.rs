@@ -30,7 +30,7 @@ pub fn answer(store: &Store, asked: &[u8]) -> Vec<u8> {
         Kind::Greet => store.greeting().map(|page| (Kind::Greeting, page)),
         Kind::Entries => store
             .entries_for(&content, PAGE_BYTES)
-            .map(|page| (Kind::Page, page)),
+            .and_then(|page| store.cut_log().map(|()| (Kind::Page, page))),
         Kind::Apply => store
             .apply_entries(&content)
             .map(|applied| (Kind::Applied, encode_applied(applied))),

@@ -52,6 +52,7 @@ pub fn exchange(store: &Store, peer: &mut dyn Peer, progress: Progress<'_>) -> R
     };
     talk.pull(store, progress)?;
     talk.push(store, progress)?;
+    store.cut_log()?;
     talk.done.time = start.elapsed();
     Ok(talk.done)
 }

@@ -38,7 +38,7 @@ impl Default for RemoteOptions {
         Self {
             token: None,
             certificates: None,
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_secs(30),
         }
     }
 }

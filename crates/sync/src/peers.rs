@@ -16,6 +16,9 @@ use crate::{
 /// The environment variable with the token for peers that name no file.
 const TOKEN_VARIABLE: &str = "ISOMER_PEER_TOKEN";
 
+/// How old the noted time of the last exchange may be: a note is a commit.
+const NOTED_EVERY_MS: u64 = 60_000;
+
 /// Where a peer is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Address {
@@ -210,7 +213,10 @@ pub fn sync_once(
             noted.state.is_quarantined = error.quarantines();
         }
     }
-    if noted.state != peer.state {
+    let same = noted.state.error == peer.state.error
+        && noted.state.is_quarantined == peer.state.is_quarantined;
+    let recent = noted.state.exchanged_ms < peer.state.exchanged_ms + NOTED_EVERY_MS;
+    if !same || !recent {
         store.put_replica_peer(&noted.name, &noted.encode())?;
     }
     done

@@ -117,6 +117,13 @@ impl Vector {
         self.of(replica).map_or(0, |reach| reach.upto)
     }
 
+    /// Up to which number everything was seen of a replica, without an exception.
+    pub(crate) fn reach(&self, replica: ReplicaNo) -> u64 {
+        self.of(replica).map_or(0, |reach| {
+            reach.except.first().map_or(reach.upto, |first| first - 1)
+        })
+    }
+
     /// Replicas of which anything was seen, with the greatest number seen.
     pub fn iter(&self) -> impl Iterator<Item = (ReplicaNo, u64)> {
         self.0.iter().map(|reach| (reach.replica, reach.upto))

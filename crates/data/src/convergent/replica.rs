@@ -230,6 +230,13 @@ impl OwnReplica {
         self.time.fetch_max(time, Ordering::AcqRel);
     }
 
+    /// Some number of a replica, under any of its names.
+    pub(crate) fn number_of(&self, id: &[u8; 16]) -> Option<ReplicaNo> {
+        let numbers = self.numbers.lock();
+        let at = numbers.names.iter().rposition(|known| known.id == *id)?;
+        Some(ReplicaNo(at as u32))
+    }
+
     pub(crate) fn name(&self, replica: ReplicaNo) -> Option<ReplicaId> {
         self.numbers.lock().names.get(replica.0 as usize).copied()
     }

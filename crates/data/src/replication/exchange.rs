@@ -1,7 +1,7 @@
 //! What one replica says to another one: what it has, and what the other one lacks.
 //!
 //! ```text
-//! greeting  a page with one item: 01 what was seen: vector, then id own replica
+//! greeting  a page with items: 01 what was seen: vector, then id own replica; 06 of every other member: id replica, vector
 //! entries   a page with items:
 //!   02 entry    entry
 //!   03 reached  id replica, id number: everything up to it is in the pages so far, or was given up
@@ -83,6 +83,16 @@ impl Store {
         let own = own.ok_or_else(|| DataError::Internal("this replica has no name".into()))?;
         push_id(&mut content, page.replica(own)?.0.into());
         page.push(1, &content);
+        for (id, seen) in self.members_heard() {
+            // By any of its names.
+            let Some(name) = self.shared().own_replica.number_of(&id) else {
+                continue;
+            };
+            let mut content = Vec::new();
+            push_id(&mut content, page.replica(name)?.0.into());
+            wire::vector(&mut page, &seen)?.push_local(&mut content);
+            page.push(6, &content);
+        }
         Ok(page.finish())
     }
 
@@ -104,6 +114,20 @@ impl Store {
         let own = page.replica(ReplicaNo(own.ok_or_else(wire::bad_item)?))?;
         let replica = self.shared().own_replica.name(own);
         let replica = replica.ok_or_else(wire::bad_item)?;
+        self.note_member(replica, &seen, true)?;
+        while let Some((tag, mut content)) = wire::take_item(&mut items)? {
+            if tag != 6 {
+                return Err(wire::bad_item());
+            }
+            let content = &mut content;
+            let other = take_u32(content).ok_or_else(wire::bad_item)?;
+            let other = page.replica(ReplicaNo(other))?;
+            let heard = Vector::take_local(content).filter(|_| content.is_empty());
+            let heard = wire::vector(&mut page, &heard.ok_or_else(wire::bad_item)?)?;
+            if let Some(name) = self.shared().own_replica.name(other) {
+                self.note_member(name, &heard, false)?;
+            }
+        }
         let snapshot = self.engine().snapshot()?;
         let here = self.shippable(&*snapshot)?;
         Ok(Greeted {

@@ -99,11 +99,16 @@ impl Store {
         self.shared().replication.is_joining()
     }
 
-    /// Notes that nobody is answered before so much has been seen.
-    fn mark_joining(&self, until: &Vector) -> Result<(), DataError> {
-        let mut stored = Vec::new();
-        until.push_local(&mut stored);
+    /// Notes that nobody is answered before so much has been seen, of this state and of those whose joining broke off.
+    fn mark_joining(&self, seen: &Vector, is_whole: bool) -> Result<(), DataError> {
         let mut tx = self.engine().begin()?;
+        let mut until = match tx.get(JOINING)? {
+            Some(stored) => decode_note(&stored)?.1,
+            None => Vector::new(),
+        };
+        until.join(seen);
+        let mut stored = vec![u8::from(is_whole)];
+        until.push_local(&mut stored);
         tx.put(JOINING, &stored)?;
         tx.commit(Durability::Synced)?;
         self.shared().replication.set_joining(true);
@@ -120,16 +125,24 @@ impl Store {
             self.shared().replication.set_joining(false);
             return Ok(());
         };
-        let until = Vector::take_local(&mut &stored[..]);
-        let until = until.ok_or_else(|| malformed("the note of a snapshot"))?;
-        // Nothing was seen where the state is not whole.
-        if until.is_empty() || !self.seen_in(&*tx, None)?.includes(&until) {
+        let (is_whole, until) = decode_note(&stored)?;
+        if !is_whole || !self.seen_in(&*tx, None)?.includes(&until) {
             return Ok(());
         }
         tx.delete(JOINING)?;
         tx.commit(Durability::Synced)?;
         self.shared().replication.set_joining(false);
         Ok(())
+    }
+}
+
+/// Layout: u8 whether all pages were joined, vector of what they had seen.
+fn decode_note(stored: &[u8]) -> Result<(bool, Vector), DataError> {
+    let mut rest = stored;
+    let note = take_byte(&mut rest).zip(Vector::take_local(&mut rest));
+    match note {
+        Some((whole, until)) if rest.is_empty() => Ok((whole == 1, until)),
+        _ => Err(malformed("the note of a snapshot")),
     }
 }
 
@@ -162,8 +175,8 @@ impl Joining {
         let (seen, is_last) = head(&mut map, items)?;
         let theirs = self.theirs.get_or_insert_with(|| seen.clone()).clone();
         let is_only = self.pages == 0 && is_last;
-        if self.pages == 0 && !is_only {
-            store.mark_joining(&Vector::new())?;
+        if !is_only {
+            store.mark_joining(&seen, false)?;
         }
         let mut place = Vec::new();
         let (mut nodes, mut rels) = (Vec::new(), Vec::new());
@@ -210,7 +223,7 @@ impl Joining {
             self.finish(store, &seen)?;
         } else if is_last && store.is_joining() {
             // One that broke off before left its note.
-            store.mark_joining(&seen)?;
+            store.mark_joining(&seen, true)?;
             store.end_joining()?;
         }
         store.engine().sync()?;
@@ -232,7 +245,7 @@ impl Joining {
             })?;
         }
         store.merging(|tx| tx.put_joined(&sides))?;
-        store.mark_joining(last)?;
+        store.mark_joining(last, true)?;
         store.end_joining()
     }
 }

@@ -41,6 +41,7 @@ mod tests;
 pub use exchange::{Applied, Greeted};
 pub use join::Joining;
 pub use log::ReplicationStatus;
+pub use members::MemberInfo;
 pub use snapshot::next_place;
 pub(crate) use join::joining_error;
 pub(crate) use records::Noted;

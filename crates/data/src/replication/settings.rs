@@ -7,6 +7,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{
     join::Joining,
+    members::{self, Members},
     codec::malformed,
     versions::{ReplicaNames, Stamp},
 };
@@ -29,6 +30,7 @@ pub(crate) struct Replication {
     is_joining: AtomicBool,
     /// The state that a peer is handing over.
     pub(super) session: Mutex<Option<Joining>>,
+    pub(super) members: Mutex<Members>,
     /// Held by whoever applies what arrived.
     pub(crate) applying: Mutex<()>,
 }
@@ -41,6 +43,7 @@ impl Replication {
             let base = Stamp::take(&mut rest).filter(|_| rest.is_empty());
             let base = base.ok_or_else(|| malformed("the beginning"))?;
             replication.switch(Some(base));
+            *replication.members.lock() = members::load(read)?;
         }
         replication.set_joining(read.get(keyspace::JOINING)?.is_some());
         Ok(replication)

@@ -29,8 +29,6 @@ use crate::{
 };
 
 const FORMAT: u8 = 1;
-/// Longest page that is read, unpacked.
-pub(crate) const MAX_PAGE_BYTES: usize = 256 << 20;
 /// Most names of one kind in a page.
 const MAX_NAMES: usize = 1 << 20;
 

@@ -132,6 +132,15 @@ impl Databases {
         self.served.read().keys().cloned().collect()
     }
 
+    /// Databases that are replicas, by name.
+    pub(crate) fn replicated(&self) -> Vec<(Arc<str>, isomer_db::data::Store)> {
+        let served: Vec<_> = self.served.read().values().cloned().collect();
+        let stores = served
+            .iter()
+            .filter_map(|one| Some((one.name.clone(), one.db.store().ok()?)));
+        stores.filter(|(_, store)| store.is_replicated()).collect()
+    }
+
     /// Figures of each database for `/metrics`: (database, name, value).
     pub fn figures(&self) -> Vec<(Arc<str>, &'static str, f64)> {
         let served: Vec<_> = self.served.read().values().cloned().collect();

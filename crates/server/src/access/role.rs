@@ -15,13 +15,21 @@ pub enum Role {
     Editor,
     /// Makes and drops indexes, constraints and buckets.
     Schema,
+    /// Exchanges transactions with other databases.
+    Replica,
     /// Sees and stops queries, makes backups; for all databases: users, roles, tokens, databases.
     Admin,
 }
 
 impl Role {
     /// All roles, the least first.
-    pub const ALL: [Self; 4] = [Self::Reader, Self::Editor, Self::Schema, Self::Admin];
+    pub const ALL: [Self; 5] = [
+        Self::Reader,
+        Self::Editor,
+        Self::Schema,
+        Self::Replica,
+        Self::Admin,
+    ];
 
     /// Its name.
     pub fn name(self) -> &'static str {
@@ -29,6 +37,7 @@ impl Role {
             Self::Reader => "reader",
             Self::Editor => "editor",
             Self::Schema => "schema",
+            Self::Replica => "replica",
             Self::Admin => "admin",
         }
     }
@@ -43,7 +52,7 @@ impl Role {
         match self {
             Self::Reader => StatementClass::Read,
             Self::Editor => StatementClass::Write,
-            Self::Schema => StatementClass::Schema,
+            Self::Schema | Self::Replica => StatementClass::Schema,
             Self::Admin => StatementClass::Admin,
         }
     }
@@ -115,7 +124,7 @@ impl Rights {
             let known = role.as_str().and_then(Role::of_name);
             let Some(role) = known else {
                 return Err(ServerError::Invalid(format!(
-                    "the role on `{database}` is not known: write reader, editor, schema or admin"
+                    "the role on `{database}` is not known: write reader, editor, schema, replica or admin"
                 )));
             };
             if &**database != ALL_DATABASES {

@@ -459,6 +459,14 @@ impl Access {
         standing.map(|view| view.kind.describe(&catalog)).collect()
     }
 
+    /// Answers a frame of another replica.
+    pub(crate) fn replicate(&self, frame: &[u8]) -> Result<Vec<u8>> {
+        self.require(Role::Replica)?;
+        let store = self.db.store()?;
+        store.begin_replication().map_err(isomer_db::Error::from)?;
+        Ok(isomer_sync::answer(&store, frame))
+    }
+
     /// The layer below, to read what has no other way: the change stream.
     pub(crate) fn store(&self) -> Result<isomer_db::data::Store> {
         Ok(self.db.store()?)

@@ -17,6 +17,7 @@ mod lines;
 mod once;
 pub mod openapi;
 mod query;
+mod replicate;
 pub(crate) mod reply;
 pub mod route;
 mod transfer;

@@ -94,6 +94,7 @@ fn body(route: &Route) -> Option<Json> {
     let content = match name {
         "Lines" => json!({"application/jsonl": schema}),
         "Bytes" => json!({"application/octet-stream": schema}),
+        "Frame" => json!({"application/octet-stream": schema}),
         "Value" => {
             json!({"application/json": schema, "application/octet-stream": bytes, "text/plain": bytes})
         }
@@ -238,7 +239,7 @@ fn schemas() -> Vec<(&'static str, Json)> {
     let any = json!({"type": "object", "additionalProperties": true});
     let roles = json!({
         "type": "object",
-        "additionalProperties": {"type": "string", "enum": ["reader", "editor", "schema", "admin"]},
+        "additionalProperties": {"type": "string", "enum": ["reader", "editor", "schema", "replica", "admin"]},
         "description": "roles by database; `*` stands for all"
     });
     let password = json!({"type": "string", "minLength": 8, "maxLength": 1024});
@@ -370,6 +371,10 @@ fn schemas() -> Vec<(&'static str, Json)> {
         (
             "Bytes",
             json!({"type": "string", "description": "the content as it is"}),
+        ),
+        (
+            "Frame",
+            json!({"type": "string", "format": "binary", "description": "a frame, see crates/sync"}),
         ),
         (
             "Lines",

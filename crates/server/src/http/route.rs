@@ -3,8 +3,8 @@
 use std::{future::Future, pin::Pin};
 
 use super::{
-    admin, call::Call, changes, console, data, fields, files, graph, query, reply::Reply, transfer,
-    watching,
+    admin, call::Call, changes, console, data, fields, files, graph, query, replicate,
+    reply::Reply, transfer, watching,
 };
 use crate::{
     Result,
@@ -152,6 +152,7 @@ pub static ROUTES: &[Route] = &[
     route!("GET" "/v1/databases/{db}", Database(Role::Reader), admin::database, "databases", "What a database holds", "", BodyOf::Nothing, 200),
     route!("GET" "/v1/databases/{db}/queries", Database(Role::Admin), admin::queries, "databases", "Running queries", "", BodyOf::Nothing, 200),
     route!("DELETE" "/v1/databases/{db}/queries/{id}", Database(Role::Admin), admin::kill_query, "databases", "Stops a running query", "", BodyOf::Nothing, 204),
+    route!("POST" "/v1/databases/{db}/replication", Database(Role::Replica), replicate::exchange, "databases", "Exchanges transactions with another database: one frame of the protocol of `isomer sync`", "", BodyOf::Schema("Frame"), 200),
     route!("POST" "/v1/databases/{db}/backups", Database(Role::Admin), admin::backup, "databases", "Writes a copy of the database into the folder of backups", "", BodyOf::Schema("Backup"), 201),
     route!("POST" "/v1/databases/{db}/query", Database(Role::Reader), query::query, "queries", "Runs a query; the rows as JSON, or as lines with `Accept: application/jsonl`", "", BodyOf::Schema("Query"), 200),
     route!("POST" "/v1/databases/{db}/tx", Database(Role::Reader), query::begin, "queries", "Begins a transaction that stays open between requests", "", BodyOf::Optional("Begin"), 201),

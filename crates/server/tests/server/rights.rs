@@ -74,6 +74,7 @@ fn every_route_is_closed_to_every_role_that_it_is_not_for() {
         Some(Role::Reader),
         Some(Role::Editor),
         Some(Role::Schema),
+        Some(Role::Replica),
         Some(Role::Admin),
     ];
     let everywhere: Vec<(Role, String)> = Role::ALL

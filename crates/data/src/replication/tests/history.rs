@@ -45,6 +45,7 @@ fn mistakes_are_noticed() {
         Mutant::DeletesUnseen,
         Mutant::EndsIgnored,
         Mutant::HalfTransactions,
+        Mutant::CutsUnacknowledged,
     ] {
         break_rule(Some(mutant));
         let noticed = (0..300).any(|seed| {

@@ -84,12 +84,13 @@ impl World {
         let count = self.stores.len() as u64;
         let at = self.numbers.below(count) as usize;
         let other = self.numbers.below(count) as usize;
-        match self.numbers.below(20) {
+        match self.numbers.below(21) {
             0..=8 => self.write(at),
             9..=12 if at != other => self.ask(at, other),
             13..=16 => self.deliver(),
             17 if at != other => self.join(at, other),
             18 => self.reopen(at),
+            19 if !self.store(at).is_joining() => self.store(at).cut_log().unwrap(),
             _ => {}
         }
         for store in self.stores.iter().flatten() {

@@ -1,0 +1,120 @@
+//! Exchanges with the peers of all databases that are served, all the time.
+//!
+//! A database exchanges soon after something was committed, and every few seconds in any case. A peer that cannot be reached is
+//! tried again later and later, up to a minute; one that is quarantined is left alone.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use isomer_db::{Builder, data::Version};
+use isomer_sync::{peers, sync_once};
+
+use crate::{access::Databases, core::Core};
+
+/// How often it is looked whether something was committed.
+const LOOK: Duration = Duration::from_millis(200);
+/// How long a database waits when nothing was.
+const REST: Duration = Duration::from_secs(5);
+/// How long it waits at most for a peer that cannot be reached.
+const MOST: Duration = Duration::from_secs(60);
+
+/// The thread that exchanges. Ends when this is dropped.
+pub(crate) struct Replicating {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Replicating {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // A panic was told where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// When a peer is asked next.
+struct Turn {
+    at: Instant,
+    version: Version,
+    wait: Duration,
+}
+
+/// Begins to exchange.
+pub(crate) fn start(core: &Arc<Core>, builder: Builder) -> std::io::Result<Replicating> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (stopped, core) = (stop.clone(), Arc::downgrade(core));
+    let thread = std::thread::Builder::new()
+        .name("isomer-sync".into())
+        .spawn(move || {
+            let mut turns = HashMap::new();
+            while !stopped.load(Ordering::Acquire) {
+                let Some(core) = core.upgrade() else { return };
+                look(&core.databases, &builder, &mut turns, &stopped);
+                drop(core);
+                std::thread::park_timeout(LOOK);
+            }
+        })?;
+    Ok(Replicating {
+        stop,
+        thread: Some(thread),
+    })
+}
+
+fn look(
+    databases: &Databases,
+    builder: &Builder,
+    turns: &mut HashMap<(Arc<str>, String), Turn>,
+    stop: &AtomicBool,
+) {
+    for (name, store) in databases.replicated() {
+        let Ok(all) = peers(&store) else { continue };
+        for peer in all.iter().filter(|peer| !peer.state.is_quarantined) {
+            if stop.load(Ordering::Acquire) {
+                return;
+            }
+            let now = Instant::now();
+            let turn = turns
+                .entry((name.clone(), peer.name.clone()))
+                .or_insert_with(|| Turn {
+                    at: now,
+                    version: 0,
+                    wait: REST,
+                });
+            let version = store.engine().version();
+            let news = version != turn.version && turn.wait == REST;
+            if now < turn.at && !news {
+                continue;
+            }
+            match sync_once(&store, peer, builder, &mut |_| ()) {
+                Ok(done) => {
+                    turn.wait = REST;
+                    if done.received + done.sent > 0 {
+                        tracing::debug!(
+                            database = &*name,
+                            peer = peer.name,
+                            received = done.received,
+                            sent = done.sent,
+                            "transactions were exchanged"
+                        );
+                    }
+                }
+                Err(error) => {
+                    turn.wait = (turn.wait * 2).min(MOST);
+                    tracing::warn!(database = &*name, peer = peer.name, %error, "no exchange");
+                }
+            }
+            turn.at = Instant::now() + turn.wait;
+            turn.version = store.engine().version();
+        }
+    }
+}
