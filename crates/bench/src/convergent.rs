@@ -9,6 +9,7 @@ use isomer_db::{
     data::{ConvergentOp, Transaction},
     params,
 };
+use isomer_sync::{Local, exchange};
 
 use crate::{
     measure::{Stopwatch, micros, millis},
@@ -47,7 +48,8 @@ pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Repor
     }
     bench.space(empty, report)?;
     report.stage("a counter");
-    bench.counter(report)
+    bench.counter(report)?;
+    replicas(folder, engine, largest, report)
 }
 
 struct Bench<'d> {
@@ -297,6 +299,104 @@ impl Bench<'_> {
         report.case(Case::new("convergent", "query_add_us", each, "us", WORDS));
         Ok(())
     }
+}
+
+/// How long replicas take: the whole state of one joined by another, one in a hundred elements added since and exchanged, in transactions
+/// of one operation each, and an exchange between two that have the same.
+fn replicas(
+    folder: &Path,
+    engine: EngineKind,
+    largest: u64,
+    report: &mut dyn Report,
+) -> Result<()> {
+    for size in SIZES
+        .into_iter()
+        .filter(|size| *size <= largest && *size >= 10_000)
+    {
+        report.stage(&format!("replicas of a set of {size} elements"));
+        let open = |name: &str| {
+            Database::builder()
+                .engine(engine)
+                .open(folder.join(format!("{name}-{size}")))
+        };
+        let (one, other) = (open("one")?, open("other")?);
+        one.query("CREATE (:Owner {_key: 'owner'})", ())?;
+        let tx = one.begin_read()?;
+        let node = tx
+            .data_ref()
+            .document_node("Owner", &"owner".into())?
+            .context("the owner was just made")?;
+        drop(tx);
+        let mut bench = Bench {
+            db: &one,
+            owner: ConvergentOwner::Node(node),
+            size: 0,
+            random: Random::new(5),
+        };
+        bench.grow(size, report)?;
+        let (from, to) = (one.store()?, other.store()?);
+        from.begin_replication()?;
+        to.begin_replication()?;
+        let mut peer = Local::new("one", &one)?;
+        let watch = Stopwatch::start();
+        let joined = exchange(&to, &mut peer, &mut |_| ())?;
+        let (wall, _) = watch.read();
+        ensure!(joined.joined, "the state was not joined");
+        report.case(Case::new(
+            "convergent",
+            format!("join_ms_{size}"),
+            millis(wall),
+            "ms",
+            size,
+        ));
+        let news = (size / 100).min(10_000);
+        for _ in 0..news {
+            bench.add(1, Durability::Buffered)?;
+        }
+        let watch = Stopwatch::start();
+        let exchanged = exchange(&to, &mut peer, &mut |_| ())?;
+        let (wall, cpu) = watch.read();
+        ensure!(
+            exchanged.received == news,
+            "{} of {news} transactions came",
+            exchanged.received
+        );
+        let name = match size == largest.min(1_000_000) {
+            true => "sync_us_per_op".to_owned(),
+            false => format!("sync_us_per_op_{size}"),
+        };
+        report.case(Case::new(
+            "convergent",
+            name,
+            micros(wall) / news as f64,
+            "us",
+            news,
+        ));
+        report.case(Case::new(
+            "convergent",
+            format!("sync_cpu_us_per_op_{size}"),
+            micros(cpu) / news as f64,
+            "us",
+            news,
+        ));
+        let same = exchange(&to, &mut peer, &mut |_| ())?;
+        report.case(Case::new(
+            "convergent",
+            format!("sync_equal_bytes_{size}"),
+            same.bytes as f64,
+            "B",
+            1,
+        ));
+        let count = |db: &Database| -> Result<i64> {
+            let rows = db.query("MATCH (o:Owner) RETURN size(o.map.set) AS n", ())?;
+            Ok(rows.single()?.get("n")?)
+        };
+        ensure!(
+            count(&one)? == count(&other)?,
+            "the replicas do not hold the same"
+        );
+    }
+    Ok(())
 }
 
 /// The elements of the founding document's benchmark: numbers as text.

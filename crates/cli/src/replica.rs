@@ -8,8 +8,9 @@ use std::{
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use isomer_db::data::REPLICATION_RANGES;
 use isomer_db::{Database, jiff::Timestamp};
-use isomer_sync::{PeerInfo, add_peer, peers, remove_peer, sync_once};
+use isomer_sync::{PeerInfo, add_peer, connect, peers, remove_peer, scrub, sync_once};
 
 use crate::{
     open,
@@ -57,6 +58,13 @@ enum ReplicaCommand {
         /// Folder or URL
         peer: String,
     },
+    /// Stops waiting for a replica that never comes back: it is not let in any more
+    Evict {
+        /// The database
+        db: PathBuf,
+        /// Its id, as `status` shows it
+        id: String,
+    },
     /// Says who this replica is and how its peers are
     Status {
         /// The database
@@ -85,6 +93,11 @@ enum SyncCommand {
         /// Shows no progress
         #[arg(long, short)]
         quiet: bool,
+    },
+    /// Compares all that a database and its peers hold, and brings back what one of them has lost
+    Scrub {
+        /// The database
+        db: PathBuf,
     },
 }
 
@@ -126,6 +139,18 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
             }
             line(&format!("{peer} is no peer any more"))?;
         }
+        ReplicaCommand::Evict { db, id } => {
+            let db = open::open_existing(db)?;
+            let store = db.store()?;
+            let members = store.replica_members()?;
+            let found = members.iter().find(|member| hex(&member.id) == *id);
+            let Some(member) = found else {
+                bail!("no replica has the id {id}: see `isomer replica status`");
+            };
+            store.evict_member(&member.id)?;
+            db.close()?;
+            line(&format!("nobody waits for {id} any more"))?;
+        }
         ReplicaCommand::Status { db } => {
             let db = open::open_existing(db)?;
             status(&db)?;
@@ -156,16 +181,36 @@ fn status(db: &Database) -> Result<()> {
     for peer in peers(&store)? {
         line(&format!("{}: {}", peer.name, told(&peer)))?;
     }
+    for member in store.replica_members()? {
+        let state = match (member.is_evicted, member.lacks) {
+            (true, _) => "evicted".to_owned(),
+            (false, 0) => "had everything".to_owned(),
+            (false, lacks) => format!("lacked {}", counted(lacks, "transaction")),
+        };
+        line(&format!(
+            "member {}: {state} when it was heard of {}",
+            hex(&member.id),
+            at(member.heard_ms)
+        ))?;
+    }
     Ok(())
+}
+
+fn hex(id: &[u8]) -> String {
+    id.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn at(ms: u64) -> String {
+    match Timestamp::from_millisecond(ms as i64) {
+        Ok(time) if ms > 0 => format!("at {time:.0}"),
+        _ => "from others".to_owned(),
+    }
 }
 
 fn told(peer: &PeerInfo) -> String {
     let when = match peer.state.exchanged_ms {
         0 => "never exchanged".to_owned(),
-        ms => match Timestamp::from_millisecond(ms as i64) {
-            Ok(time) => format!("last exchanged at {time:.0}"),
-            Err(_) => "exchanged".to_owned(),
-        },
+        ms => format!("last exchanged {}", at(ms)),
     };
     match (&peer.state.error, peer.state.is_quarantined) {
         (None, _) => when,
@@ -176,7 +221,10 @@ fn told(peer: &PeerInfo) -> String {
 
 /// Runs `isomer sync`.
 pub fn sync(options: &SyncOptions) -> Result<()> {
-    let SyncCommand::Once { db, peer, quiet } = &options.command;
+    let (db, peer, quiet) = match &options.command {
+        SyncCommand::Once { db, peer, quiet } => (db, peer, quiet),
+        SyncCommand::Scrub { db } => return scrub_all(db),
+    };
     let db = open::open_existing(db)?;
     let store = db.store()?;
     let mut all = peers(&store)?;
@@ -227,6 +275,28 @@ pub fn sync(options: &SyncOptions) -> Result<()> {
             counted(all.len() as u64, "peer")
         );
     }
+    Ok(())
+}
+
+fn scrub_all(db: &Path) -> Result<()> {
+    let db = open::open_existing(db)?;
+    let store = db.store()?;
+    let builder = open::keyed_builder()?;
+    for peer in peers(&store)? {
+        let mut connection = connect(&peer, &builder)?;
+        let repaired = scrub(&store, &mut *connection, &mut |_| ())?;
+        line(&format!(
+            "{}: {}",
+            peer.name,
+            match repaired {
+                0 => "holds the same".to_owned(),
+                repaired => format!(
+                    "{repaired} of {REPLICATION_RANGES} ranges differed; both hold the same now"
+                ),
+            }
+        ))?;
+    }
+    db.close()?;
     Ok(())
 }
 

@@ -45,6 +45,44 @@ impl Folder {
     }
 }
 
+/// The commands of the document, one after the other.
+#[test]
+fn a_replica_in_five_minutes() {
+    let folder = Folder::new();
+    let document = std::fs::read_to_string(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/convergence.md"
+    ))
+    .expect("the document");
+    let (_, rest) = document
+        .split_once("```sh replica\n")
+        .expect("the commands");
+    let (script, _) = rest.split_once("```").expect("their end");
+    let mut last = String::new();
+    let mut read = String::new();
+    for line in script.lines() {
+        let output = Command::new("sh")
+            .args([
+                "-ec",
+                &line.replacen("isomer", env!("CARGO_BIN_EXE_isomer"), 1),
+            ])
+            .current_dir(folder.0.path())
+            .output()
+            .expect("a shell");
+        assert!(
+            output.status.success(),
+            "{line}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        last = String::from_utf8(output.stdout).expect("text");
+        if line.contains("RETURN p.likes") {
+            read = last.clone();
+        }
+    }
+    assert!(read.contains('6') && read.contains("London"), "{read}");
+    assert!(last.contains("disk.db: last exchanged"), "{last}");
+}
+
 /// Two databases on one machine: documents, relationships, plain and convergent fields, buckets.
 #[test]
 fn two_databases_exchange_transactions() {
@@ -90,6 +128,8 @@ fn two_databases_exchange_transactions() {
     let told = folder.good(&["sync", "once", "disk.db"]);
     assert!(told.contains("0 transactions received, 0 sent"), "{told}");
 
+    let told = folder.good(&["sync", "scrub", "disk.db"]);
+    assert!(told.contains("holds the same"), "{told}");
     let status = folder.good(&["replica", "status", "laptop.db"]);
     assert!(
         status.contains("replica ") && status.contains("disk.db: last exchanged"),

@@ -33,8 +33,8 @@
 //! | `2b` | – | `id` first number never given | numbers of files and folders |
 //! | `40` | owner (`00` node, `01` relationship), `id` of it, field, item, dot | see `convergent::place` | convergent entries |
 //! | `41` | `u32` number | 16 bytes, `u32` epoch | replicas |
-//! | `42` | `id` replica | `id` transactions up to this one are here | what was seen of each replica |
-//! | `43` | `id` transaction | – | own transactions above that of `42` that are here |
+//! | `42` | `id` replica | `id` transactions up to this one are here, and as many `id` that are not | what was seen of each replica |
+//! | `43` | `id` transaction | `id` transactions up to this one were here or given up before it | own transactions above that of `42` that are here |
 //! | `44` | – | `id` replica that this is, `id` first number never reserved, `u8` whether open | own transaction numbers |
 //! | `45` | `id` property | – | properties that some record holds as a convergent field |
 //! | `46` | space, `id` node or relationship | see `replication::shadow` | shadows of records |

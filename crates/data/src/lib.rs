@@ -61,7 +61,10 @@ pub use kv::{
 pub use lineage::{EraId, Lineage};
 pub use observer::{CommitObserver, LoadSink, Loading};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
-pub use replication::{Applied, Greeted, Joining, MemberInfo, ReplicationStatus, next_place};
+pub use replication::RANGES as REPLICATION_RANGES;
+pub use replication::{
+    Applied, Conflict, ConflictKind, Greeted, Joining, MemberInfo, ReplicationStatus, next_place,
+};
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
 };

@@ -136,6 +136,8 @@ pub enum ShowKind {
     Functions,
     /// Procedures.
     Procedures,
+    /// What replicas wrote at once and cannot both have.
+    Conflicts,
     /// Running queries.
     Queries,
 }
@@ -152,6 +154,7 @@ impl ShowKind {
             Self::Buckets => &["bucket", "kind"],
             Self::Functions => &["name", "signature", "description"],
             Self::Procedures => &["name", "signature", "mode", "description"],
+            Self::Conflicts => &["kind", "id", "record", "field", "value", "others"],
             Self::Queries => &["id", "text", "elapsed_ms", "rows", "memory_bytes"],
         }
     }

@@ -34,6 +34,17 @@ pub fn answer(store: &Store, asked: &[u8]) -> Vec<u8> {
         Kind::Apply => store
             .apply_entries(&content)
             .map(|applied| (Kind::Applied, encode_applied(applied))),
+        Kind::Fingerprints => store.fingerprints().map(|page| (Kind::Page, page)),
+        Kind::Ranges => {
+            let ranges: Vec<u16> = content
+                .chunks_exact(2)
+                .map(|two| u16::from_le_bytes([two[0], two[1]]))
+                .collect();
+            store.ranges_page(&ranges).map(|page| (Kind::Page, page))
+        }
+        Kind::Repair => store
+            .repair(&content)
+            .map(|()| (Kind::Applied, encode_applied(Applied::default()))),
         Kind::Snapshot => store
             .snapshot_page(&content, SNAPSHOT_BYTES)
             .map(|page| (Kind::Page, page)),

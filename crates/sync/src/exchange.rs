@@ -52,9 +52,48 @@ pub fn exchange(store: &Store, peer: &mut dyn Peer, progress: Progress<'_>) -> R
     };
     talk.pull(store, progress)?;
     talk.push(store, progress)?;
+    store.give_up_unknown()?;
     store.cut_log()?;
     talk.done.time = start.elapsed();
     Ok(talk.done)
+}
+
+/// Exchanges with a peer, then compares all that both hold, and repairs what differs. Answers how many of
+/// [`isomer_data::REPLICATION_RANGES`] ranges did.
+///
+/// # Errors
+/// Those of [`exchange`]; [`SyncError::Unreachable`] where one of the two was written all the time.
+pub fn scrub(store: &Store, peer: &mut dyn Peer, progress: Progress<'_>) -> Result<u64> {
+    const ATTEMPTS: usize = 10;
+    let mut repaired = 0;
+    for _ in 0..ATTEMPTS {
+        exchange(store, peer, progress)?;
+        let mut talk = Talk {
+            peer,
+            done: Exchanged::default(),
+        };
+        let theirs = talk.ask(Kind::Fingerprints, &[], Kind::Page)?;
+        let Some(differ) = store.differing(&theirs)? else {
+            continue; // somebody wrote in between
+        };
+        if differ.is_empty() {
+            return Ok(repaired);
+        }
+        repaired += differ.len() as u64;
+        let ranges: Vec<u8> = differ
+            .iter()
+            .flat_map(|range| range.to_le_bytes())
+            .collect();
+        let theirs = talk.ask(Kind::Ranges, &ranges, Kind::Page)?;
+        let ours = store.ranges_page(&differ)?;
+        store.repair(&theirs)?;
+        talk.ask(Kind::Repair, &ours, Kind::Applied)?;
+    }
+    Err(SyncError::Unreachable {
+        peer: peer.name().to_owned(),
+        reason: "the two did not come to hold the same; one of them may be written all the time"
+            .into(),
+    })
 }
 
 struct Talk<'p> {

@@ -38,6 +38,12 @@ pub(crate) enum Kind {
     Snapshot = 4,
     /// Hands a page of a snapshot over: 1 for the first, else 0; the page.
     Join = 5,
+    /// Asks for fingerprints.
+    Fingerprints = 6,
+    /// Asks for ranges: u16 LE each.
+    Ranges = 7,
+    /// Hands ranges over.
+    Repair = 8,
     /// A greeting.
     Greeting = 65,
     /// A page.
@@ -56,6 +62,9 @@ impl Kind {
             Self::Apply,
             Self::Snapshot,
             Self::Join,
+            Self::Fingerprints,
+            Self::Ranges,
+            Self::Repair,
             Self::Greeting,
             Self::Page,
             Self::Applied,

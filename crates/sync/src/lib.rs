@@ -16,7 +16,7 @@ mod peers;
 
 pub use answer::{MAX_FRAME_BYTES, answer};
 pub use error::{ErrorKind, Result, SyncError};
-pub use exchange::{Exchanged, Peer, Progress, exchange};
+pub use exchange::{Exchanged, Peer, Progress, exchange, scrub};
 pub use http::{Remote, RemoteOptions};
 pub use local::Local;
 pub use peers::{Address, PeerInfo, PeerState, add_peer, connect, peers, remove_peer, sync_once};

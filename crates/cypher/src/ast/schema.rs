@@ -128,6 +128,8 @@ pub enum ShowKind {
     Properties,
     /// `SHOW BUCKETS`
     Buckets,
+    /// `SHOW CONFLICTS`
+    Conflicts,
     /// `SHOW QUERIES`
     Queries,
     /// `SHOW FUNCTIONS`

@@ -250,6 +250,7 @@ impl Parser<'_> {
         let kind = match found {
             Some(&(_, kind)) => kind,
             None if self.is_word("PROPERTIES") => ShowKind::Properties,
+            None if self.is_word("CONFLICTS") => ShowKind::Conflicts,
             None => {
                 let words = kinds.map(|(keyword, _)| keyword);
                 return Err(self.unexpected_word(

@@ -115,6 +115,7 @@ impl Printer {
             ShowKind::Types => "SHOW TYPES",
             ShowKind::Properties => "SHOW PROPERTIES",
             ShowKind::Buckets => "SHOW BUCKETS",
+            ShowKind::Conflicts => "SHOW CONFLICTS",
             ShowKind::Queries => "SHOW QUERIES",
             ShowKind::Functions => "SHOW FUNCTIONS",
             ShowKind::Procedures => "SHOW PROCEDURES",

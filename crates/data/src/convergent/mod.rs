@@ -26,11 +26,12 @@ mod value;
 mod tests;
 
 pub use clock::{Dot, ReplicaId, ReplicaNo, Vector};
+pub(crate) use counter::amount as counter_amount;
 pub(crate) use effect::Action;
+pub(crate) use join::join_rows;
 pub use operate::ConvergentOp;
 pub(crate) use operate::Ongoing;
-pub(crate) use join::join_rows;
-pub(crate) use place::{entry as entry_parts, entry_dot};
 pub use place::{ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS};
+pub(crate) use place::{entry as entry_parts, entry_dot};
 pub use spot::ConvergentOwner;
 pub(crate) use spot::Spot;

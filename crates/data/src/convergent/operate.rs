@@ -595,7 +595,12 @@ impl Transaction {
         if !self.has_writes() {
             return Ok(None);
         }
-        self.put(&keyspace::own_number(ongoing.ticket.number), &[])?;
+        let mut settled = Vec::new();
+        push_id(
+            &mut settled,
+            self.store().shared().own_replica.settled_now(),
+        );
+        self.put(&keyspace::own_number(ongoing.ticket.number), &settled)?;
         self.log(&Change::ConvergedBy {
             replica: ongoing.ticket.replica,
             number: ongoing.ticket.number,

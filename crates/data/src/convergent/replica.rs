@@ -87,6 +87,8 @@ struct Numbers {
     settled_at: Version,
     /// Whether this opening has said so.
     open: bool,
+    /// Whether what the last epoch did not leave here may be elsewhere.
+    restored: bool,
 }
 
 impl OwnReplica {
@@ -237,6 +239,11 @@ impl OwnReplica {
         Some(ReplicaNo(at as u32))
     }
 
+    /// All own numbers up to this one are in every later state, or were given up.
+    pub(crate) fn settled_now(&self) -> u64 {
+        self.numbers.lock().settled
+    }
+
     pub(crate) fn name(&self, replica: ReplicaNo) -> Option<ReplicaId> {
         self.numbers.lock().names.get(replica.0 as usize).copied()
     }
@@ -316,6 +323,7 @@ impl Store {
             return Ok(()); // nothing was ever written
         };
         (numbers.own, numbers.before) = (None, Some(own));
+        numbers.restored = true;
         self.reserve(&mut numbers)
     }
 
@@ -391,12 +399,17 @@ impl Store {
                         epoch: 0,
                     },
                 };
-                // What the last epoch reserved and did not use is given up.
                 if let Some(stored) = tx.get(NUMBERS)?
-                    && let Some((before, next, _)) = decode_numbers(&stored)
+                    && let Some((before, next, open)) = decode_numbers(&stored)
                 {
-                    put_seen(&mut *tx, before.0, next - 1)?;
+                    if open && numbers.restored {
+                        put_restored(&mut *tx, before)?;
+                    } else {
+                        // What the last epoch reserved and did not use is given up.
+                        put_seen(&mut *tx, before.0, next - 1)?;
+                    }
                 }
+                numbers.restored = false;
                 tx.delete_range(KeyRange {
                     start: &[TAG_OWN_NUMBER],
                     end: Some(&[TAG_OWN_NUMBER + 1]),
@@ -473,7 +486,9 @@ impl Store {
         let (own, settled, settled_at, names) = {
             let numbers = self.shared().own_replica.numbers.lock();
             let names = numbers.names.len() as u32;
-            (numbers.own, numbers.settled, numbers.settled_at, names)
+            // After an unclean end the next name comes with the next number.
+            let own = numbers.own.or(numbers.before);
+            (own, numbers.settled, numbers.settled_at, names)
         };
         let mut seen = Vector::new();
         // One by one: a scan would pass the numbers behind, which come and go with every transaction.
@@ -481,8 +496,8 @@ impl Store {
         let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
         for (replica, value) in (0..names).zip(read.get_many(&slices)?) {
             if let Some(value) = value {
-                let upto = sole_id(&value, "what was seen of a replica")?;
-                seen.set(ReplicaNo(replica), upto, Vec::new());
+                let (upto, except) = decode_seen(&value)?;
+                seen.set(ReplicaNo(replica), upto, except);
             }
         }
         let Some(own) = own else { return Ok(seen) };
@@ -532,6 +547,57 @@ fn put_seen(
     let mut value = Vec::new();
     push_id(&mut value, upto);
     Ok(tx.put(&keyspace::seen(replica), &value)?)
+}
+
+/// After a backup was restored: of the last epoch what is here, and what had been given up before. The rest may have been
+/// committed after the backup, and be elsewhere.
+fn put_restored(
+    tx: &mut dyn isomer_storage::Transaction,
+    before: ReplicaNo,
+) -> Result<(), DataError> {
+    let base = match tx.get(&keyspace::seen(before.0))? {
+        Some(stored) => decode_seen(&stored)?.0,
+        None => 0,
+    };
+    let (mut here, mut settled) = (BTreeSet::new(), base);
+    each(&*tx, &[TAG_OWN_NUMBER], |key, value| {
+        here.insert(sole_id(&key[1..], "the number of a transaction")?);
+        if !value.is_empty() {
+            settled = settled.max(sole_id(value, "the number of a transaction")?);
+        }
+        Ok(())
+    })?;
+    let upto = here.last().copied().unwrap_or(base).max(settled);
+    let except: Vec<u64> = (settled + 1..=upto)
+        .filter(|number| !here.contains(number))
+        .collect();
+    Ok(tx.put(&keyspace::seen(before.0), &encode_seen(upto, &except))?)
+}
+
+pub(crate) fn encode_seen(upto: u64, except: &[u64]) -> Vec<u8> {
+    let mut value = Vec::new();
+    push_id(&mut value, upto);
+    except
+        .iter()
+        .for_each(|number| push_id(&mut value, *number));
+    value
+}
+
+/// Up to which number a replica's transactions are here, and which are not.
+pub(crate) fn decode_seen(mut bytes: &[u8]) -> Result<(u64, Vec<u64>), DataError> {
+    let mut numbers = Vec::new();
+    while !bytes.is_empty() {
+        let number = take_id(&mut bytes);
+        numbers.push(
+            number.ok_or_else(|| DataError::corrupt("what was seen of a replica is malformed"))?,
+        );
+    }
+    match numbers.split_first() {
+        Some((upto, except)) => Ok((*upto, except.to_vec())),
+        None => Err(DataError::corrupt(
+            "what was seen of a replica is malformed",
+        )),
+    }
 }
 
 fn encode_numbers(own: ReplicaNo, next: u64, open: bool) -> Vec<u8> {

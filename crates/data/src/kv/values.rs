@@ -105,6 +105,11 @@ impl Transaction {
         )
     }
 
+    /// The value in the stored form of an entry.
+    pub(crate) fn stored_value(&self, stored: &[u8]) -> Result<Value, DataError> {
+        self.typed(Entry::decode(stored)?)
+    }
+
     pub(super) fn typed(&self, entry: Entry<'_>) -> Result<Value, DataError> {
         match entry.content {
             Content::Bytes => Ok(Value::Bytes(entry.value.into())),

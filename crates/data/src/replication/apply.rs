@@ -14,7 +14,10 @@ use super::{
 };
 use crate::{
     Access, ConvergentOwner, DataError, Direction, Dot, Durability, Neighbours, Store, Transaction,
-    convergent::{Action, ReplicaNo, Spot, Vector, entry_dot},
+    convergent::{
+        Action, ReplicaNo, Spot, Vector, entry_dot,
+        replica::{decode_seen, encode_seen},
+    },
     graph::NodeState,
     keyspace::{self, IdSpace, after_prefix},
     stream::Change,
@@ -36,7 +39,7 @@ pub(crate) fn turn(entry: &Entry, here: &Vector) -> Turn {
     if here.saw(entry.origin, entry.number) {
         return Turn::Past;
     }
-    let follows = here.upto(entry.origin) + 1 == entry.number || rules::broken(Mutant::NoGapGate);
+    let follows = here.reach(entry.origin) + 1 == entry.number || rules::broken(Mutant::NoGapGate);
     let caused = here.includes(&entry.seen_elsewhere()) || rules::broken(Mutant::NoCausalGate);
     match follows && caused {
         true => Turn::Now,
@@ -103,9 +106,14 @@ impl Store {
 impl Transaction {
     /// Everything of a replica up to a number is here now.
     pub(super) fn put_reached(&mut self, replica: ReplicaNo, number: u64) -> Result<(), DataError> {
-        let mut value = Vec::new();
-        keyspace::push_id(&mut value, number);
-        self.put(&keyspace::seen(replica.0), &value)
+        let stored = self.read().get(&keyspace::seen(replica.0))?;
+        let (upto, mut except) = match stored {
+            Some(stored) => decode_seen(&stored)?,
+            None => (0, Vec::new()),
+        };
+        except.retain(|lacking| *lacking > number);
+        let seen = encode_seen(upto.max(number), &except);
+        self.put(&keyspace::seen(replica.0), &seen)
     }
 
     fn apply_op(&mut self, entry: &Entry, op: &Op) -> Result<(), DataError> {
@@ -522,7 +530,7 @@ impl Transaction {
                     let key = keyspace::take_terminated(&mut rest)
                         .ok_or_else(|| malformed("an entry of a bucket"))?;
                     let (before, after) = self.see_cell(&stored, &saw)?;
-                    self.settle_pair(*bucket, &key, &rest.to_vec(), &before, after)?;
+                    self.settle_pair(*bucket, &key, rest, &before, after)?;
                 }
                 self.drop_empty_bucket(*bucket)
             }

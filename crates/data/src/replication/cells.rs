@@ -12,6 +12,9 @@ use super::{
 };
 use crate::{DataError, Dot, Transaction, keyspace};
 
+/// Keys, in their order.
+pub(super) type Keys = Vec<Vec<u8>>;
+
 impl Transaction {
     /// The versions of what stands under a key.
     pub(super) fn cell_versions(&self, stored: &[u8]) -> Result<Vec<Version>, DataError> {
@@ -91,14 +94,15 @@ impl Transaction {
         start: &[u8],
         end: Option<&[u8]>,
         most: usize,
-    ) -> Result<(Vec<Vec<u8>>, Option<Vec<u8>>), DataError> {
+    ) -> Result<(Keys, Option<Vec<u8>>), DataError> {
         let mut page = Page::new();
         let limit = PageLimit {
             keys: most,
             bytes: 4 << 20,
         };
         let range = KeyRange { start, end };
-        self.read().scan(range, Order::Ascending, limit, &mut page)?;
+        self.read()
+            .scan(range, Order::Ascending, limit, &mut page)?;
         let keys = page.iter().map(|(key, _)| key.to_vec()).collect();
         Ok((keys, page.next().map(|next| next.start.to_vec())))
     }
@@ -121,7 +125,8 @@ impl Transaction {
                 keys: 4096,
                 bytes: 1 << 20,
             };
-            self.read().scan(range, Order::Ascending, limit, &mut page)?;
+            self.read()
+                .scan(range, Order::Ascending, limit, &mut page)?;
             page.iter().for_each(|(key, value)| visit(key, value));
             rest = page
                 .next()

@@ -10,16 +10,71 @@
 //!
 //! Notes may outlive what they tell of; whoever lists looks.
 
-use isomer_value::{LabelId, NodeId, PropId};
+use isomer_value::{IndexId, LabelId, NodeId, PropId, RelId, Value, key, record::decode_value};
 
-use super::{cells::differ, identity::Identity, shadow::Properties};
+use super::{
+    cells::differ,
+    codec::malformed,
+    identity::Identity,
+    shadow::Properties,
+    versions::{self, Version},
+};
 use crate::{
-    DataError, Transaction,
+    DataError, GraphRead, Transaction,
     footprint::Space,
     graph::{KeyChanges, NodeState},
-    index::EntryChanges,
-    keyspace::{self, IdSpace, after_prefix},
+    index::{EntryChanges, brief_values, entries_of},
+    keyspace::{self, CONFLICTS, IdSpace, after_prefix, take_id, take_terminated},
+    properties::brief,
 };
+
+/// Most conflicts that are listed.
+const MOST: usize = 10_000;
+
+/// What sort of conflict it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ConflictKind {
+    /// Several versions of a property: the latest is read. Setting it settles it.
+    Property,
+    /// Several versions of an entry of a bucket: the latest is read. Putting it settles it.
+    Entry,
+    /// A value that a unique index holds of another node too: change one of them.
+    Unique,
+    /// Two nodes with one `_key` in one label, made under different names: change the `_key` of one of them.
+    Key,
+    /// A node that breaks a constraint: change it.
+    Constraint,
+}
+
+impl ConflictKind {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Property => "property",
+            Self::Entry => "entry",
+            Self::Unique => "unique",
+            Self::Key => "key",
+            Self::Constraint => "constraint",
+        }
+    }
+}
+
+/// Something that replicas wrote at once and cannot both have.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Conflict {
+    /// What sort of conflict it is.
+    pub kind: ConflictKind,
+    /// The id of the node or relationship here.
+    pub id: Option<u64>,
+    /// The record, or the bucket, in words.
+    pub record: String,
+    /// The property, the key, the index, the rule.
+    pub field: String,
+    /// What is read.
+    pub value: Value,
+    /// What is not.
+    pub others: Vec<Value>,
+}
 
 /// Properties with several values.
 pub(super) fn contested(properties: &Properties) -> Vec<PropId> {
@@ -179,17 +234,21 @@ impl Transaction {
                 _ => return Err(DataError::Internal(format!("node {id} has no name"))),
             },
         };
-        Ok(match identity {
+        Ok(self.spell_identity(&identity))
+    }
+
+    pub(super) fn spell_identity(&self, identity: &Identity) -> Vec<u8> {
+        match identity {
             Identity::Keyed { label, key } => {
-                let name = self.catalog_ref().label_name(label).unwrap_or_default();
-                [&[1], name.as_bytes(), &[0], &key].concat()
+                let name = self.catalog_ref().label_name(*label).unwrap_or_default();
+                [&[1], name.as_bytes(), &[0], key].concat()
             }
             Identity::Made { replica, id } => {
-                let name = self.shared().own_replica.name(replica);
+                let name = self.shared().own_replica.name(*replica);
                 let name = name.map(|name| name.to_bytes()).unwrap_or_default();
                 [&[2][..], &name, &id.to_be_bytes()].concat()
             }
-        })
+        }
     }
 }
 
@@ -197,4 +256,217 @@ fn claim(label: LabelId, key: &[u8], id: NodeId) -> Vec<u8> {
     let mut stored = keyspace::conflict_of_key(label, key);
     keyspace::push_id(&mut stored, id.0);
     stored
+}
+
+/// Conflicts for people.
+impl Transaction {
+    /// The conflicts that stand, at most ten thousand.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn conflicts(&self) -> Result<Vec<Conflict>, DataError> {
+        let mut found = Vec::new();
+        if !self.shared().replication.is_on() {
+            return Ok(found);
+        }
+        let end = after_prefix(CONFLICTS);
+        let mut keys_told = Vec::new();
+        for note in self.keys_between(CONFLICTS, end.as_deref())? {
+            if found.len() == MOST {
+                break;
+            }
+            let rest = &note[CONFLICTS.len()..];
+            let (kind, mut rest) = rest.split_first().ok_or_else(|| malformed("a conflict"))?;
+            let rest = &mut rest;
+            let mut id = || take_id(rest).ok_or_else(|| malformed("a conflict"));
+            let conflict = match kind {
+                0 | 1 => {
+                    let (id, prop) = (id()?, PropId(id()? as u32));
+                    self.property_conflict(*kind == 0, id, prop)?
+                }
+                2 => {
+                    let (index, node) = (IndexId(id()? as u32), NodeId(id()?));
+                    self.index_conflict(index, node)?
+                }
+                3 => {
+                    let label = LabelId(id()? as u32);
+                    let key = take_terminated(rest).ok_or_else(|| malformed("a conflict"))?;
+                    match keys_told.contains(&(label, key.clone())) {
+                        true => None,
+                        false => {
+                            keys_told.push((label, key.clone()));
+                            self.key_conflict(label, &key)?
+                        }
+                    }
+                }
+                4 => self.schema_conflict(NodeId(id()?))?,
+                5 => self.entry_conflict(rest)?,
+                _ => return Err(malformed("a conflict")),
+            };
+            found.extend(conflict);
+        }
+        Ok(found)
+    }
+
+    fn property_conflict(
+        &self,
+        is_node: bool,
+        id: u64,
+        prop: PropId,
+    ) -> Result<Option<Conflict>, DataError> {
+        let (properties, record) = match is_node {
+            true => match self.node_shadow(NodeId(id))? {
+                Some(shadow) if !shadow.lives.is_empty() => {
+                    (shadow.properties, self.told(NodeId(id))?)
+                }
+                _ => return Ok(None),
+            },
+            false => match self.rel_shadow(RelId(id))? {
+                Some(shadow) => (shadow.properties, format!("relationship {id}")),
+                None => return Ok(None),
+            },
+        };
+        let names = self.catalog_ref().names.clone();
+        let versions = properties.get(&prop).cloned().unwrap_or_default();
+        let value = |version: &Version| Ok(decode_value(&version.value, &*names)?);
+        let field = self.catalog_ref().prop_name(prop).unwrap_or_default();
+        self.of_versions(
+            ConflictKind::Property,
+            Some(id),
+            record,
+            &field,
+            &versions,
+            &value,
+        )
+    }
+
+    fn of_versions(
+        &self,
+        kind: ConflictKind,
+        id: Option<u64>,
+        record: String,
+        field: &str,
+        versions: &[Version],
+        value: &dyn Fn(&Version) -> Result<Value, DataError>,
+    ) -> Result<Option<Conflict>, DataError> {
+        let read = versions::winner(versions, &self.shared().own_replica);
+        let Some(read) = read.filter(|_| differ(versions)) else {
+            return Ok(None);
+        };
+        let mut others = Vec::new();
+        for (at, version) in versions.iter().enumerate() {
+            if at != read {
+                others.push(value(version)?);
+            }
+        }
+        Ok(Some(Conflict {
+            kind,
+            id,
+            record,
+            field: field.to_owned(),
+            value: value(&versions[read])?,
+            others,
+        }))
+    }
+
+    fn index_conflict(&self, index: IndexId, id: NodeId) -> Result<Option<Conflict>, DataError> {
+        let catalog = self.catalog_ref().clone();
+        let (Some(index), Some(state)) = (catalog.index(index), self.load_node(id)?) else {
+            return Ok(None);
+        };
+        if !index.unique || state.labels.binary_search(&index.label).is_err() {
+            return Ok(None);
+        }
+        for entry in entries_of(index, &state)? {
+            if let Some(other) = self.holder(&entry, id)? {
+                return Ok(Some(Conflict {
+                    kind: ConflictKind::Unique,
+                    id: Some(id.0),
+                    record: self.told(id)?,
+                    field: index.name.to_string(),
+                    value: Value::from(brief_values(&entry.values)),
+                    others: vec![Value::from(self.told(other)?)],
+                }));
+            }
+        }
+        Ok(None)
+    }
+
+    fn key_conflict(&self, label: LabelId, key: &[u8]) -> Result<Option<Conflict>, DataError> {
+        let prefix = keyspace::conflict_of_key(label, key);
+        let end = after_prefix(&prefix);
+        let value = key::decode(key)?;
+        let read = self.node_by_key(label, &value)?;
+        let mut others = Vec::new();
+        for claim in self.keys_between(&prefix, end.as_deref())? {
+            let other = NodeId(keyspace::sole_id(
+                &claim[prefix.len()..],
+                "a claim to a key",
+            )?);
+            if Some(other) != read {
+                others.push(Value::from(format!("node {other}")));
+            }
+        }
+        let Some(read) = read.filter(|_| !others.is_empty()) else {
+            return Ok(None);
+        };
+        let label = self.catalog_ref().label_name(label).unwrap_or_default();
+        Ok(Some(Conflict {
+            kind: ConflictKind::Key,
+            id: Some(read.0),
+            record: self.told(read)?,
+            field: label.to_string(),
+            value,
+            others,
+        }))
+    }
+
+    fn schema_conflict(&self, id: NodeId) -> Result<Option<Conflict>, DataError> {
+        let Some(state) = self.load_node(id)? else {
+            return Ok(None);
+        };
+        let Err(error) = self.catalog_ref().schema.check(self.catalog_ref(), &state) else {
+            return Ok(None);
+        };
+        Ok(Some(Conflict {
+            kind: ConflictKind::Constraint,
+            id: Some(id.0),
+            record: self.told(id)?,
+            field: error.to_string(),
+            value: Value::Null,
+            others: Vec::new(),
+        }))
+    }
+
+    fn entry_conflict(&self, stored: &[u8]) -> Result<Option<Conflict>, DataError> {
+        let versions = self.cell_versions(stored)?;
+        let mut rest = stored.get(1..).unwrap_or_default();
+        let bucket = take_id(&mut rest).ok_or_else(|| malformed("a conflict"))?;
+        let bucket = self.bucket_name(bucket as u32)?;
+        let field = String::from_utf8_lossy(rest).into_owned();
+        self.of_versions(
+            ConflictKind::Entry,
+            None,
+            format!("bucket {bucket}"),
+            &field,
+            &versions,
+            &|version| self.stored_value(&version.value),
+        )
+    }
+
+    /// A node in words.
+    fn told(&self, id: NodeId) -> Result<String, DataError> {
+        let Some(state) = self.load_node(id)? else {
+            return Ok(format!("node {id}"));
+        };
+        let mut told = format!("node {id}");
+        for label in &state.labels {
+            let name = self.catalog_ref().label_name(*label).unwrap_or_default();
+            told += &format!(" :{name}");
+        }
+        if let Some(key) = state.properties.get(crate::graph::KEY) {
+            told += &format!(" {{_key: {}}}", brief(key));
+        }
+        Ok(told)
+    }
 }

@@ -153,8 +153,12 @@ impl Store {
         let mut page = Outgoing::new(self);
         let here = self.shippable(read)?;
         let mut origins = Vec::new();
-        for (replica, upto) in here.iter() {
-            let from = theirs.upto(replica);
+        for (replica, _) in here.iter() {
+            let upto = match rules::broken(Mutant::ShipsUnsettled) {
+                true => here.upto(replica),
+                false => here.reach(replica),
+            };
+            let from = theirs.reach(replica);
             if from >= upto {
                 continue;
             }
@@ -245,7 +249,7 @@ impl Store {
                 2 => {
                     let entry = Entry::decode(content).map_err(|_| wire::bad_item())?;
                     let entry = wire::entry(map, &entry)?;
-                    self.check_entry(&entry)?;
+                    self.check_entry(&entry, &here)?;
                     match turn(&entry, &here) {
                         Turn::Past => applied.known += 1,
                         Turn::Later => {
@@ -268,7 +272,7 @@ impl Store {
                     let upto = upto.ok_or_else(wire::bad_item)?;
                     let replica = map.replica(ReplicaNo(replica))?;
                     self.check_origin(replica)?;
-                    if here.upto(replica) < upto {
+                    if here.reach(replica) < upto {
                         self.merging(|tx| tx.put_reached(replica, upto))?;
                         here.advance(replica, upto);
                     }
@@ -276,6 +280,28 @@ impl Store {
                 4 => applied.more = true,
                 5 => applied.behind = true,
                 _ => return Err(wire::bad_item()),
+            }
+        }
+        Ok(())
+    }
+
+    /// After an exchange with somebody who knows more: what a restored database did not bring along, and nobody has, was never
+    /// committed.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn give_up_unknown(&self) -> Result<(), DataError> {
+        let snapshot = self.engine().snapshot()?;
+        let here = self.seen_in(&*snapshot, None)?;
+        let own = &self.shared().own_replica;
+        let Some(name) = self.replica() else {
+            return Ok(());
+        };
+        for (replica, upto) in here.iter() {
+            let is_former = own.name(replica).is_some_and(|one| one.id == name.id)
+                && own.own() != Some(replica);
+            if is_former && here.reach(replica) < upto {
+                self.merging(|tx| tx.put_reached(replica, upto))?;
             }
         }
         Ok(())
@@ -292,12 +318,8 @@ impl Store {
         Ok(())
     }
 
-    fn check_entry(&self, entry: &Entry) -> Result<(), DataError> {
-        let snapshot = self.engine().snapshot()?;
-        if self
-            .seen_in(&*snapshot, None)?
-            .saw(entry.origin, entry.number)
-        {
+    fn check_entry(&self, entry: &Entry, here: &Vector) -> Result<(), DataError> {
+        if here.saw(entry.origin, entry.number) {
             return Ok(());
         }
         self.check_origin(entry.origin)?;

@@ -22,7 +22,9 @@ use crate::{
     ConvergentOwner, DataError, Store, Transaction,
     catalog::NameKind,
     convergent::{ReplicaNo, Vector, join_rows},
-    keyspace::{self, IdSpace, JOINING, TAG_NODE, TAG_REL, after_prefix, push_id, sole_id, take_id},
+    keyspace::{
+        self, IdSpace, JOINING, TAG_NODE, TAG_REL, after_prefix, push_id, sole_id, take_id,
+    },
 };
 
 /// Records that are looked at in one transaction of the last step.
@@ -51,7 +53,9 @@ impl Ids {
     }
 
     fn contains(&self, id: u64) -> bool {
-        self.0.get(&(id >> 6)).is_some_and(|bits| bits >> (id & 63) & 1 == 1)
+        self.0
+            .get(&(id >> 6))
+            .is_some_and(|bits| bits >> (id & 63) & 1 == 1)
     }
 }
 
@@ -182,7 +186,11 @@ impl Joining {
         let (mut nodes, mut rels) = (Vec::new(), Vec::new());
         let mut entries = Vec::new();
         store.merging(|tx| {
-            (place.clear(), nodes.clear(), rels.clear(), entries.clear());
+            // It may run several times.
+            place.clear();
+            nodes.clear();
+            rels.clear();
+            entries.clear();
             let mut rest = items;
             let sides = Sides {
                 here: &self.here,
@@ -247,6 +255,31 @@ impl Joining {
         store.merging(|tx| tx.put_joined(&sides))?;
         store.mark_joining(last, true)?;
         store.end_joining()
+    }
+}
+
+impl Store {
+    /// Takes what is in a page and not here, and takes nothing away.
+    pub(super) fn join_union(&self, page: &[u8]) -> Result<(), DataError> {
+        let (mut map, items) = Incoming::open(self, page)?;
+        let none = Vector::new();
+        let sides = Sides {
+            here: &none,
+            theirs: &none,
+        };
+        self.merging(|tx| {
+            let mut rest = items;
+            while let Some((tag, content)) = wire::take_item(&mut rest)? {
+                match tag {
+                    11 => drop(tx.join_node(&mut map, content, &sides)?),
+                    12 => drop(tx.join_relationship(&mut map, content, &sides)?),
+                    13 => tx.join_field(&mut map, content, &sides)?,
+                    14 | 15 => drop(tx.join_entry(&mut map, tag, content, &sides)?),
+                    _ => return Err(wire::bad_item()),
+                }
+            }
+            Ok(())
+        })
     }
 }
 
@@ -532,11 +565,7 @@ impl Transaction {
         Ok(xxh3_128(&stored))
     }
 
-    fn join_sequence(
-        &mut self,
-        map: &mut Incoming<'_>,
-        content: &[u8],
-    ) -> Result<(), DataError> {
+    fn join_sequence(&mut self, map: &mut Incoming<'_>, content: &[u8]) -> Result<(), DataError> {
         let mut rest = content;
         let bucket = take_u32(&mut rest).ok_or_else(wire::bad_item)?;
         let bucket = map.name(NameKind::Bucket, bucket)?;
@@ -579,7 +608,9 @@ impl Transaction {
                     if rels.contains(id.0) {
                         continue;
                     }
-                    let Some(shadow) = self.rel_shadow(id)? else { continue };
+                    let Some(shadow) = self.rel_shadow(id)? else {
+                        continue;
+                    };
                     if sides.theirs.covers(shadow.life.dot) {
                         self.purge_relationship(id)?;
                     }
@@ -589,7 +620,9 @@ impl Transaction {
                     if nodes.contains(id.0) {
                         continue;
                     }
-                    let Some(shadow) = self.node_shadow(id)? else { continue };
+                    let Some(shadow) = self.node_shadow(id)? else {
+                        continue;
+                    };
                     self.join_absent_fields(ConvergentOwner::Node(id), &[], sides)?;
                     let absent = NodeShadow::new(shadow.identity);
                     self.settle_joined(&absent, sides, false)?;
@@ -633,7 +666,7 @@ impl Transaction {
         let new: Vec<(ReplicaNo, u64)> = sides
             .theirs
             .iter()
-            .filter(|(replica, upto)| sides.here.upto(*replica) < *upto)
+            .filter(|(replica, upto)| sides.here.reach(*replica) < *upto)
             .collect();
         let own = self.shared().own_replica.own();
         for (replica, upto) in new {

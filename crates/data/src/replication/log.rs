@@ -6,7 +6,7 @@ use isomer_storage::Read;
 
 use crate::{
     DataError, Store,
-    convergent::{ReplicaNo, Vector},
+    convergent::{ReplicaNo, Vector, replica::decode_seen},
     keyspace::{self, push_id, sole_id},
     read::each_pair,
 };
@@ -78,7 +78,7 @@ impl Store {
             && !super::rules::broken(super::rules::Mutant::ShipsUnsettled)
         {
             let stored = match read.get(&keyspace::seen(own.0))? {
-                Some(value) => sole_id(&value, "what was seen of a replica")?,
+                Some(value) => decode_seen(&value)?.0,
                 None => 0,
             };
             seen.set(own, settled.unwrap_or(0).max(stored), Vec::new());

@@ -28,6 +28,7 @@ mod log;
 mod members;
 mod records;
 mod rules;
+mod scrub;
 mod seal;
 mod settings;
 mod shadow;
@@ -38,11 +39,13 @@ mod wire;
 #[cfg(test)]
 mod tests;
 
+pub use conflicts::{Conflict, ConflictKind};
 pub use exchange::{Applied, Greeted};
 pub use join::Joining;
+pub(crate) use join::joining_error;
 pub use log::ReplicationStatus;
 pub use members::MemberInfo;
-pub use snapshot::next_place;
-pub(crate) use join::joining_error;
 pub(crate) use records::Noted;
+pub use scrub::RANGES;
 pub(crate) use settings::Replication;
+pub use snapshot::next_place;

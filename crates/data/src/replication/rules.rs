@@ -26,6 +26,14 @@ pub(crate) enum Mutant {
     HalfTransactions,
 }
 
+#[cfg(not(test))]
+pub(crate) const fn broken(_: Mutant) -> bool {
+    false
+}
+
+#[cfg(test)]
+pub(crate) use switch::{break_rule, broken};
+
 #[cfg(test)]
 mod switch {
     use std::cell::Cell;
@@ -44,13 +52,4 @@ mod switch {
     pub(crate) fn broken(mutant: Mutant) -> bool {
         BROKEN.get() == Some(mutant)
     }
-}
-
-#[cfg(test)]
-#[allow(unused_imports)] // the histories use it
-pub(crate) use switch::{break_rule, broken};
-
-#[cfg(not(test))]
-pub(crate) const fn broken(_: Mutant) -> bool {
-    false
 }

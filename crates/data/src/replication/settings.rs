@@ -6,9 +6,9 @@ use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, Re
 use parking_lot::{Mutex, RwLock};
 
 use super::{
+    codec::malformed,
     join::Joining,
     members::{self, Members},
-    codec::malformed,
     versions::{ReplicaNames, Stamp},
 };
 use crate::{

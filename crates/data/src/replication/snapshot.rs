@@ -36,7 +36,7 @@ const FIELD_ROWS: usize = 1000;
 
 /// The parts of a state, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     Nodes,
     Ghosts,
     Relationships,
@@ -57,7 +57,7 @@ const PARTS: [Part; 7] = [
 ];
 
 impl Part {
-    fn prefix(self) -> Vec<u8> {
+    pub(super) fn prefix(self) -> Vec<u8> {
         match self {
             Self::Nodes => vec![keyspace::TAG_NODE],
             Self::Ghosts => keyspace::shadows(IdSpace::Nodes),
@@ -169,7 +169,7 @@ fn push_part(
     }
 }
 
-fn push_row(
+pub(super) fn push_row(
     tx: &Transaction,
     part: Part,
     key: &[u8],
@@ -188,7 +188,10 @@ fn push_row(
             let shadow = tx.node_shadow(id)?;
             let shadow = shadow.ok_or_else(|| malformed("what is known of a node"))?;
             let spelled = node(page, &shadow)?;
-            push_bytes(&mut content, &spelled.encode(false, &tx.shared().own_replica));
+            push_bytes(
+                &mut content,
+                &spelled.encode(false, &tx.shared().own_replica),
+            );
             push_fields_of(tx, ConvergentOwner::Node(id), page, &mut content)?;
             page.push(11, &content);
         }
@@ -203,7 +206,10 @@ fn push_row(
                 wire::identity(page, &tx.node_identity(end)?)?.push(&mut content);
             }
             let spelled = relationship(page, &shadow)?;
-            push_bytes(&mut content, &spelled.encode(false, &tx.shared().own_replica));
+            push_bytes(
+                &mut content,
+                &spelled.encode(false, &tx.shared().own_replica),
+            );
             push_fields_of(tx, ConvergentOwner::Relationship(id), page, &mut content)?;
             page.push(12, &content);
         }
@@ -281,23 +287,21 @@ fn push_fields(
         .collect();
     let mut is_whole = own.len() < rows.len() || rows.next().is_none();
     // A counter's entries stay together: what is summed up is told by all of them.
-    while let (false, Some((key, _))) = (is_whole, own.last()) {
+    if let (false, Some((key, _))) = (is_whole, own.last()) {
         let full = [&first[owner_end..base], key].concat();
         let parts = entry_parts(&full)?;
-        if parts.kind != ConvergentKind::Counter {
-            break;
+        if parts.kind == ConvergentKind::Counter {
+            let field = [&first[..owner_end], &full[..parts.field]].concat();
+            let start = [head, key, &[0]].concat();
+            let end = after_prefix(&field);
+            for key in tx.keys_between(&start, end.as_deref())? {
+                let value = tx.read().get(&key)?.unwrap_or_default();
+                own.push((key[base..].to_vec(), value));
+            }
+            let last = [head, &own[own.len() - 1].0].concat();
+            let after = tx.first_key(&[&last[..], &[0]].concat(), after_prefix(head).as_deref())?;
+            is_whole = after.is_none();
         }
-        let field = [&first[..owner_end], &full[..parts.field]].concat();
-        let start = [head, key, &[0]].concat();
-        let end = after_prefix(&field);
-        for key in tx.keys_between(&start, end.as_deref())? {
-            let value = tx.read().get(&key)?.unwrap_or_default();
-            own.push((key[base..].to_vec(), value));
-        }
-        let last = [head, &own[own.len() - 1].0].concat();
-        let after = tx.first_key(&[&last[..], &[0]].concat(), after_prefix(head).as_deref())?;
-        is_whole = after.is_none();
-        break;
     }
     let id = sole_id(&first[2..owner_end], "the owner of a field")?;
     let mut content = vec![first[1]];
@@ -333,11 +337,7 @@ fn push_fields(
 }
 
 /// The key of a row below its property, with the replica of its dot spelled.
-fn spell_row(
-    page: &mut impl Mapper,
-    full: &[u8],
-    below: &[u8],
-) -> Result<Vec<u8>, DataError> {
+fn spell_row(page: &mut impl Mapper, full: &[u8], below: &[u8]) -> Result<Vec<u8>, DataError> {
     let parts = entry_parts(full)?;
     let mut out = below[..below.len() - (full.len() - parts.item)].to_vec();
     wire::dot(page, parts.dot)?.push(&mut out);
@@ -355,9 +355,7 @@ pub(super) fn map_row(
 fn properties(map: &mut impl Mapper, own: &Properties) -> Result<Properties, DataError> {
     own.iter()
         .map(|(prop, versions)| {
-            let value = |value: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>, DataError>, bytes: &[u8]| {
-                value(bytes)
-            };
+            let value = |value: &mut wire::MapValue<'_>, bytes: &[u8]| value(bytes);
             Ok((
                 wire::prop(map, *prop)?,
                 wire::versions(map, versions, value)?,
@@ -422,7 +420,9 @@ impl Transaction {
         while let Some(key) = self.first_key(&start, end.as_deref())? {
             let mut rest = &key[prefix.len()..];
             let prop = take_id(&mut rest).and_then(|prop| u32::try_from(prop).ok());
-            props.push(PropId(prop.ok_or_else(|| malformed("the place of a field"))?));
+            props.push(PropId(
+                prop.ok_or_else(|| malformed("the place of a field"))?,
+            ));
             match after_prefix(&key[..key.len() - rest.len()]) {
                 Some(next) => start = next,
                 None => break,
@@ -440,8 +440,37 @@ impl Transaction {
         let mut page = Page::new();
         let limit = PageLimit { keys: 1, bytes: 1 };
         let range = KeyRange { start, end };
-        self.read().scan(range, Order::Ascending, limit, &mut page)?;
+        self.read()
+            .scan(range, Order::Ascending, limit, &mut page)?;
         Ok(page.iter().next().map(|(key, _)| key.to_vec()))
+    }
+
+    /// The convergent fields of one owner.
+    pub(super) fn push_owner_fields(
+        &self,
+        owner: ConvergentOwner,
+        page: &mut Outgoing<'_>,
+    ) -> Result<(), DataError> {
+        let prefix = owner.prefix();
+        let end = after_prefix(&prefix);
+        let mut start = prefix.clone();
+        let mut rows = Page::new();
+        loop {
+            let range = KeyRange {
+                start: &start,
+                end: end.as_deref(),
+            };
+            let limit = PageLimit {
+                keys: FIELD_ROWS,
+                bytes: 1 << 20,
+            };
+            self.read()
+                .scan(range, Order::Ascending, limit, &mut rows)?;
+            match push_fields(self, &rows, page)? {
+                Some(next) if next.starts_with(&prefix) => start = next,
+                _ => return Ok(()),
+            }
+        }
     }
 
     fn has_key(&self, start: &[u8], end: &[u8]) -> Result<bool, DataError> {

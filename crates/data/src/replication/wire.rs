@@ -40,6 +40,9 @@ pub(crate) trait Mapper {
     fn value(&mut self, value: &[u8]) -> Result<Vec<u8>, DataError>;
 }
 
+/// Gives a value with other numbers of names.
+pub(crate) type MapValue<'m> = dyn FnMut(&[u8]) -> Result<Vec<u8>, DataError> + 'm;
+
 /// Names and replicas of a page.
 #[derive(Default)]
 struct Tables {
@@ -369,10 +372,7 @@ pub(crate) fn place(map: &mut impl Mapper, place: &[u8]) -> Result<Vec<u8>, Data
 }
 
 /// The stored form of an entry of a bucket.
-pub(crate) fn bucket_entry(
-    value: &mut dyn FnMut(&[u8]) -> Result<Vec<u8>, DataError>,
-    stored: &[u8],
-) -> Result<Vec<u8>, DataError> {
+pub(crate) fn bucket_entry(value: &mut MapValue<'_>, stored: &[u8]) -> Result<Vec<u8>, DataError> {
     let (content, expires, bytes) =
         crate::kv::entry_parts(stored).map_err(|_| bad("an entry of a bucket"))?;
     Ok(match content {

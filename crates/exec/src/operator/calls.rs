@@ -403,6 +403,21 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
                 ]
             })
             .collect(),
+        ShowKind::Conflicts => cx
+            .tx
+            .conflicts()?
+            .into_iter()
+            .map(|conflict| {
+                vec![
+                    conflict.kind.name().into(),
+                    conflict.id.map_or(Value::Null, |id| Value::Int(id as i64)),
+                    text(conflict.record),
+                    text(conflict.field),
+                    conflict.value,
+                    Value::from(conflict.others),
+                ]
+            })
+            .collect(),
         ShowKind::Queries => cx.run.running.as_ref().map_or(Vec::new(), |running| {
             running.list().into_iter().map(Vec::from).collect()
         }),

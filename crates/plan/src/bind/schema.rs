@@ -138,6 +138,7 @@ fn show_kind(kind: ast::ShowKind) -> ShowKind {
         ast::ShowKind::Types => ShowKind::Types,
         ast::ShowKind::Properties => ShowKind::Properties,
         ast::ShowKind::Buckets => ShowKind::Buckets,
+        ast::ShowKind::Conflicts => ShowKind::Conflicts,
         ast::ShowKind::Queries => ShowKind::Queries,
         ast::ShowKind::Functions => ShowKind::Functions,
         ast::ShowKind::Procedures => ShowKind::Procedures,

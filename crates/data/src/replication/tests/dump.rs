@@ -142,11 +142,24 @@ pub(super) fn plain_lines(store: &Store) -> Vec<String> {
     })
     .unwrap();
     for (name, _) in tx.list_buckets().unwrap() {
-        let range = KeyRange { start: b"", end: None };
-        let limit = PageLimit { keys: usize::MAX, bytes: usize::MAX };
-        tx.kv_scan_values(&name, range, Order::Ascending, limit, None, &mut |key, value| {
-            lines.push(format!("bucket {name} {} = {}", bytes(&key), bytes(&value)));
-        })
+        let range = KeyRange {
+            start: b"",
+            end: None,
+        };
+        let limit = PageLimit {
+            keys: usize::MAX,
+            bytes: usize::MAX,
+        };
+        tx.kv_scan_values(
+            &name,
+            range,
+            Order::Ascending,
+            limit,
+            None,
+            &mut |key, value| {
+                lines.push(format!("bucket {name} {} = {}", bytes(&key), bytes(&value)));
+            },
+        )
         .unwrap();
     }
     lines.sort();

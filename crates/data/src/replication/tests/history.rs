@@ -22,7 +22,9 @@ fn seeds() -> u64 {
 /// Replicas that have heard of the same transactions hold the same, and what the history says; nobody ever sees half of one.
 #[test]
 fn replicas_hold_what_the_history_says() {
-    let only = std::env::var("ISOMER_SEED").ok().and_then(|seed| seed.parse().ok());
+    let only = std::env::var("ISOMER_SEED")
+        .ok()
+        .and_then(|seed| seed.parse().ok());
     for seed in only.map_or(0..seeds(), |seed: u64| seed..seed + 1) {
         let ran = catch_unwind(AssertUnwindSafe(|| history(seed)));
         assert!(ran.is_ok(), "seed {seed}");
@@ -48,9 +50,8 @@ fn mistakes_are_noticed() {
         Mutant::CutsUnacknowledged,
     ] {
         break_rule(Some(mutant));
-        let noticed = (0..300).any(|seed| {
-            catch_unwind(AssertUnwindSafe(|| history(seed))).is_err()
-        });
+        let noticed =
+            (0..300).any(|seed| catch_unwind(AssertUnwindSafe(|| history(seed))).is_err());
         break_rule(None);
         if !noticed {
             missed.push(mutant);

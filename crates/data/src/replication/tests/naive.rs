@@ -43,12 +43,21 @@ fn takes(store: &Store, op: &Op, place: &Place) -> bool {
             Op::NodeMade { node, .. } | Op::NodeGone { node },
             Place::Life(own) | Place::Label(own, _) | Place::Property(own, _),
         ) => node == own,
-        (Op::NodeChanged { node, added, removed, .. }, Place::Label(own, name)) => {
-            node == own && added.iter().chain(removed).any(|id| label(*id) == *name)
-        }
-        (Op::NodeChanged { node, set, unset, .. }, Place::Property(own, prop)) => {
-            node == own && (set.iter().any(|(id, _)| id == prop) || unset.contains(prop))
-        }
+        (
+            Op::NodeChanged {
+                node,
+                added,
+                removed,
+                ..
+            },
+            Place::Label(own, name),
+        ) => node == own && added.iter().chain(removed).any(|id| label(*id) == *name),
+        (
+            Op::NodeChanged {
+                node, set, unset, ..
+            },
+            Place::Property(own, prop),
+        ) => node == own && (set.iter().any(|(id, _)| id == prop) || unset.contains(prop)),
         (Op::RelGone { rel }, Place::Link(own) | Place::LinkProperty(own, _)) => rel == own,
         (Op::RelChanged { rel, set, unset }, Place::LinkProperty(own, prop)) => {
             rel == own && (set.iter().any(|(id, _)| id == prop) || unset.contains(prop))
@@ -91,7 +100,9 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
                         put(Place::Property(node.clone(), *prop), value);
                     }
                 }
-                Op::NodeChanged { node, added, set, .. } => {
+                Op::NodeChanged {
+                    node, added, set, ..
+                } => {
                     for label in added {
                         let name = names.label_name(*label).unwrap().to_string();
                         put(Place::Label(node.clone(), name), b"");
@@ -111,7 +122,9 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
                         put(Place::LinkProperty(rel.clone(), *prop), value);
                     }
                 }
-                Op::Put { bucket, key, entry, .. } => {
+                Op::Put {
+                    bucket, key, entry, ..
+                } => {
                     put(Place::Entry(*bucket, key.clone()), entry);
                 }
                 Op::ValueAdded { bucket, key, value } => {
@@ -170,13 +183,26 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
         properties.sort();
         lines.push(format!("node {labels:?} {}", properties.join(", ")));
     }
-    for (entry, done) in entries.iter().flat_map(|one| one.ops.iter().map(move |op| (one, op))) {
-        let Op::RelMade { rel, source, target, source_lives, target_lives, .. } = done else {
+    for (entry, done) in entries
+        .iter()
+        .flat_map(|one| one.ops.iter().map(move |op| (one, op)))
+    {
+        let Op::RelMade {
+            rel,
+            source,
+            target,
+            source_lives,
+            target_lives,
+            ..
+        } = done
+        else {
             continue;
         };
         let _ = entry;
         let meets = |node: &Identity, seen: &[Dot]| {
-            lives.get(node).is_some_and(|now| now.iter().any(|dot| seen.contains(dot)))
+            lives
+                .get(node)
+                .is_some_and(|now| now.iter().any(|dot| seen.contains(dot)))
         };
         if !read.contains_key(&Place::Link(rel.clone()))
             || !meets(source, source_lives)

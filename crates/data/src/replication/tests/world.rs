@@ -298,7 +298,10 @@ impl World {
         let bytes = [100, 1000, 1 << 20][self.numbers.below(3) as usize];
         let mut joining = self.store(to).begin_join().unwrap();
         for _ in 0..1 + self.numbers.below(40) {
-            let page = self.store(from).snapshot_page(joining.place(), bytes).unwrap();
+            let page = self
+                .store(from)
+                .snapshot_page(joining.place(), bytes)
+                .unwrap();
             if joining.join_page(self.store(to), &page).unwrap() {
                 break;
             }
@@ -329,7 +332,11 @@ impl World {
             assert!(
                 round < 11,
                 "no rest: {:?}",
-                self.stores.iter().flatten().map(Store::is_joining).collect::<Vec<_>>()
+                self.stores
+                    .iter()
+                    .flatten()
+                    .map(Store::is_joining)
+                    .collect::<Vec<_>>()
             );
         }
     }
@@ -346,13 +353,19 @@ impl World {
             let applied = self.store(to).apply_entries(&page).unwrap();
             news |= applied.transactions > 0;
             if std::env::var_os("ISOMER_LOUD").is_some() {
-                eprintln!("{from}->{to} {applied:?} joining {}", self.store(to).is_joining());
+                eprintln!(
+                    "{from}->{to} {applied:?} joining {}",
+                    self.store(to).is_joining()
+                );
             }
             if applied.behind || self.store(to).is_joining() && !applied.more {
                 news = true;
                 let mut joining = self.store(to).begin_join().unwrap();
                 loop {
-                    let page = self.store(from).snapshot_page(joining.place(), 1 << 20).unwrap();
+                    let page = self
+                        .store(from)
+                        .snapshot_page(joining.place(), 1 << 20)
+                        .unwrap();
                     if joining.join_page(self.store(to), &page).unwrap() {
                         break;
                     }
@@ -374,7 +387,10 @@ impl World {
             assert_eq!(store.check_convergent().unwrap(), Vec::<String>::new());
         }
         // Convergent fields have an interpreter of their own.
-        assert_eq!(plain_lines(self.store(0)), naive::lines(&self.archive, &self.entries));
+        assert_eq!(
+            plain_lines(self.store(0)),
+            naive::lines(&self.archive, &self.entries)
+        );
     }
 }
 
@@ -394,11 +410,22 @@ fn check_halves(store: &Store) {
             keys: usize::MAX,
             bytes: usize::MAX,
         };
-        tx.kv_scan_values(bucket, range, crate::Order::Ascending, limit, None, &mut |key, _| {
-            keys.push(format!("{key:?}"));
-        })
+        tx.kv_scan_values(
+            bucket,
+            range,
+            crate::Order::Ascending,
+            limit,
+            None,
+            &mut |key, _| {
+                keys.push(format!("{key:?}"));
+            },
+        )
         .unwrap();
         keys
     };
-    assert_eq!(keys("left"), keys("right"), "half a transaction is to be seen");
+    assert_eq!(
+        keys("left"),
+        keys("right"),
+        "half a transaction is to be seen"
+    );
 }
