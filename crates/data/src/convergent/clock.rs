@@ -136,6 +136,7 @@ impl Vector {
 
     /// Sets what was seen of a replica. `except` may be in any order; an exception at the end shortens the reach.
     pub(crate) fn set(&mut self, replica: ReplicaNo, mut upto: u64, mut except: Vec<u64>) {
+        except.retain(|&number| number > 0); // numbers begin with 1
         except.sort_unstable();
         except.dedup();
         while except.last().is_some_and(|&last| last >= upto) {
