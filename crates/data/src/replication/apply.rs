@@ -37,7 +37,10 @@ pub(crate) enum Turn {
 /// Whether it is an entry's turn where `here` was seen.
 pub(crate) fn turn(entry: &Entry, here: &Vector) -> Turn {
     if here.saw(entry.origin, entry.number) {
-        return Turn::Past;
+        return match rules::broken(Mutant::AppliesTwice) {
+            true => Turn::Now,
+            false => Turn::Past,
+        };
     }
     let follows = here.reach(entry.origin) + 1 == entry.number || rules::broken(Mutant::NoGapGate);
     let caused = here.includes(&entry.seen_elsewhere()) || rules::broken(Mutant::NoCausalGate);
@@ -60,6 +63,9 @@ impl Store {
                 if rules::broken(Mutant::HalfTransactions) && at == 0 && entry.ops.len() > 1 {
                     let half = self.begin_merging()?;
                     std::mem::replace(tx, half).commit_with(Durability::Buffered)?;
+                    if entry.number % 3 == 0 {
+                        return Err(super::join::joining_error());
+                    }
                 }
             }
             tx.log(&Change::ConvergedBy {

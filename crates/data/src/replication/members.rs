@@ -13,10 +13,7 @@ use std::collections::BTreeMap;
 
 use isomer_storage::{Durability, Read};
 
-use super::{
-    codec::{malformed, take_byte},
-    rules::{self, Mutant},
-};
+use super::codec::{malformed, take_byte};
 use crate::{
     DataError, Store,
     convergent::{ReplicaId, Vector},
@@ -212,9 +209,7 @@ impl Store {
                     member.usable = member.acked.clone();
                 }
                 stable = meet(&stable, &member.usable);
-                if !rules::broken(Mutant::CutsUnacknowledged) {
-                    cut = meet(&cut, &member.acked);
-                }
+                cut = meet(&cut, &member.acked);
             }
         }
         self.shared().replication.set_stable(stable);

@@ -16,13 +16,13 @@ pub(crate) enum Mutant {
     DeletesUnseen,
     /// Relationships stay when the ends that they were made for are gone.
     EndsIgnored,
-    /// The log is cut where not everybody has acknowledged it.
-    CutsUnacknowledged,
+    /// A transaction that was applied before is applied again.
+    AppliesTwice,
     /// A restored copy goes on under its old epoch.
     NoEpochAfterRestore,
     /// A number is shipped while a lower one is under way.
     ShipsUnsettled,
-    /// A transaction is applied in two commits.
+    /// A transaction is applied in two commits, and now and then the second one does not come.
     HalfTransactions,
 }
 

@@ -47,7 +47,7 @@ fn mistakes_are_noticed() {
         Mutant::DeletesUnseen,
         Mutant::EndsIgnored,
         Mutant::HalfTransactions,
-        Mutant::CutsUnacknowledged,
+        Mutant::AppliesTwice,
     ] {
         break_rule(Some(mutant));
         let noticed =

@@ -262,9 +262,32 @@ impl World {
         let greeting = self.store(to).greeting().unwrap();
         let bytes = [200, 2000, 1 << 20][self.numbers.below(3) as usize];
         match self.store(from).entries_for(&greeting, bytes) {
-            Ok(page) => self.network.push((to, page)),
+            Ok(page) => {
+                let page = match self.numbers.below(4) {
+                    0 => self.without_one(&page),
+                    _ => page,
+                };
+                self.network.push((to, page));
+            }
             Err(error) => assert_eq!(error.kind(), ErrorKind::Unavailable, "{error}"),
         }
+    }
+
+    /// A page that has lost one of its items.
+    fn without_one(&mut self, page: &[u8]) -> Vec<u8> {
+        let items = wire::items(page).unwrap();
+        let mut left = page[..page.len() - items.len()].to_vec();
+        let (mut rest, mut ends) = (items, vec![0]);
+        while wire::take_item(&mut rest).unwrap().is_some() {
+            ends.push(items.len() - rest.len());
+        }
+        let lost = self.numbers.below(ends.len() as u64) as usize;
+        for (at, two) in ends.windows(2).enumerate() {
+            if at != lost {
+                left.extend_from_slice(&items[two[0]..two[1]]);
+            }
+        }
+        left
     }
 
     fn deliver(&mut self) {
@@ -285,6 +308,8 @@ impl World {
     fn apply(&mut self, to: usize, page: &[u8]) {
         match self.store(to).apply_entries(page) {
             Ok(_) => {}
+            // A process that ended meanwhile.
+            Err(error) if error.kind() == ErrorKind::Unavailable => {}
             // Reordered: what comes before is still under way.
             Err(error) => assert!(error.to_string().contains("came before"), "{error}"),
         }
