@@ -320,6 +320,33 @@ const tests = {
     for (const kind of ["counter", "set", "flag", "register"]) holds(text.includes(kind), `${kind} in ${text}`);
   },
 
+  async "files: folders, uploads, contents as text, downloads"() {
+    await page.goto(`${server.url}/#/browse/files/%2F`);
+    await page.getByRole("button", { name: "Folder", exact: true }).click();
+    await page.getByLabel("Name", { exact: false }).last().fill("letters");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByRole("link", { name: "letters" }).click();
+    await page.getByText("Nothing in this folder").waitFor();
+    const name = "a <img src=x onerror=window.__xss=1>.txt";
+    const content = "<script>window.__xss=1</script> Dear Ada,";
+    await page.getByLabel("Files to upload").setInputFiles({ name, mimeType: "text/html", buffer: Buffer.from(content) });
+    await page.getByRole("button", { name, exact: true }).click();
+    equal(await page.getByRole("region", { name: "Content" }).innerText(), content, "the content, as text");
+    await page.getByRole("button", { name: "Close" }).click();
+    const [download] = await Promise.all([page.waitForEvent("download"), page.getByRole("button", { name: `Download ${name}` }).click()]);
+    equal(readFileSync(await download.path(), "utf8"), content, "the download");
+    await page.getByRole("button", { name: `Rename ${name}` }).click();
+    await page.getByLabel("Name", { exact: false }).last().fill("/moved.txt");
+    await page.getByRole("button", { name: "Save" }).click();
+    await page.getByText("Nothing in this folder").waitFor();
+    await page.getByRole("link", { name: "Files", exact: true }).click();
+    await page.getByRole("button", { name: "Remove moved.txt" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("button", { name: "Remove letters" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await page.getByText("Nothing in this folder").waitFor();
+  },
+
   async "schema: indexes and constraints are made and dropped"() {
     await go("schema");
     await page.getByRole("button", { name: "Index", exact: true }).click();
@@ -521,11 +548,11 @@ const tests = {
     await ask("MATCH (p:Person) RETURN p._key AS key, p.name AS name, p LIMIT 20");
     for (const scheme of ["light", "dark"]) {
       await page.emulateMedia({ colorScheme: scheme, reducedMotion: "reduce" });
-      for (const name of [...PAGES, "browse/label/Post"]) {
+      for (const name of [...PAGES, "browse/label/Post", "browse/files/%2F"]) {
         await go(name);
         if (name === "query") {
           await ask("MATCH (p:Person) RETURN p._key AS key, p.name AS name LIMIT 20");
-        } else if (name.startsWith("browse/")) {
+        } else if (name.startsWith("browse/label")) {
           await page.getByRole("button", { name: "post-2", exact: true }).click();
           await page.getByText("Convergent fields").waitFor();
         } else await page.waitForTimeout(300);

@@ -1,1 +1,0 @@
-import{A as e,F as t,L as n,O as r,k as i,q as a,z as o}from"./index-sFs23QZz.js";var s=e(`<div class="blank"><p> </p></div>`);function c(e,c){var l=s(),u=n(l),d=o(u,!0);a(l),t(()=>r(d,c.folder)),i(e,l)}export{c as default};
