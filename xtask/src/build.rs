@@ -40,10 +40,26 @@ impl TestProgram {
 ///
 /// Always the whole workspace: with a part of it, cargo would choose other features and build all again.
 pub fn test_programs(log: &mut Log, live: &mut Live) -> Result<Option<Vec<TestProgram>>> {
+    build(&["--workspace".to_owned()], log, live)
+}
+
+/// Builds some integration tests, given as packages and targets, and no more than they need.
+pub fn some_test_programs(
+    tests: &[(&str, &str)],
+    log: &mut Log,
+    live: &mut Live,
+) -> Result<Option<Vec<TestProgram>>> {
+    let chosen: Vec<String> = tests
+        .iter()
+        .flat_map(|(package, test)| ["--package", package, "--test", test])
+        .map(str::to_owned)
+        .collect();
+    build(&chosen, log, live)
+}
+
+fn build(what: &[String], log: &mut Log, live: &mut Live) -> Result<Option<Vec<TestProgram>>> {
     let mut command = workspace::cargo();
-    command.args([
-        "test",
-        "--workspace",
+    command.arg("test").args(what).args([
         "--locked",
         "--no-run",
         "--message-format=json-render-diagnostics",

@@ -107,6 +107,16 @@ fn write_seeds() {
             &bytes[..bytes.len().min(4096)],
         );
         write("store_segment", &format!("{number}-cut"), &bytes[..1500]);
+        // Left open, with a receipt behind its second record.
+        let mut open = bytes[..bytes.len().min(2048)].to_vec();
+        open[512..592].fill(0);
+        let mut end = 1024;
+        for _ in 0..2 {
+            let len = u32::from_le_bytes(open[end..end + 4].try_into().unwrap()) as usize;
+            end = (end + 16 + len).next_multiple_of(8);
+        }
+        open[end..end + 16].copy_from_slice(b"\0\0\0\0rcpt\x02\0\0\0\0\0\0\0");
+        write("store_segment", &format!("{number}-open"), &open);
         // The bodies of its first records.
         let mut at = 1024;
         for record in 0..4 {

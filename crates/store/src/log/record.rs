@@ -231,6 +231,32 @@ pub fn read_receipt(bytes: &[u8; RECEIPT_BYTES], spot: Spot) -> Option<Version> 
     (*bytes == receipt(spot, durable)).then_some(durable)
 }
 
+/// Makes the checks right of whatever stands at the beginning of `bytes` as a record or a receipt, for tests that make up what they
+/// guard; a record whose first check begins with `ff` keeps its body's wrong one. Answers the bytes that it takes.
+pub(super) fn renew(bytes: &mut [u8], spot: Spot) -> usize {
+    if let Some(place) = bytes.first_chunk_mut::<RECEIPT_BYTES>()
+        && place[..8] == RECEIPT
+    {
+        let durable = u64::from_le_bytes(*place[8..].first_chunk().expect("24 bytes"));
+        *place = receipt(spot, durable);
+        return RECEIPT_BYTES;
+    }
+    let Some(head) = bytes.first_chunk::<HEAD_BYTES>() else {
+        return bytes.len();
+    };
+    let len = u32::from_le_bytes(*head.first_chunk().expect("16 bytes"));
+    let (broken, end) = (head[4] == 0xff, HEAD_BYTES + len as usize);
+    if len == 0 || end > bytes.len() {
+        return 8;
+    }
+    bytes[4..8].copy_from_slice(&head_check(spot, len).to_le_bytes());
+    if !broken {
+        let check = xxh3_64_with_seed(&bytes[HEAD_BYTES..end], spot.seed());
+        bytes[8..HEAD_BYTES].copy_from_slice(&check.to_le_bytes());
+    }
+    end.next_multiple_of(8)
+}
+
 /// Bytes of a record with a body of `len` bytes.
 pub fn record_bytes(len: usize) -> u64 {
     (HEAD_BYTES + len).next_multiple_of(8) as u64

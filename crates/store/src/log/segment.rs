@@ -243,6 +243,24 @@ pub fn read_closing(file: &dyn DiskFile, salt: u64) -> io::Result<Part<Closing>>
     }))
 }
 
+/// Makes the checks of a head and, where one begins, of a closing part right, for tests that make up what they guard. Answers
+/// the salt.
+pub(super) fn renew(bytes: &mut [u8], number: u64) -> u64 {
+    bytes[..8].copy_from_slice(&OPEN_MAGIC);
+    bytes[8..16].copy_from_slice(&u64::from(FORMAT).to_le_bytes());
+    bytes[16..24].copy_from_slice(&number.to_le_bytes());
+    let check = xxh3_64_with_seed(&bytes[..40], 0);
+    bytes[40..48].copy_from_slice(&check.to_le_bytes());
+    let salt = word_at(bytes, 3);
+    let closing = &mut bytes[CLOSING as usize..][..80];
+    if closing[0] != 0 {
+        closing[..8].copy_from_slice(&CLOSED_MAGIC);
+        let check = xxh3_64_with_seed(&closing[..72], salt);
+        closing[72..].copy_from_slice(&check.to_le_bytes());
+    }
+    salt
+}
+
 fn word_at(bytes: &[u8], at: usize) -> u64 {
     let bytes = &bytes[at * 8..at * 8 + 8];
     u64::from_le_bytes(bytes.try_into().expect("eight bytes"))
