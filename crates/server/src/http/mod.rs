@@ -19,6 +19,7 @@ pub mod openapi;
 mod query;
 mod replicate;
 pub(crate) mod reply;
+mod riak;
 pub mod route;
 mod transfer;
 mod watching;

@@ -42,7 +42,9 @@ fn document() -> Json {
 fn operation(route: &Route) -> Json {
     let mut parameters = Vec::new();
     for place in route.places() {
-        let schema = if place == "id" && !route.path.contains("tokens") {
+        let schema = if place == "datatype" {
+            json!({"type": "string", "enum": ["counters", "sets", "gsets", "hlls", "maps"]})
+        } else if place == "id" && !route.path.contains("tokens") {
             json!({"type": "integer", "minimum": 0})
         } else {
             json!({"type": "string", "minLength": 1})
@@ -149,7 +151,7 @@ fn param(route: &Route, name: &str) -> (Json, &'static str) {
             json!({"type": "integer", "minimum": 0}),
             "milliseconds until the key is gone",
         ),
-        "detach" | "all" | "remove" | "folders" => (json!({"type": "boolean"}), ""),
+        "detach" | "all" | "remove" | "folders" | "returnbody" => (json!({"type": "boolean"}), ""),
         "path" => (
             text,
             "names from the root with `/` between them, such as /docs/a.txt",
@@ -208,7 +210,7 @@ fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
             "a request with the same key is done once within a day",
         ));
     }
-    if route.path.ends_with("/{key}") {
+    if route.path.ends_with("/{key}") && route.tag != "convergent" {
         heads.push(("If-None-Match", "an ETag, or *"));
         if route.method != "GET" {
             heads.push(("If-Match", "an ETag, or *"));

@@ -4,7 +4,7 @@ use std::{future::Future, pin::Pin};
 
 use super::{
     admin, call::Call, changes, console, data, fields, files, graph, query, replicate,
-    reply::Reply, transfer, watching,
+    reply::Reply, riak, transfer, watching,
 };
 use crate::{
     Result,
@@ -179,6 +179,8 @@ pub static ROUTES: &[Route] = &[
     route!("DELETE" "/v1/databases/{db}/collections/{label}/{key}", Database(Role::Editor), data::delete_document, "documents", "Deletes a document; `detach` with its relationships", "key_type,detach", BodyOf::Nothing, 204),
     route!("GET" "/v1/databases/{db}/collections/{label}/{key}/fields/{field}", Database(Role::Reader), fields::fetch, "convergent", "A convergent field with its context; `contains` asks for one element of a set, `limit` and `from` for a page of it", "key_type,contains,from,limit", BodyOf::Nothing, 200),
     route!("POST" "/v1/databases/{db}/collections/{label}/{key}/fields/{field}", Database(Role::Editor), fields::update, "convergent", "Changes a convergent field; removals with a context spare what came after it", "key_type", BodyOf::Schema("Change"), 200),
+    route!("GET" "/v1/databases/{db}/riak/types/{datatype}/buckets/{bucket}/datatypes/{key}", Database(Role::Reader), riak::fetch, "convergent", "A data type as Riak tells it: counters, sets, gsets, hlls, maps", "", BodyOf::Nothing, 200),
+    route!("POST" "/v1/databases/{db}/riak/types/{datatype}/buckets/{bucket}/datatypes/{key}", Database(Role::Editor), riak::update, "convergent", "Changes a data type in Riak's words; `returnbody` tells what it is then", "returnbody", BodyOf::Schema("Json"), 204),
     route!("GET" "/v1/databases/{db}/files", Database(Role::Reader), files::list, "files", "What is in a folder, by name, page by page", "path,limit,cursor", BodyOf::Nothing, 200),
     route!("PUT" "/v1/databases/{db}/files", Database(Role::Editor), files::make_folder, "files", "Makes a folder and those above it", "path!", BodyOf::Nothing, 201),
     route!("GET" "/v1/databases/{db}/file", Database(Role::Reader), files::get, "files", "The content of a file, with its ETag; with `Range`, a part", "path!", BodyOf::Nothing, 200),

@@ -79,3 +79,68 @@ fn fields_are_changed_by_operations_and_removals_spare_what_they_have_not_seen()
     assert_eq!(within.get(&path("likes")).value()["value"], 10);
     assert_eq!(admin.get(&path("likes")).value()["value"], 8);
 }
+
+#[test]
+fn the_data_types_of_riak_answer_as_there() {
+    let server = Server::new();
+    let admin = server.admin();
+    let path = |kind: &str, key: &str| {
+        format!("/v1/databases/people/riak/types/{kind}/buckets/travel/datatypes/{key}")
+    };
+    let change = |kind: &str, key: &str, body: &str| admin.json("POST", &path(kind, key), body);
+    assert_eq!(admin.get(&path("counters", "visits")).status, 404);
+    for body in ["{\"increment\":5}", "1", "{\"decrement\":2}"] {
+        assert_eq!(change("counters", "visits", body).status, 204);
+    }
+    let visits = admin.get(&path("counters", "visits")).value();
+    assert_eq!(
+        (&visits["type"], &visits["value"]),
+        (&"counter".into(), &4.into())
+    );
+    assert_eq!(admin.get(&path("sets", "visits")).status, 400);
+    assert_eq!(admin.get(&path("lists", "visits")).status, 404);
+
+    change("sets", "cities", "{\"add_all\":[\"Toronto\",\"Montreal\"]}");
+    let context = admin.get(&path("sets", "cities")).value()["context"].clone();
+    let remove = serde_json::json!({"remove": "Montreal", "add": "Hamilton", "context": context});
+    let returned = admin.json(
+        "POST",
+        &format!("{}?returnbody=true", path("sets", "cities")),
+        &remove.to_string(),
+    );
+    assert_eq!(returned.status, 200, "{returned:?}");
+    assert_eq!(
+        returned.value()["value"],
+        serde_json::json!(["Hamilton", "Toronto"])
+    );
+
+    let map = "{\"update\":{\"name_register\":\"Ahmed\",\"pro_flag\":\"enable\",\"page_visits_counter\":{\"increment\":1},\
+               \"interests_set\":{\"add\":\"robots\"},\"annika_map\":{\"update\":{\"phone_register\":\"555\"}}}}";
+    assert_eq!(change("maps", "ahmed", map).status, 204);
+    assert_eq!(
+        change("maps", "ahmed", "{\"remove\":[\"pro_flag\"]}").status,
+        204
+    );
+    let ahmed = admin.get(&path("maps", "ahmed")).value()["value"].clone();
+    let expected = serde_json::json!({
+        "annika_map": {"phone_register": "555"},
+        "interests_set": ["robots"],
+        "name_register": "Ahmed",
+        "page_visits_counter": 1,
+    });
+    assert_eq!(ahmed, expected);
+    // It is a document like others.
+    let rows = admin.rows(
+        "people",
+        "MATCH (t:travel {_key: 'ahmed'}) RETURN t.value.name_register",
+    );
+    assert_eq!(rows[0][0], "Ahmed");
+    assert_eq!(
+        change("counters", "visits", "{\"increment\":\"x\"}").status,
+        400
+    );
+    assert_eq!(
+        change("maps", "ahmed", "{\"update\":{\"name\":1}}").status,
+        400
+    );
+}

@@ -18,6 +18,7 @@ fn path(route: &Route, database: &str) -> String {
         ("{id}", "7"),
         ("{name}", "n"),
         ("{field}", "f"),
+        ("{datatype}", "counters"),
         ("{user}", "nobody"),
         ("{file}", "f"),
         ("{transaction}", "00112233445566778899aabbccddeeff"),
