@@ -7,7 +7,7 @@ use heed::{Database, Env, EnvFlags, EnvOpenOptions, RoTxn, WithoutTls, types::By
 
 use crate::uuid::{
     pairs::Pair,
-    work::{Reader, Subject},
+    work::{Reader, Subject, Visit},
 };
 
 const MAP_BYTES: usize = 64 << 30;
@@ -75,7 +75,7 @@ impl Reader for LmdbReader<'_> {
         Ok(true)
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn scan(&mut self, visit: &mut Visit<'_>) -> Result<()> {
         for pair in self.db.iter(&self.transaction)? {
             let (key, value) = pair?;
             visit(key, value)?;

@@ -15,7 +15,7 @@ use crate::{
     BUDGET_BYTES,
     uuid::{
         pairs::Pair,
-        work::{Reader, Subject},
+        work::{Reader, Subject, Visit},
     },
 };
 
@@ -90,7 +90,7 @@ impl Reader for RedbReader {
         Ok(true)
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn scan(&mut self, visit: &mut Visit<'_>) -> Result<()> {
         for pair in self.0.iter()? {
             let (key, value) = pair?;
             visit(key.value(), value.value())?;

@@ -13,7 +13,7 @@ use crate::{
     BUDGET_BYTES,
     uuid::{
         pairs::Pair,
-        work::{Reader, Subject},
+        work::{Reader, Subject, Visit},
     },
 };
 
@@ -99,7 +99,7 @@ impl Reader for PlainReader<'_> {
         Ok(true)
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn scan(&mut self, visit: &mut Visit<'_>) -> Result<()> {
         let mut options = ReadOptions::default();
         options.set_readahead_size(2 << 20);
         let mut at = self.0.raw_iterator_opt(options);
@@ -156,7 +156,7 @@ impl Reader for TransactionalReader<'_> {
         Ok(true)
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn scan(&mut self, visit: &mut Visit<'_>) -> Result<()> {
         let mut at = self.0.raw_iterator();
         at.seek_to_first();
         while let Some((key, value)) = at.item() {

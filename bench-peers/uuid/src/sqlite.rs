@@ -9,7 +9,7 @@ use crate::{
     BUDGET_BYTES,
     uuid::{
         pairs::Pair,
-        work::{Reader, Subject},
+        work::{Reader, Subject, Visit},
     },
 };
 
@@ -82,7 +82,7 @@ impl Reader for SqliteReader {
         Ok(found.optional()?.is_some())
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn scan(&mut self, visit: &mut Visit<'_>) -> Result<()> {
         let mut all = self.0.prepare("SELECT key, value FROM uuid ORDER BY key")?;
         let mut rows = all.query(())?;
         while let Some(row) = rows.next()? {

@@ -10,7 +10,7 @@ use crate::{
     BUDGET_BYTES,
     uuid::{
         pairs::Pair,
-        work::{Reader, Subject},
+        work::{Reader, Subject, Visit},
     },
 };
 
@@ -84,7 +84,7 @@ impl Reader for SurrealReader {
         Ok(true)
     }
 
-    fn scan(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+    fn scan(&mut self, visit: &mut Visit<'_>) -> Result<()> {
         let mut at = self.0.range(&b"0"[..], &b"g"[..])?;
         at.seek_first()?;
         while at.valid() {
