@@ -311,7 +311,7 @@ fn replicas(
 ) -> Result<()> {
     for size in SIZES
         .into_iter()
-        .filter(|size| *size <= largest && *size >= 10_000)
+        .filter(|size| *size <= largest && *size >= 1_000)
     {
         report.stage(&format!("replicas of a set of {size} elements"));
         let open = |name: &str| {

@@ -63,7 +63,7 @@ impl Store {
                 if rules::broken(Mutant::HalfTransactions) && at == 0 && entry.ops.len() > 1 {
                     let half = self.begin_merging()?;
                     std::mem::replace(tx, half).commit_with(Durability::Buffered)?;
-                    if entry.number % 3 == 0 {
+                    if entry.number.is_multiple_of(3) {
                         return Err(super::join::joining_error());
                     }
                 }

@@ -143,12 +143,12 @@ fn id_in(part: Part, key: &[u8]) -> Result<u64, DataError> {
     sole_id(&key[part.prefix().len()..], "the key of a record")
 }
 
+/// Called with the part, the stored key and the name of something.
+type Named<'n> = dyn FnMut(Part, &[u8], &[u8]) -> Result<(), DataError> + 'n;
+
 impl Transaction {
     /// Calls back with everything that has a name: records, ghosts, entries of buckets.
-    fn each_name(
-        &self,
-        visit: &mut dyn FnMut(Part, &[u8], &[u8]) -> Result<(), DataError>,
-    ) -> Result<(), DataError> {
+    fn each_name(&self, visit: &mut Named<'_>) -> Result<(), DataError> {
         for part in [
             Part::Nodes,
             Part::Ghosts,
