@@ -471,7 +471,8 @@ impl Transaction {
             for key in &keys {
                 let value = self.read().get(key)?.unwrap_or_default();
                 self.delete(key)?;
-                self.put(&[&new[..], &key[old.len()..]].concat(), &value)?;
+                let moved = [&new[..], &key[old.len()..]].concat();
+                self.put(&moved, &value)?;
             }
         }
         Ok(!keys.is_empty())

@@ -515,9 +515,13 @@ impl Transaction {
             let one = if order.is_le() { old.next() } else { None };
             let other = if order.is_ge() { new.next() } else { None };
             match (one, other) {
-                (Some((key, _)), None) => self.delete(&[&prefix[..], key].concat())?,
+                (Some((key, _)), None) => {
+                    let gone = [&prefix[..], key].concat();
+                    self.delete(&gone)?;
+                }
                 (one, Some((key, value))) if one.map(|one| &one.1) != Some(value) => {
-                    self.put(&[&prefix[..], key].concat(), value)?;
+                    let there = [&prefix[..], key].concat();
+                    self.put(&there, value)?;
                 }
                 _ => continue,
             }
