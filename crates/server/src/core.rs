@@ -15,7 +15,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
     Result, ServerError,
-    access::{Credential, Databases, Gates, Guesses, Principal, Session, System},
+    access::{Credential, Databases, Gates, Guesses, Principal, Session, System, Turn},
     audit::Audit,
     config::Config,
     metrics::Metrics,
@@ -173,6 +173,14 @@ impl Core {
         }
     }
 
+    /// As [`Core::place`], but none is taken by what frees others.
+    pub(crate) async fn place_unless(&self, frees: bool) -> Result<Option<OwnedSemaphorePermit>> {
+        match frees {
+            true => Ok(None),
+            false => self.place().await.map(Some),
+        }
+    }
+
     /// As [`Core::blocking`], for what hashes passwords: two at once, so that logins take neither all cores nor all memory.
     pub async fn hashing<T: Send + 'static>(
         self: &Arc<Self>,
@@ -187,6 +195,11 @@ impl Core {
         };
         let core = self.clone();
         self.blocking(move || work(&core)).await
+    }
+
+    /// The right to look at a password that somebody shows, one after the other for each address; refused where too many were wrong.
+    pub(crate) async fn login_turn(&self, from: IpAddr) -> Result<Turn<'_>> {
+        self.guesses.turn(&from.to_string()).await
     }
 
     /// The database of a principal that names none: the one that is set, or the first that the server was started with, where it

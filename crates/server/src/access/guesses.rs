@@ -1,9 +1,13 @@
-//! Failed logins: so many a minute from one address, and for one name.
+//! Failed logins: so many a minute from one address, one after the other.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use tokio::sync::OwnedMutexGuard;
 
 use crate::{Result, ServerError};
 
@@ -11,13 +15,20 @@ use crate::{Result, ServerError};
 const WINDOW: Duration = Duration::from_secs(60);
 /// Sources that are remembered; those whose window is over go first, then all.
 const MOST_SOURCES: usize = 10_000;
+/// How long a login waits for others from its address.
+const TURN_TIME: Duration = Duration::from_secs(5);
 
-/// Counts failures by where they come from. Memory: bounded, about a hundred bytes for each of [`MOST_SOURCES`].
+/// Counts failures by where they come from. Memory: bounded, about a hundred bytes for each of [`MOST_SOURCES`], and as much for
+/// each address from which somebody logs in right now.
 #[derive(Debug)]
 pub struct Guesses {
     limit: u32,
     sources: Mutex<FxHashMap<String, (Instant, u32)>>,
+    /// Held by the login of a source that is looked at.
+    turns: Mutex<FxHashMap<String, Lock>>,
 }
+
+type Lock = Arc<tokio::sync::Mutex<()>>;
 
 impl Guesses {
     /// Allows `limit` failures a minute; the next ones are refused unseen.
@@ -25,7 +36,34 @@ impl Guesses {
         Self {
             limit,
             sources: Mutex::default(),
+            turns: Mutex::default(),
         }
+    }
+
+    /// Waits until no other login of a source is looked at, and refuses one that has failed too often. Were they looked at side by
+    /// side, as many could fail as fit between the look at the limit and the outcome.
+    pub async fn turn(&self, source: &str) -> Result<Turn<'_>> {
+        let lock = {
+            let mut turns = self.turns.lock();
+            turns.entry(source.to_owned()).or_default().clone()
+        };
+        let mut turn = Turn {
+            guesses: self,
+            source: source.to_owned(),
+            lock: lock.clone(),
+            held: None,
+        };
+        match tokio::time::timeout(TURN_TIME, lock.lock_owned()).await {
+            Ok(held) => turn.held = Some(held),
+            Err(_) => {
+                return Err(ServerError::TooMany {
+                    message: "too many logins at once from this address: try again".into(),
+                    retry_after_s: 5,
+                });
+            }
+        }
+        self.check(source)?;
+        Ok(turn)
     }
 
     /// Refuses a source that has failed too often.
@@ -62,9 +100,71 @@ impl Guesses {
     }
 }
 
+/// The login of a source that is looked at; others from there wait until this is dropped.
+#[derive(Debug)]
+pub struct Turn<'g> {
+    guesses: &'g Guesses,
+    source: String,
+    lock: Lock,
+    held: Option<OwnedMutexGuard<()>>,
+}
+
+impl Turn<'_> {
+    /// Counts a failure.
+    pub fn failed(&self) {
+        self.guesses.failed(&self.source);
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.held = None;
+        let mut turns = self.guesses.turns.lock();
+        // One is the map's and one is this one's; more are made under the lock of the map only.
+        if Arc::strong_count(&self.lock) == 2 {
+            turns.remove(&self.source);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn logins_of_one_address_are_looked_at_one_after_the_other() {
+        let guesses = Arc::new(Guesses::new(3));
+        let seen = Arc::new(Mutex::new((0, 0, 0)));
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let mut all = tokio::task::JoinSet::new();
+            for _ in 0..20 {
+                let (guesses, seen) = (guesses.clone(), seen.clone());
+                all.spawn(async move {
+                    let Ok(turn) = guesses.turn("10.0.0.1").await else {
+                        return;
+                    };
+                    seen.lock().0 += 1;
+                    let now = seen.lock().0;
+                    let most = seen.lock().1.max(now);
+                    seen.lock().1 = most;
+                    tokio::time::sleep(Duration::from_millis(2)).await;
+                    turn.failed();
+                    seen.lock().0 -= 1;
+                    seen.lock().2 += 1;
+                });
+            }
+            let other = guesses.turn("10.0.0.2").await;
+            assert!(other.is_ok(), "another address does not wait");
+            drop(other);
+            all.join_all().await;
+        });
+        assert_eq!(*seen.lock(), (0, 1, 3), "at once, at most, failed");
+        assert!(guesses.turns.lock().is_empty());
+    }
 
     #[test]
     fn the_tenth_failure_is_the_last_that_is_looked_at() {

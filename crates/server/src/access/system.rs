@@ -7,7 +7,11 @@
 //! A change is committed first and then shown to those who ask, under one lock: a token that was revoked works for
 //! nobody who asks afterwards.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use isomer_db::{Database, Map, Value, params};
 use parking_lot::{Mutex, RwLock};
@@ -23,6 +27,8 @@ const MOST_USERS: usize = 100_000;
 const MOST_TOKENS: usize = 1_000;
 /// Logins of one user that are kept; the oldest end first.
 const MOST_LOGINS: usize = 100;
+/// For so long a password that was right is known without hashing it again.
+const RECENT_TIME: Duration = Duration::from_secs(300);
 /// Most characters of a name.
 const MOST_NAME: usize = 64;
 
@@ -123,12 +129,12 @@ pub struct System {
     recent: Recent,
 }
 
-/// Passwords that were found to be right in this process, so that the connections of a pool need not wait for a slow hash
+/// Passwords that were found to be right within [`RECENT_TIME`], so that the connections of a pool need not wait for a slow hash
 /// each. Kept as a digest under a key that ends with the process, over the password and the stored hash: another password
 /// makes it void. Wrong ones are always hashed slowly. Memory: about 100 bytes a user.
 struct Recent {
     key: ring::hmac::Key,
-    known: Mutex<FxHashMap<Arc<str>, [u8; 32]>>,
+    known: Mutex<FxHashMap<Arc<str>, ([u8; 32], Instant)>>,
 }
 
 impl Recent {
@@ -152,15 +158,21 @@ impl Recent {
 
     fn knows(&self, name: &str, password: &str, hash: &str) -> bool {
         let digest = self.digest(password, hash);
-        let known = self.known.lock();
-        known
-            .get(name)
-            .is_some_and(|held| password::equal(held, &digest))
+        let mut known = self.known.lock();
+        match known.get(name) {
+            Some((_, since)) if since.elapsed() >= RECENT_TIME => {
+                known.remove(name);
+                false
+            }
+            Some((held, _)) => password::equal(held, &digest),
+            None => false,
+        }
     }
 
     fn remember(&self, name: &Arc<str>, password: &str, hash: &str) {
         let digest = self.digest(password, hash);
-        self.known.lock().insert(name.clone(), digest);
+        let since = Instant::now();
+        self.known.lock().insert(name.clone(), (digest, since));
     }
 }
 
@@ -248,8 +260,8 @@ impl System {
         self.add_token(name, "login", None, Some(expires), true)
     }
 
-    /// What a connection shows from now on in place of a name and a password, where they were right a while ago: answers at
-    /// once. Nothing otherwise: see [`System::credential`].
+    /// What a connection shows from now on in place of a name and a password, where they were right a few minutes ago: answers at
+    /// once. Nothing otherwise: see [`System::credential`]. It can be asked fast: only whoever may log in now may ask.
     pub fn recent_credential(&self, name: &str, password: &str) -> Option<Credential> {
         let known = self.known.read();
         let user = known.users.get(name)?;
@@ -780,6 +792,28 @@ mod tests {
         );
         assert!(system.log_in("ada", "analytical engine", 1000).is_err());
         assert!(system.log_in("ada", "difference engine", 1000).is_ok());
+    }
+
+    #[test]
+    fn a_password_that_was_right_is_known_for_a_while() {
+        let system = System::in_memory().unwrap();
+        system
+            .add_user("ada", "analytical engine", &Rights::all())
+            .unwrap();
+        let recent = |password| system.recent_credential("ada", password).is_some();
+        assert!(!recent("analytical engine"));
+        system.credential("ada", "analytical engine").unwrap();
+        assert!(recent("analytical engine") && !recent("difference engine"));
+        if let Some((_, since)) = system.recent.known.lock().get_mut("ada")
+            && let Some(before) = since.checked_sub(RECENT_TIME)
+        {
+            *since = before;
+        }
+        assert!(!recent("analytical engine"), "it is hashed again");
+        system.credential("ada", "analytical engine").unwrap();
+        assert!(recent("analytical engine"));
+        system.set_password("ada", "difference engine").unwrap();
+        assert!(!recent("analytical engine") && !recent("difference engine"));
     }
 
     #[test]

@@ -1,7 +1,6 @@
 //! A connection: bytes in, messages to the machine, bytes out, and how slow a client may be.
 
 use std::{
-    collections::VecDeque,
     io,
     net::{IpAddr, SocketAddr},
     sync::{
@@ -12,11 +11,14 @@ use std::{
 };
 
 use isomer_db::Map;
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf},
+    time::{Interval, MissedTickBehavior, interval_at},
+};
 
 use super::{
     failure::Failure,
-    frames::{Inbox, Outbox, TooLong},
+    frames::{End, Inbox, Outbox, TooLong},
     handshake,
     machine::{Machine, Step},
     message::text,
@@ -33,6 +35,8 @@ const READ_BYTES: usize = 8 << 10;
 /// How often somebody looks whether a query works for longer than it may.
 const TICK: Duration = Duration::from_millis(50);
 const HELLO: u8 = 0x01;
+const GOODBYE: u8 = 0x02;
+const RESET: u8 = 0x0f;
 const LOGON: u8 = 0x6a;
 
 /// Speaks Bolt with a client until one of the two ends it.
@@ -72,6 +76,7 @@ where
         has_ended: false,
         too_long: None,
         login_end: Instant::now() + limits.head_time,
+        was_known: false,
     };
     if let Err(error) = connection.serve().await {
         if error.kind() == io::ErrorKind::TimedOut {
@@ -125,6 +130,8 @@ struct Connection<S> {
     too_long: Option<TooLong>,
     /// When a login must have come.
     login_end: Instant,
+    /// Whether somebody was known when the last message was answered.
+    was_known: bool,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
@@ -156,6 +163,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                     continue;
                 }
             };
+            self.note_logoff()?;
             self.flush().await?;
             match step {
                 Step::Close => return Ok(()),
@@ -163,6 +171,18 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 Step::Done | Step::More => waits = Waits::default(),
             }
         }
+    }
+
+    /// After a `LOGOFF` it is as it was before the login: a little is taken, for a little while.
+    fn note_logoff(&mut self) -> io::Result<()> {
+        let is_known = self.machine()?.is_known();
+        if self.was_known && !is_known {
+            let limits = &self.core.config.limits;
+            self.login_end = Instant::now() + limits.head_time;
+            self.inbox.set_most(limits.head_bytes);
+        }
+        self.was_known = is_known;
+        Ok(())
     }
 
     fn machine(&mut self) -> io::Result<&mut Machine> {
@@ -183,19 +203,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             self.out = out;
             return Ok(step);
         }
-        let place = match self.core.place().await {
+        // What ends something is answered however much the server is at work on, and so is what stands before it.
+        let ends = self.signal.0.is_interrupted()
+            || matches!(tag, RESET | GOODBYE) && !self.machine()?.is_taking();
+        let place = match self.core.place_unless(ends).await {
             Ok(place) => place,
             Err(error) => {
-                let message = self.inbox.next().unwrap_or_default();
-                let step = self.machine()?.refuse(&message, &error, &mut out);
+                // Rows that are being taken: theirs is the message that fails, and the next one waits for its turn.
+                let message = match self.machine()?.is_taking() {
+                    true => None,
+                    false => self.inbox.next(),
+                };
+                let step = self.machine()?.refuse(message.as_deref(), &error, &mut out);
                 self.out = out;
                 return Ok(step);
             }
         };
-        let mut queue = VecDeque::new();
-        while !matches!(self.inbox.next_tag(), None | Some(HELLO | LOGON)) {
-            queue.extend(self.inbox.next());
-        }
+        let mut queue = self.inbox.lend(|tag| match tag {
+            HELLO | LOGON => Some(End::Before),
+            RESET | GOODBYE if ends => Some(End::Behind),
+            _ => None,
+        });
         let Some(mut machine) = self.machine.take() else {
             return Ok(Step::Close);
         };
@@ -204,28 +232,28 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             let step = machine.run(&mut queue, &mut out);
             (machine, queue, out, step)
         });
+        let mut ticks = ticks();
         let done = loop {
             let may_read = self.may_read();
             tokio::select! {
                 biased;
                 done = &mut job => break done,
-                count = self.reading.read(&mut self.buffer), if may_read => self.received(count),
-                () = tokio::time::sleep(TICK) => {
+                // In front of the bytes: whoever sends without a pause must not put it off.
+                _ = ticks.tick() => {
                     self.signal.0.check_time();
                     let ready = self.signal.0.take_ready();
                     self.send(&ready).await?;
                 }
+                count = self.reading.read(&mut self.buffer), if may_read => self.received(count),
             }
         };
-        let (machine, mut queue, out, step) = done.map_err(|error| {
+        let (machine, queue, out, step) = done.map_err(|error| {
             tracing::error!(%error, "a message of a driver ended in a bug");
             io::Error::other("the connection met a bug in the server")
         })?;
         self.machine = Some(machine);
         self.out = out;
-        while let Some(message) = queue.pop_back() {
-            self.inbox.put_back(message);
-        }
+        self.inbox.take_back(queue);
         Ok(step)
     }
 
@@ -386,29 +414,46 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
     }
 
     async fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         let mut rest = bytes;
         let time = self.core.config.limits.write_time;
+        let mut ticks = ticks();
+        // Only what it takes gives it more time, not what it sends.
+        let mut end = Instant::now() + time;
         while !rest.is_empty() {
             let may_read = self.may_read();
             tokio::select! {
                 biased;
-                count = tokio::time::timeout(time, self.writing.write(rest)) => {
-                    match count {
-                        Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-                        Ok(Ok(count)) => rest = &rest[count..],
-                        Ok(Err(error)) => return Err(error),
-                        Err(_) => return Err(timed_out("the client takes nothing")),
+                count = self.writing.write(rest) => match count? {
+                    0 => return Err(io::ErrorKind::WriteZero.into()),
+                    count => {
+                        rest = &rest[count..];
+                        end = Instant::now() + time;
+                    }
+                },
+                _ = ticks.tick() => {
+                    // A query may be at work meanwhile.
+                    self.signal.0.check_time();
+                    if end <= Instant::now() {
+                        return Err(timed_out("the client takes nothing"));
                     }
                 }
                 count = self.reading.read(&mut self.buffer), if may_read => self.received(count),
             }
         }
-        if bytes.is_empty() {
-            return Ok(());
-        }
-        match tokio::time::timeout(time, self.writing.flush()).await {
-            Ok(flushed) => flushed,
-            Err(_) => Err(timed_out("the client takes nothing")),
+        loop {
+            tokio::select! {
+                biased;
+                flushed = self.writing.flush() => return flushed,
+                _ = ticks.tick() => {
+                    self.signal.0.check_time();
+                    if end <= Instant::now() {
+                        return Err(timed_out("the client takes nothing"));
+                    }
+                }
+            }
         }
     }
 }
@@ -426,16 +471,16 @@ async fn authenticate(core: &Arc<Core>, from: IpAddr, shown: &Map) -> crate::Res
                     "the scheme `basic` takes a name and a password".into(),
                 ));
             };
+            // One after the other: those of a pool find that the first was right, and those who guess are counted.
+            let turn = core.login_turn(from).await?;
             if let Some(credential) = core.system()?.recent_credential(&name, &password) {
                 return Ok(credential);
             }
-            let source = from.to_string();
-            core.guesses.check(&source)?;
             let outcome = core
                 .hashing(move |core| core.system()?.credential(&name, &password))
                 .await;
             if matches!(outcome, Err(ServerError::Unauthenticated(_))) {
-                core.guesses.failed(&source);
+                turn.failed();
                 core.metrics.logins_failed.fetch_add(1, Ordering::Relaxed);
             }
             outcome
@@ -450,6 +495,13 @@ async fn authenticate(core: &Arc<Core>, from: IpAddr, shown: &Map) -> crate::Res
             "log in with a name and a password (basic), or with a token (bearer)".into(),
         )),
     }
+}
+
+/// When to look whether a query works for longer than it may.
+fn ticks() -> Interval {
+    let mut ticks = interval_at(tokio::time::Instant::now() + TICK, TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
 }
 
 /// Pauses of a message that waits for others.

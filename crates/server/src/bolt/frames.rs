@@ -18,7 +18,7 @@ pub struct TooLong {
 }
 
 /// What has arrived and was not answered yet. Memory: twice the longest message, as [`Inbox::has_room`] is asked before more
-/// is read.
+/// is read; what is lent to those who answer it counts until they give the rest back.
 #[derive(Debug)]
 pub struct Inbox {
     most: usize,
@@ -31,6 +31,8 @@ pub struct Inbox {
     began: Option<Instant>,
     waiting: VecDeque<Vec<u8>>,
     waiting_bytes: usize,
+    lent: usize,
+    lent_bytes: usize,
 }
 
 impl Inbox {
@@ -44,6 +46,8 @@ impl Inbox {
             began: None,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            lent: 0,
+            lent_bytes: 0,
         }
     }
 
@@ -92,7 +96,8 @@ impl Inbox {
 
     /// Whether more may be read.
     pub fn has_room(&self) -> bool {
-        self.waiting.len() < MOST_WAITING && self.waiting_bytes <= self.most
+        self.waiting.len() + self.lent < MOST_WAITING
+            && self.waiting_bytes + self.lent_bytes <= self.most
     }
 
     /// The tag of the next message.
@@ -109,11 +114,37 @@ impl Inbox {
         Some(message)
     }
 
-    /// Puts a message back: it is the next one again.
-    pub fn put_back(&mut self, message: Vec<u8>) {
-        self.waiting_bytes += message.len();
-        self.waiting.push_front(message);
+    /// Lends the messages before the first with a tag that `ends` holds of, that one included where it says so.
+    pub fn lend(&mut self, ends: impl Fn(u8) -> Option<End>) -> VecDeque<Vec<u8>> {
+        let end = self.waiting.iter().enumerate().find_map(|(at, message)| {
+            let end = ends(message.get(1).copied().unwrap_or_default())?;
+            Some(at + usize::from(end == End::Behind))
+        });
+        let later = self.waiting.split_off(end.unwrap_or(self.waiting.len()));
+        let lent = std::mem::replace(&mut self.waiting, later);
+        let bytes = lent.iter().map(Vec::len).sum::<usize>();
+        self.waiting_bytes -= bytes;
+        self.lent = lent.len();
+        self.lent_bytes = bytes;
+        lent
     }
+
+    /// Takes back what is left of what was lent: the next messages again.
+    pub fn take_back(&mut self, mut rest: VecDeque<Vec<u8>>) {
+        (self.lent, self.lent_bytes) = (0, 0);
+        self.waiting_bytes += rest.iter().map(Vec::len).sum::<usize>();
+        rest.append(&mut self.waiting);
+        self.waiting = rest;
+    }
+}
+
+/// Where messages that are lent end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// In front of this one.
+    Before,
+    /// Behind this one.
+    Behind,
 }
 
 /// Messages to be sent.
@@ -204,16 +235,38 @@ mod tests {
     }
 
     #[test]
+    fn messages_are_lent_up_to_a_tag() {
+        let mut inbox = Inbox::new(100);
+        let tags = |messages: &VecDeque<Vec<u8>>| messages.iter().map(|m| m[1]).collect::<Vec<_>>();
+        inbox
+            .take(&sent(&[&[0, 1], &[0, 2], &[0, 3], &[0, 4]]))
+            .unwrap();
+        let before = inbox.lend(|tag| (tag == 3).then_some(End::Before));
+        assert_eq!(tags(&before), [1, 2]);
+        inbox.take(&sent(&[&[0, 5]])).unwrap();
+        inbox.take_back(before);
+        let behind = inbox.lend(|tag| (tag == 3).then_some(End::Behind));
+        assert_eq!(tags(&behind), [1, 2, 3]);
+        inbox.take_back(VecDeque::new());
+        assert_eq!(tags(&inbox.lend(|_| None)), [4, 5]);
+        inbox.take_back(VecDeque::new());
+        assert_eq!((inbox.waiting_bytes, inbox.next_tag()), (0, None));
+    }
+
+    #[test]
     fn what_waits_has_a_limit() {
         let mut inbox = Inbox::new(10);
         inbox
             .take(&sent(&[&[1, 2, 3, 4, 5, 6], &[1, 2, 3, 4, 5, 6]]))
             .unwrap();
         assert!(!inbox.has_room());
-        let message = inbox.next().unwrap();
+        let mut lent = inbox.lend(|_| None);
+        assert_eq!((lent.len(), inbox.next_tag()), (2, None));
+        assert!(!inbox.has_room(), "what is lent counts");
+        lent.pop_front();
+        inbox.take_back(lent);
         assert!(inbox.has_room());
-        inbox.put_back(message);
-        assert!(!inbox.has_room());
+        assert_eq!(inbox.next_tag(), Some(2));
         let mut inbox = Inbox::new(1 << 20);
         for _ in 0..MOST_WAITING {
             assert!(inbox.has_room());

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{ErrorKind, Map, Value};
+use isomer_db::{ErrorKind, Map, StatementClass, Value};
 
 use super::{
     failure::Failure,
@@ -33,6 +33,8 @@ use crate::{
 
 /// Results that a transaction may have open at once.
 const MOST_RESULTS: usize = 100;
+/// The code for rights that are not there any more.
+const EXPIRED: &str = "Neo.ClientError.Security.AuthorizationExpired";
 /// A routing table is good for so long.
 const ROUTES_LAST_S: i64 = 300;
 
@@ -85,6 +87,8 @@ struct Explicit {
     /// When it must end.
     end: Option<Instant>,
     wanted: Wanted,
+    /// The most that its statements may have done.
+    class: StatementClass,
     /// Results that were not taken to their end, by number.
     results: Vec<(u64, Statement)>,
     next: u64,
@@ -239,10 +243,25 @@ impl Machine {
         step
     }
 
-    /// Refuses the next message: the server is at work on too much.
-    pub fn refuse(&mut self, message: &[u8], error: &ServerError, out: &mut Outbox) -> Step {
-        let number = message.get(1).copied().and_then(number_of);
-        self.fail(number, Duration::ZERO, &Failure::of(error), out)
+    /// Refuses a message, or the rest of the one whose rows are being taken: the server is at work on too much.
+    pub fn refuse(
+        &mut self,
+        message: Option<&[u8]>,
+        error: &ServerError,
+        out: &mut Outbox,
+    ) -> Step {
+        let taking = self
+            .taking
+            .as_ref()
+            .map(|taking| (taking.message, taking.worked));
+        let (number, worked) = match (message, taking) {
+            (None, Some((number, worked))) => (Some(number), worked),
+            (message, _) => (
+                message.and_then(|message| number_of(*message.get(1)?)),
+                Duration::ZERO,
+            ),
+        };
+        self.fail(number, worked, &Failure::of(error), out)
     }
 
     /// Ends the connection with a failure: a message could not be taken in.
@@ -276,9 +295,9 @@ impl Machine {
                 parameters,
                 on,
             } if ready || in_transaction => self.open_result(text, parameters, &on, out)?,
-            Request::Pull(take) if self.has_results() => return self.take(take, true, 0x3f, out),
+            Request::Pull(take) if self.has_results() => return self.take(take, true, 0x3f),
             Request::Discard(take) if self.has_results() => {
-                return self.take(take, false, 0x2f, out);
+                return self.take(take, false, 0x2f);
             }
             Request::Commit if in_transaction => self.commit(out)?,
             Request::Rollback if in_transaction => {
@@ -389,17 +408,36 @@ impl Machine {
 
     // ---- rights -------------------------------------------------------------------------------------------------------------
 
-    /// The right to do something in a database, as it is now.
-    fn access(&mut self, database: Option<&str>, open: Option<Arc<Open>>) -> Answered<Access> {
+    /// Who it is, with the rights of now.
+    fn principal(&mut self) -> Answered<Arc<Principal>> {
         let who = self
             .who
             .as_mut()
             .ok_or_else(|| Stop::Protocol("log in first".into()))?;
         who.principal = self.core.principal(&who.credential).map_err(|error| {
             // Drivers log in again, over another connection.
-            Failure::of(&error).with_code("Neo.ClientError.Security.AuthorizationExpired")
+            Failure::of(&error).with_code(EXPIRED)
         })?;
-        let principal = who.principal.clone();
+        Ok(who.principal.clone())
+    }
+
+    /// Refuses to go on with what was opened under a right that was taken away since.
+    fn check_right(&mut self, database: &str, class: StatementClass) -> Answered {
+        let principal = self.principal()?;
+        let role = principal.rights.on(database);
+        if role.is_some_and(|role| role.class() >= class) {
+            return Ok(());
+        }
+        let error = ServerError::Denied(format!(
+            "`{}` does not have the right on the database `{database}` any more with which this was begun",
+            principal.name
+        ));
+        Err(Failure::of(&error).with_code(EXPIRED).into())
+    }
+
+    /// The right to do something in a database, as it is now.
+    fn access(&mut self, database: Option<&str>, open: Option<Arc<Open>>) -> Answered<Access> {
+        let principal = self.principal()?;
         let home = database.is_none().then(|| self.core.home_of(&principal));
         let name = match (database, home.flatten()) {
             (Some(name), _) => name.to_owned(),
@@ -474,6 +512,7 @@ impl Machine {
             reads_only: on.reads_only,
             end: on.time.map(|time| Instant::now() + time),
             wanted: on.notifications.clone().unwrap_or(self.wanted.clone()),
+            class: StatementClass::Read,
             results: Vec::new(),
             next: 0,
         });
@@ -481,18 +520,23 @@ impl Machine {
     }
 
     fn commit(&mut self, out: &mut Outbox) -> Answered {
+        let Some(transaction) = &self.transaction else {
+            return Ok(());
+        };
+        let (database, class) = (transaction.database.clone(), transaction.class);
+        self.told.database = Some(database.clone());
+        self.told.class = Some(if transaction.reads_only {
+            "read"
+        } else {
+            "write"
+        });
+        self.check_right(&database, class)?;
         let Some(mut transaction) = self.transaction.take() else {
             return Ok(());
         };
         self.taking = None;
         // What they write was written when they were run.
         transaction.results.clear();
-        self.told.database = Some(transaction.database.clone());
-        self.told.class = Some(if transaction.reads_only {
-            "read"
-        } else {
-            "write"
-        });
         let committed = self.core.open.commit(&transaction.open);
         let version = committed.map_err(|error| in_transaction(&error))?;
         let bookmark = bookmark(&transaction.database, version);
@@ -580,6 +624,7 @@ impl Machine {
                 .map_err(|failure| Stop::Failed(expired(failure)))
         };
         let mut statement = open(self)?;
+        transaction.class = transaction.class.max(statement.class());
         if !statement.writes() {
             return Ok(statement);
         }
@@ -605,8 +650,8 @@ impl Machine {
         Ok(statement)
     }
 
-    /// Begins to take rows.
-    fn take(&mut self, take: Take, keep: bool, tag: u8, out: &mut Outbox) -> Answered<Step> {
+    /// Begins to take rows: [`Machine::go_on`] takes them.
+    fn take(&mut self, take: Take, keep: bool, tag: u8) -> Answered<Step> {
         let mut result = None;
         if let Some(transaction) = &self.transaction {
             let number = match take.result {
@@ -626,7 +671,7 @@ impl Machine {
             result,
             worked: Duration::ZERO,
         });
-        Ok(self.go_on(out))
+        Ok(Step::More)
     }
 
     /// Takes rows until a piece is full.
@@ -642,23 +687,23 @@ impl Machine {
         if taking.worked.is_zero() && out.len() > 0 {
             self.signal.hand_over(out.drain());
         }
-        let transaction = self.transaction.as_mut();
-        let result = match (taking.result, transaction) {
-            (Some(number), Some(transaction)) => transaction
-                .results
-                .iter_mut()
-                .find(|(known, _)| *known == number)
-                .map(|(_, statement)| statement),
-            _ => self.result.as_mut(),
-        };
-        let Some(statement) = result else {
+        let Some(statement) = self.result_of(&taking) else {
             return Step::Close;
         };
+        let (database, class) = (statement.access().name().clone(), statement.class());
         self.told = Told {
-            database: Some(statement.access().name().clone()),
-            class: Some(statement.class().name()),
+            database: Some(database.clone()),
+            class: Some(class.name()),
         };
-        let taken = statement.take(&mut taking.left, taking.keep, out, self.forms, &self.signal);
+        if let Err(stop) = self.check_right(&database, class) {
+            return self.stop_taking(&taking, stop, out);
+        }
+        let signal = self.signal.clone();
+        let forms = self.forms;
+        let Some(statement) = self.result_of(&taking) else {
+            return Step::Close;
+        };
+        let taken = statement.take(&mut taking.left, taking.keep, out, forms, &signal);
         taking.worked += began.elapsed();
         let (message, worked) = (taking.message, taking.worked);
         match taken {
@@ -702,6 +747,28 @@ impl Machine {
                 self.fail(Some(message), worked, &failure, out)
             }
         }
+    }
+
+    /// The result whose rows are being taken.
+    fn result_of(&mut self, taking: &Taking) -> Option<&mut Statement> {
+        match (taking.result, &mut self.transaction) {
+            (Some(number), Some(transaction)) => transaction
+                .results
+                .iter_mut()
+                .find(|(known, _)| *known == number)
+                .map(|(_, statement)| statement),
+            _ => self.result.as_mut(),
+        }
+    }
+
+    /// Answers the message whose rows are not taken any further.
+    fn stop_taking(&mut self, taking: &Taking, stop: Stop, out: &mut Outbox) -> Step {
+        let failure = match stop {
+            Stop::Failed(failure) => failure,
+            Stop::Protocol(what) => Failure::protocol(what),
+            Stop::Busy => return Step::Busy,
+        };
+        self.fail(Some(taking.message), taking.worked, &failure, out)
     }
 
     /// Tells what stands behind the last row.

@@ -22,6 +22,9 @@ use isomer_value::limits::MAX_NESTING;
 
 use super::structure;
 
+/// Values that room is made for before they have come: what is announced may be a lie.
+const MOST_AHEAD: usize = 1_024;
+
 /// Why bytes are no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unreadable {
@@ -145,7 +148,7 @@ impl<'m> Reader<'m> {
 
     fn list(&mut self, count: usize, depth: usize) -> Read<Value> {
         self.deeper(count, depth)?;
-        let mut items = Vec::with_capacity(count);
+        let mut items = Vec::with_capacity(count.min(MOST_AHEAD));
         for _ in 0..count {
             items.push(self.value_at(depth + 1)?);
         }
@@ -154,7 +157,7 @@ impl<'m> Reader<'m> {
 
     fn map(&mut self, count: usize, depth: usize) -> Read<Value> {
         self.deeper(count.saturating_mul(2), depth)?;
-        let mut entries: Vec<(Arc<str>, Value)> = Vec::with_capacity(count);
+        let mut entries: Vec<(Arc<str>, Value)> = Vec::with_capacity(count.min(MOST_AHEAD));
         for _ in 0..count {
             self.charge(2 * size_of::<usize>())?;
             let marker = self.byte()?;

@@ -65,8 +65,7 @@ pub async fn setup(mut call: Call) -> Result<Reply> {
         fields.needed_text("password")?,
     );
     let in_cookie = fields.switch("cookie")?;
-    let from = call.from.to_string();
-    call.core.guesses.check(&from)?;
+    let turn = call.core.login_turn(call.from).await?;
     let lasts = millis(call.core.config.limits.login_time);
     let outcome = call
         .core
@@ -76,7 +75,7 @@ pub async fn setup(mut call: Call) -> Result<Reply> {
         })
         .await;
     if matches!(outcome, Err(ServerError::Unauthenticated(_))) {
-        call.core.guesses.failed(&from);
+        turn.failed();
     }
     logged_in(&call, StatusCode::CREATED, &outcome?, in_cookie)
 }
@@ -91,15 +90,14 @@ pub async fn login(mut call: Call) -> Result<Reply> {
     let (user, password) = (fields.needed_text("user")?, fields.needed_text("password")?);
     let in_cookie = fields.switch("cookie")?;
     // By address, and by name from one address net: a name alone must not be locked by strangers.
-    let from = call.from.to_string();
-    call.core.guesses.check(&from)?;
+    let turn = call.core.login_turn(call.from).await?;
     let lasts = millis(call.core.config.limits.login_time);
     let outcome = call
         .core
         .hashing(move |core| core.system()?.log_in(&user, &password, lasts))
         .await;
     if matches!(outcome, Err(ServerError::Unauthenticated(_))) {
-        call.core.guesses.failed(&from);
+        turn.failed();
         call.core
             .metrics
             .logins_failed
@@ -313,10 +311,8 @@ pub async fn set_password(mut call: Call, access: ServerAccess) -> Result<Reply>
     let name = own_or_admin(&call, &access)?;
     let mut fields = call.fields(&["password", "current"]).await?;
     let (password, current) = (fields.needed_text("password")?, fields.text("current")?);
-    let from = call.from.to_string();
-    call.core.guesses.check(&from)?;
+    let turn = call.core.login_turn(call.from).await?;
     let own = *access.principal().name == *name;
-    let core = call.core.clone();
     let outcome = call
         .core
         .hashing(move |core| {
@@ -336,7 +332,7 @@ pub async fn set_password(mut call: Call, access: ServerAccess) -> Result<Reply>
         })
         .await;
     if matches!(outcome, Err(ServerError::Denied(_))) {
-        core.guesses.failed(&from);
+        turn.failed();
     }
     outcome.map(|()| Reply::done())
 }

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod bolt;
+mod bolt_abuse;
 mod data;
 mod driver;
 mod fields;

@@ -1,0 +1,306 @@
+//! Bolt under clients that mean harm: what they hold, how long, and what they may do when their rights are gone.
+
+use std::{
+    io::Write,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use isomer_db::{Map, Value, params};
+
+use crate::{
+    driver::{Answer, BEGIN, COMMIT, DISCARD, Driver, LOGOFF, LOGON, PULL, ROLLBACK, RUN, message},
+    support::{PASSWORD, Server},
+};
+
+/// Works for long and finds nothing.
+const LONG: &str = "UNWIND range(1, 1000000000) AS a WITH a WHERE a % 7 = 8 RETURN count(a)";
+const TIMED_OUT: &str = "Neo.ClientError.Transaction.TransactionTimedOut";
+const EXPIRED: &str = "Neo.ClientError.Security.AuthorizationExpired";
+
+fn none() -> Map {
+    Map::new()
+}
+
+fn all() -> Vec<Value> {
+    vec![params! { "n" => -1 }.into()]
+}
+
+impl Driver {
+    /// Sends a query; its columns are told.
+    fn open(&mut self, query: &str, extra: Map) {
+        self.send_run(query, none(), extra);
+        self.receive().expect("an answer").1.success();
+    }
+}
+
+/// What was opened is of no use any more when the right is gone with which it was opened.
+#[test]
+fn what_was_begun_ends_with_the_right_to_it() {
+    let server = Server::new();
+    let admin = server.admin();
+    let editor = "{\"people\":\"editor\"}";
+    let mut number = 0;
+    let mut begun = || {
+        number += 1;
+        let name = format!("user-{number}");
+        server.user(&name, editor);
+        (Driver::of(&server, &name), name)
+    };
+    let roles = |name: &str, roles: &str| {
+        let answer = admin.json("PUT", &format!("/v1/users/{name}/roles"), roles);
+        assert_eq!(answer.status, 200, "{answer:?}");
+    };
+    let reader = "{\"people\":\"reader\"}";
+    for less in [reader, "{\"other\":\"admin\"}", "{}"] {
+        // Written, and not committed.
+        let (mut driver, name) = begun();
+        driver.ask(BEGIN, &[none().into()]).success();
+        driver.run("CREATE (:No)", none()).1.success();
+        roles(&name, less);
+        assert_eq!(driver.ask(COMMIT, &[]).code(), EXPIRED, "{less}");
+        driver.reset();
+        // Not written yet.
+        for take in [PULL, DISCARD] {
+            let (mut driver, name) = begun();
+            driver.open("CREATE (:No)", none());
+            roles(&name, less);
+            assert_eq!(driver.ask(take, &all()).code(), EXPIRED, "{less}");
+        }
+        // Written as it is found, committed at its end.
+        let (mut driver, name) = begun();
+        driver.open("UNWIND range(1, 5000) AS n CREATE (:No) RETURN n", none());
+        driver.send_pull(1_500);
+        assert_eq!(driver.receive().unwrap().0.len(), 1_500);
+        roles(&name, less);
+        assert_eq!(driver.ask(PULL, &all()).code(), EXPIRED, "{less}");
+        // Read, by those who may still read and by others.
+        for transaction in [false, true] {
+            let (mut driver, name) = begun();
+            if transaction {
+                driver.ask(BEGIN, &[none().into()]).success();
+            }
+            driver.open("UNWIND range(1, 50) AS n RETURN n", none());
+            driver.send_pull(10);
+            assert_eq!(driver.receive().unwrap().0.len(), 10);
+            roles(&name, less);
+            let may_read = less == reader;
+            let (rows, answer) = {
+                driver.send_pull(-1);
+                driver.receive().unwrap()
+            };
+            let told = format!("{less}: {answer:?}");
+            assert_eq!(answer.code() == "success", may_read, "{told}");
+            assert_eq!(rows.len(), if may_read { 40 } else { 0 }, "{told}");
+            if transaction && may_read {
+                driver.ask(COMMIT, &[]).success();
+            }
+        }
+    }
+    // Who is gone altogether, and who gives up himself.
+    let (mut driver, name) = begun();
+    driver.ask(BEGIN, &[none().into()]).success();
+    driver.run("CREATE (:No)", none()).1.success();
+    assert_eq!(admin.delete(&format!("/v1/users/{name}")).status, 204);
+    assert_eq!(driver.ask(COMMIT, &[]).code(), EXPIRED);
+    let (mut driver, name) = begun();
+    driver.ask(BEGIN, &[none().into()]).success();
+    driver.run("CREATE (:No)", none()).1.success();
+    roles(&name, "{}");
+    driver.ask(ROLLBACK, &[]).success();
+    let count = server.people.query("MATCH (n:No) RETURN n", ()).unwrap();
+    assert_eq!(count.len(), 0);
+}
+
+#[test]
+fn guesses_side_by_side_are_counted_like_others() {
+    let server = Server::with(&[("limits.login_failures", "4")]);
+    let barrier = Barrier::new(16);
+    let looked_at = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..16 {
+            scope.spawn(|| {
+                let mut driver = Driver::greeted(&server);
+                barrier.wait();
+                let guess = params! { "scheme" => "basic", "principal" => "admin", "credentials" => "a guess" };
+                let answer = driver.ask(LOGON, &[guess.into()]);
+                match answer.code() {
+                    "Neo.ClientError.Security.Unauthorized" => {
+                        looked_at.fetch_add(1, Ordering::Relaxed);
+                    }
+                    other => assert_eq!(other, "Neo.ClientError.Security.AuthenticationRateLimit"),
+                }
+            });
+        }
+    });
+    assert_eq!(looked_at.into_inner(), 4);
+}
+
+/// The connections of a pool that opens at once.
+#[test]
+fn many_right_logins_at_once_are_let_in() {
+    let server = Server::with(&[("limits.login_failures", "4")]);
+    std::thread::scope(|scope| {
+        for _ in 0..30 {
+            scope.spawn(|| {
+                let mut driver = Driver::of(&server, "admin");
+                assert_eq!(driver.run("RETURN 1", none()).0, [[Value::Int(1)]]);
+            });
+        }
+    });
+}
+
+#[test]
+fn bytes_that_keep_coming_do_not_put_off_the_end_of_a_query() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    let mut writing = driver.stream.try_clone().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let stopped = stop.clone();
+    let writer = std::thread::spawn(move || {
+        while !stopped.load(Ordering::Relaxed) {
+            if writing.write_all(&[0, 0]).is_err() {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    });
+    let began = Instant::now();
+    // In one message, as the other thread writes in between.
+    driver
+        .stream
+        .write_all(
+            &[
+                message(
+                    RUN,
+                    &[
+                        LONG.into(),
+                        none().into(),
+                        params! { "tx_timeout" => 300 }.into(),
+                    ],
+                ),
+                message(PULL, &all()),
+            ]
+            .concat(),
+        )
+        .unwrap();
+    driver.receive().unwrap().1.success();
+    assert_eq!(driver.receive().unwrap().1.code(), TIMED_OUT);
+    assert!(began.elapsed() < Duration::from_secs(6));
+    stop.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+}
+
+/// However long a result is, no more messages are taken in behind it than fit.
+#[test]
+fn messages_that_wait_behind_a_result_are_bounded() {
+    let server = Server::with(&[("limits.body", "1MiB")]);
+    let mut driver = Driver::of(&server, "admin");
+    driver.open("UNWIND range(1, 1000000000) AS n RETURN n", none());
+    driver.send_pull(-1);
+    let mut reading = driver.stream.try_clone().unwrap();
+    let read = Arc::new(AtomicUsize::new(0));
+    let (counted, stop) = (read.clone(), Arc::new(AtomicBool::new(false)));
+    let stopped = stop.clone();
+    let reader = std::thread::spawn(move || {
+        let mut buffer = [0; 64 << 10];
+        while !stopped.load(Ordering::Relaxed) {
+            match std::io::Read::read(&mut reading, &mut buffer) {
+                Ok(count @ 1..) => counted.fetch_add(count, Ordering::Relaxed),
+                _ => return,
+            };
+        }
+    });
+    driver
+        .stream
+        .set_write_timeout(Some(Duration::from_millis(1_500)))
+        .unwrap();
+    let run = message(
+        RUN,
+        &[
+            "RETURN size($t)".into(),
+            params! { "t" => "x".repeat(200_000).as_str() }.into(),
+            none().into(),
+        ],
+    );
+    let mut written = 0;
+    while written < 64 << 20 {
+        match driver.stream.write(&run[written % run.len()..]) {
+            Ok(count) => written += count,
+            Err(_) => break,
+        }
+    }
+    // What the two ends of a connection hold in the kernel comes to some MiB.
+    assert!(written < 24 << 20, "{written} bytes were taken in");
+    assert!(
+        read.load(Ordering::Relaxed) > 100_000,
+        "rows came meanwhile"
+    );
+    stop.store(true, Ordering::Relaxed);
+    drop(driver);
+    reader.join().unwrap();
+}
+
+/// Where the server is at work on too much, each message gets the answer that is its own.
+#[test]
+fn an_overloaded_server_answers_the_right_message() {
+    let server = Server::with(&[("limits.requests", "1"), ("limits.head_time", "300ms")]);
+    let mut driver = Driver::of(&server, "admin");
+    let mut other = Driver::of(&server, "admin");
+    let mut waits = Driver::of(&server, "admin");
+    waits.ask(BEGIN, &[none().into()]).success();
+    driver.ask(BEGIN, &[none().into()]).success();
+    driver.open("UNWIND range(1, 1000000000) AS n RETURN n", none());
+    driver.send_pull(-1);
+    driver.send(COMMIT, &[]);
+    let mut reading = Driver {
+        stream: driver.stream.try_clone().unwrap(),
+    };
+    let reader = std::thread::spawn(move || {
+        let (rows, pull) = reading.receive().unwrap();
+        (rows.len(), pull, reading.receive().unwrap().1)
+    });
+    std::thread::sleep(Duration::from_millis(200));
+    other.send_run(LONG, none(), params! { "tx_timeout" => 3_000 });
+    other.send_pull(-1);
+    let (rows, pull, commit) = reader.join().unwrap();
+    assert!(
+        rows > 0 && matches!(pull, Answer::Failure { .. }),
+        "{pull:?}"
+    );
+    assert_eq!(commit, Answer::Ignored);
+    // What ends something needs no place.
+    let began = Instant::now();
+    driver.reset();
+    waits.reset();
+    assert!(began.elapsed() < Duration::from_secs(1));
+    other.receive().unwrap().1.success();
+    assert_eq!(other.receive().unwrap().1.code(), TIMED_OUT);
+    assert_eq!(waits.run("RETURN 1", none()).0, [[Value::Int(1)]]);
+    assert_eq!(driver.run("RETURN 1", none()).0, [[Value::Int(1)]]);
+}
+
+#[test]
+fn after_a_logoff_there_is_time_for_another_login() {
+    let server = Server::with(&[("limits.head_time", "600ms")]);
+    let mut driver = Driver::of(&server, "admin");
+    std::thread::sleep(Duration::from_millis(900));
+    driver.ask(LOGOFF, &[]).success();
+    std::thread::sleep(Duration::from_millis(200));
+    let basic = params! { "scheme" => "basic", "principal" => "admin", "credentials" => PASSWORD };
+    driver.ask(LOGON, &[basic.into()]).success();
+    assert_eq!(driver.run("RETURN 1", none()).0, [[Value::Int(1)]]);
+    // It is no longer than before, though, and messages are as short.
+    driver.ask(LOGOFF, &[]).success();
+    let began = Instant::now();
+    assert!(driver.has_ended());
+    assert!(began.elapsed() < Duration::from_secs(5));
+    let mut driver = Driver::of(&server, "admin");
+    driver.ask(LOGOFF, &[]).success();
+    let long = params! { "scheme" => "x".repeat(20_000).as_str() };
+    let answer = driver.ask(LOGON, &[long.into()]);
+    assert_eq!(answer.code(), "Neo.ClientError.General.LimitExceeded");
+}
