@@ -257,6 +257,11 @@ impl Run {
         Ok(more)
     }
 
+    /// Bytes held now.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.execution.held_bytes()
+    }
+
     /// The error, with the line where it happened if that is known.
     fn told(&self, error: ExecError) -> Error {
         let place = error.place();

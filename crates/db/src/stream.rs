@@ -197,6 +197,11 @@ impl RowCursor {
         Ok(false)
     }
 
+    /// Bytes that the query holds for what it has not given yet: groups, sorted rows, lists.
+    pub fn held_bytes(&self) -> usize {
+        self.run.held_bytes()
+    }
+
     /// The names of the columns.
     pub fn columns(&self) -> &[Arc<str>] {
         &self.run.columns

@@ -22,6 +22,7 @@ mod open;
 mod replication;
 mod serve;
 mod slow;
+mod weight;
 
 pub use error::{Result, ServerError};
 pub use logging::start as start_logging;

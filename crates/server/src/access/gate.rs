@@ -1,4 +1,5 @@
-//! What one user may have at work at once: requests, and the memory of their queries.
+//! What one user may have at work at once: requests, and the memory of their queries and of what these have found; and how many
+//! results between pieces, which work on nothing and hold little.
 
 use std::sync::Arc;
 
@@ -20,18 +21,33 @@ pub struct Gates {
 struct Held {
     requests: usize,
     bytes: usize,
+    results: usize,
 }
 
-/// A request of one user; it counts until this is dropped.
+impl Held {
+    fn is_nothing(self) -> bool {
+        self.requests == 0 && self.bytes == 0 && self.results == 0
+    }
+}
+
+/// A request of one user; it counts until this is dropped, as a request only while it does not rest.
 #[derive(Debug)]
 pub struct Entry {
     gates: Arc<Gates>,
     user: Arc<str>,
-    bytes: usize,
+    rests: bool,
+    is_result: bool,
+    /// What its query may hold, and what of that counts now.
+    share: usize,
+    counted: usize,
+    /// What was found and is kept.
+    kept: usize,
 }
 
 /// Every query gets so much: all of a user's queries together hold at most this for each request beyond their limit.
 const LEAST_BYTES: usize = 1 << 20;
+/// For each request that a user may have at work, so many results may be open.
+const RESULTS_A_REQUEST: usize = 16;
 
 impl Gates {
     /// So many requests and bytes for each user, so many bytes for each query.
@@ -48,6 +64,20 @@ impl Gates {
     pub fn enter(self: &Arc<Self>, user: &Arc<str>) -> Result<Entry> {
         let mut users = self.users.lock();
         let held = users.entry(user.clone()).or_default();
+        self.count_request(user, held)?;
+        drop(users);
+        Ok(Entry {
+            gates: self.clone(),
+            user: user.clone(),
+            rests: false,
+            is_result: false,
+            share: 0,
+            counted: 0,
+            kept: 0,
+        })
+    }
+
+    fn count_request(&self, user: &str, held: &mut Held) -> Result<()> {
         if held.requests >= self.most_requests {
             return Err(ServerError::TooMany {
                 message: format!(
@@ -58,12 +88,7 @@ impl Gates {
             });
         }
         held.requests += 1;
-        drop(users);
-        Ok(Entry {
-            gates: self.clone(),
-            user: user.clone(),
-            bytes: 0,
-        })
+        Ok(())
     }
 
     /// How many requests are at work.
@@ -76,14 +101,88 @@ impl Entry {
     /// What a query of this request may hold: the limit of a query, but no more than a quarter of what the user's others
     /// leave of his, so that many at once get less each and none gets nothing.
     pub fn query_bytes(&mut self) -> usize {
-        if self.bytes == 0 {
+        if self.share == 0 {
             let mut users = self.gates.users.lock();
             let held = users.entry(self.user.clone()).or_default();
             let free = self.gates.most_bytes.saturating_sub(held.bytes);
-            self.bytes = self.gates.query_bytes.min(LEAST_BYTES.max(free / 4));
-            held.bytes += self.bytes;
+            self.share = self.gates.query_bytes.min(LEAST_BYTES.max(free / 4));
+            self.counted = self.share;
+            held.bytes += self.share;
         }
-        self.bytes
+        self.share
+    }
+
+    /// Its result is open from now on, unless the user has too many.
+    pub fn open_result(&mut self) -> Result<()> {
+        let most = self.gates.most_requests.saturating_mul(RESULTS_A_REQUEST);
+        let mut users = self.gates.users.lock();
+        let held = users.entry(self.user.clone()).or_default();
+        if !self.is_result {
+            if held.results >= most {
+                return Err(ServerError::TooMany {
+                    message: format!(
+                        "`{}` has {} results open, the limit is {most}: read or discard some",
+                        self.user, held.results
+                    ),
+                    retry_after_s: 1,
+                });
+            }
+            held.results += 1;
+            self.is_result = true;
+        }
+        Ok(())
+    }
+
+    /// Nothing is at work for it until it goes on: of its query so many bytes count, what that holds meanwhile.
+    pub fn rest(&mut self, query_holds: usize) {
+        if self.rests {
+            return;
+        }
+        let mut users = self.gates.users.lock();
+        if let Some(held) = users.get_mut(&self.user) {
+            let counted = query_holds.min(self.counted);
+            held.requests -= 1;
+            held.bytes -= self.counted - counted;
+            self.counted = counted;
+            self.rests = true;
+            if held.is_nothing() {
+                users.remove(&self.user);
+            }
+        }
+    }
+
+    /// It is at work again, unless the user has too much at work.
+    pub fn go_on(&mut self) -> Result<()> {
+        if !self.rests {
+            return Ok(());
+        }
+        let mut users = self.gates.users.lock();
+        let held = users.entry(self.user.clone()).or_default();
+        self.gates.count_request(&self.user, held)?;
+        held.bytes += self.share - self.counted;
+        self.counted = self.share;
+        self.rests = false;
+        Ok(())
+    }
+
+    /// So many bytes more of what was found are kept.
+    pub fn keep(&mut self, bytes: usize) -> Result<()> {
+        let mut users = self.gates.users.lock();
+        let held = users.entry(self.user.clone()).or_default();
+        if held.bytes.saturating_add(bytes) > self.gates.most_bytes {
+            return Err(ServerError::TooLarge(format!(
+                "what `{}` has at work holds more than {} bytes with the rows that would be kept here: read results before others are                  asked for (limits.user_memory)",
+                self.user, self.gates.most_bytes
+            )));
+        }
+        held.bytes += bytes;
+        self.kept += bytes;
+        Ok(())
+    }
+
+    /// Bytes of what is kept.
+    pub fn kept(&self) -> usize {
+        self.kept
     }
 }
 
@@ -91,9 +190,10 @@ impl Drop for Entry {
     fn drop(&mut self) {
         let mut users = self.gates.users.lock();
         if let Some(held) = users.get_mut(&self.user) {
-            held.requests -= 1;
-            held.bytes -= self.bytes;
-            if held.requests == 0 {
+            held.requests -= usize::from(!self.rests);
+            held.results -= usize::from(self.is_result);
+            held.bytes -= self.counted + self.kept;
+            if held.is_nothing() {
                 users.remove(&self.user);
             }
         }
@@ -103,6 +203,39 @@ impl Drop for Entry {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_rests_is_in_nobodys_way() {
+        let gates = Gates::new(1, 100 << 20, 100 << 20);
+        let ada: Arc<str> = "ada".into();
+        let mut resting: Vec<Entry> = (0..RESULTS_A_REQUEST)
+            .map(|_| {
+                let mut entry = gates.enter(&ada).unwrap();
+                entry.open_result().unwrap();
+                assert!(
+                    entry.query_bytes() > 20 << 20,
+                    "those that rest have given it back"
+                );
+                entry.rest(1_000);
+                entry.rest(1_000);
+                entry
+            })
+            .collect();
+        assert_eq!(gates.at_work(), 0);
+        assert_eq!(gates.users.lock()[&ada].bytes, 1_000 * RESULTS_A_REQUEST);
+        let mut one_more = gates.enter(&ada).unwrap();
+        assert!(one_more.open_result().is_err());
+        assert!(resting[0].go_on().is_err(), "one is at work");
+        drop(one_more);
+        resting[0].go_on().unwrap();
+        resting[0].go_on().unwrap();
+        assert_eq!(gates.at_work(), 1);
+        resting[0].keep(60 << 20).unwrap();
+        assert!(resting[0].keep(60 << 20).is_err());
+        assert_eq!(resting[0].kept(), 60 << 20);
+        resting.clear();
+        assert!(gates.users.lock().is_empty());
+    }
 
     #[test]
     fn one_user_cannot_take_what_is_for_all() {

@@ -9,7 +9,7 @@ use isomer_db::{
 };
 
 use super::{Gates, Rights, Role, databases::Databases, gate::Entry};
-use crate::{Result, ServerError, feed::Feed, open::Open};
+use crate::{Result, ServerError, feed::Feed, open::Open, weight};
 
 /// Who asks, and what he may do.
 #[derive(Clone, Debug)]
@@ -282,6 +282,31 @@ impl Access {
         Ok(QueryOptions::new().limits(limits).allow(self.role.class()))
     }
 
+    /// The result of its query is open until this is dropped, unless its principal has too many.
+    pub(crate) fn open_result(&mut self) -> Result<()> {
+        self.session.entry.open_result()
+    }
+
+    /// Nothing is at work under it until it goes on; so many bytes of its query count meanwhile.
+    pub(crate) fn rest(&mut self, query_holds: usize) {
+        self.session.entry.rest(query_holds);
+    }
+
+    /// It is used again, unless its principal has too much at work.
+    pub(crate) fn go_on(&mut self) -> Result<()> {
+        self.session.entry.go_on()
+    }
+
+    /// So many bytes more of what was found are kept, unless its principal has too much.
+    pub(crate) fn keep(&mut self, bytes: usize) -> Result<()> {
+        self.session.entry.keep(bytes)
+    }
+
+    /// Bytes of what is kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.session.entry.kept()
+    }
+
     /// Runs `work` on one version of the database, or in the open transaction.
     pub fn read<T>(&self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
         match &self.open {
@@ -345,7 +370,7 @@ impl Access {
     }
 
     /// Takes rows of a statement that writes, in a transaction of its own, until it has ended and is committed, or has given
-    /// `most` of them; says whether it has ended. Where it loses a race until then, it is run again, as another stream.
+    /// `most` of them or about `most_bytes`; says whether it has ended. Where it loses a race until then, it is run again, as another stream.
     pub fn settle(
         &self,
         stream: &mut RowStream<'static>,
@@ -353,6 +378,7 @@ impl Access {
         parameters: &Map,
         options: &QueryOptions,
         most: usize,
+        most_bytes: usize,
     ) -> Result<(bool, VecDeque<Row>)> {
         let mut is_fresh = true;
         Ok(self.db.retrying(|| {
@@ -360,9 +386,13 @@ impl Access {
                 *stream = self.db.stream_with(text, parameters, options)?;
             }
             let mut rows = VecDeque::new();
-            while rows.len() < most {
+            let mut bytes = 0;
+            while rows.len() < most && bytes < most_bytes {
                 match stream.next().transpose()? {
-                    Some(row) => rows.push_back(row),
+                    Some(row) => {
+                        bytes += weight::of_row(&row);
+                        rows.push_back(row);
+                    }
                     None => return Ok((true, rows)),
                 }
             }

@@ -76,6 +76,7 @@ where
         has_ended: false,
         too_long: None,
         login_end: Instant::now() + limits.head_time,
+        last: Instant::now(),
         was_known: false,
     };
     if let Err(error) = connection.serve().await {
@@ -130,6 +131,8 @@ struct Connection<S> {
     too_long: Option<TooLong>,
     /// When a login must have come.
     login_end: Instant,
+    /// When the last message was answered; while nothing is open, when something came last.
+    last: Instant,
     /// Whether somebody was known when the last message was answered.
     was_known: bool,
 }
@@ -165,6 +168,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             };
             self.note_logoff()?;
             self.flush().await?;
+            self.last = Instant::now();
             match step {
                 Step::Close => return Ok(()),
                 Step::Busy => tokio::time::sleep(waits.next()).await,
@@ -377,10 +381,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             .is_some_and(|machine| machine.is_known());
         let (end, what) = match self.inbox.began() {
             Some(began) => (began + limits.body_time, "a message did not come in time"),
-            None => (
-                Instant::now() + limits.bolt_idle_time,
-                "no message came in time",
-            ),
+            None => (self.last + limits.bolt_idle_time, "no message came in time"),
         };
         let (end, what) = if known {
             (end, what)
@@ -392,12 +393,27 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
             .machine
             .as_ref()
             .is_none_or(|machine| machine.is_idle());
+        let result_end = self
+            .machine
+            .as_ref()
+            .and_then(|machine| machine.result_end());
         let count = tokio::select! {
             count = self.reading.read(&mut self.buffer) => count,
+            () = tokio::time::sleep_until(result_end.unwrap_or(end).into()), if result_end.is_some() => {
+                if let Some(result) = self.machine()?.lapse() {
+                    // It may take a while to be dropped.
+                    tokio::task::spawn_blocking(move || drop(result));
+                }
+                return Ok(());
+            }
             () = tokio::time::sleep_until(end.into()) => return Err(timed_out(what)),
             () = stop_asked(&mut stopping), if is_idle => return Ok(()),
         };
         self.received(count);
+        // Bytes that are no message keep a connection that waits for work, not one that holds something.
+        if is_idle {
+            self.last = Instant::now();
+        }
         Ok(())
     }
 

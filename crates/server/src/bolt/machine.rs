@@ -118,6 +118,8 @@ pub struct Machine {
     transaction: Option<Explicit>,
     result: Option<Statement>,
     taking: Option<Taking>,
+    /// Whether the result was open for too long, and is not there any more.
+    lapsed: bool,
     /// Since when a message waits for other requests of its user.
     busy_since: Option<Instant>,
     /// What the audit log is told of the message at work.
@@ -146,6 +148,7 @@ impl Machine {
             transaction: None,
             result: None,
             taking: None,
+            lapsed: false,
             busy_since: None,
             told: Told::default(),
         }
@@ -163,7 +166,19 @@ impl Machine {
 
     /// Whether nothing is open.
     pub fn is_idle(&self) -> bool {
-        self.transaction.is_none() && self.result.is_none()
+        self.transaction.is_none() && self.result.is_none() && !self.lapsed
+    }
+
+    /// When a result must have been taken that has a transaction of its own: a version of the database is kept for it.
+    pub fn result_end(&self) -> Option<Instant> {
+        let began = self.result.as_ref()?.began();
+        began.checked_add(self.core.config.limits.transaction_time)
+    }
+
+    /// Gives up that result: whoever asks for its rows is told so.
+    pub(super) fn lapse(&mut self) -> Option<Statement> {
+        self.lapsed = self.result.is_some();
+        self.result.take()
     }
 
     /// Whether a message with this tag is answered at once: nothing is read or written for it.
@@ -181,8 +196,8 @@ impl Machine {
         let began = Instant::now();
         loop {
             if self.taking.is_some() {
-                if self.go_on(out) == Step::Close {
-                    return Step::Close;
+                if let end @ (Step::Busy | Step::Close) = self.go_on(out) {
+                    return end;
                 }
             } else {
                 let Some(message) = queue.pop_front() else {
@@ -315,13 +330,16 @@ impl Machine {
 
     fn has_results(&self) -> bool {
         let transaction = self.transaction.as_ref();
-        self.result.is_some() || transaction.is_some_and(|one| !one.results.is_empty())
+        self.lapsed
+            || self.result.is_some()
+            || transaction.is_some_and(|one| !one.results.is_empty())
     }
 
     /// Rolls back and forgets what is open.
     fn abandon(&mut self) {
         self.taking = None;
         self.result = None;
+        self.lapsed = false;
         if let Some(mut transaction) = self.transaction.take() {
             transaction.results.clear();
             // Its time may be over, in which case it was rolled back already.
@@ -554,7 +572,7 @@ impl Machine {
         out: &mut Outbox,
     ) -> Answered {
         let began = Instant::now();
-        let statement = match self.transaction.take() {
+        let mut statement = match self.transaction.take() {
             None => {
                 let access = self.access_on(on)?;
                 let terms = Terms {
@@ -570,6 +588,8 @@ impl Machine {
                 opened?
             }
         };
+        // Until its rows are asked for.
+        statement.rest();
         self.told.class = Some(statement.class().name());
         let columns: Value = statement
             .columns()
@@ -628,6 +648,12 @@ impl Machine {
         if !statement.writes() {
             return Ok(statement);
         }
+        let kept: usize = transaction
+            .results
+            .iter()
+            .map(|(_, result)| result.kept())
+            .sum();
+        let mut left_to_keep = self.core.config.limits.result_bytes.saturating_sub(kept);
         let mut unread: Vec<_> = transaction
             .results
             .iter_mut()
@@ -636,11 +662,14 @@ impl Machine {
         if !unread.is_empty() {
             // They must not see what this one writes.
             drop(statement);
-            let most = self.core.config.limits.result_bytes / 4;
             for (_, result) in &mut unread {
                 result
-                    .find_all(&self.signal, self.forms, most)
-                    .map_err(|error| in_transaction(&error))?;
+                    .find_all(&self.signal, &mut left_to_keep)
+                    .map_err(|error| match error {
+                        // Nothing was written yet: it can be tried again from here.
+                        ServerError::TooMany { .. } if self.may_wait() => Stop::Busy,
+                        error => in_transaction(&error).into(),
+                    })?;
             }
             statement = open(self)?;
         }
@@ -652,6 +681,16 @@ impl Machine {
 
     /// Begins to take rows: [`Machine::go_on`] takes them.
     fn take(&mut self, take: Take, keep: bool, tag: u8) -> Answered<Step> {
+        if self.result_end().is_some_and(|end| end <= Instant::now()) {
+            self.lapse();
+        }
+        if std::mem::take(&mut self.lapsed) {
+            return Err(ServerError::TooSlow(
+                "the result was open for longer than a transaction may be: run the query again, and read faster (limits.transaction_time)"
+                    .into(),
+            )
+            .into());
+        }
         let mut result = None;
         if let Some(transaction) = &self.transaction {
             let number = match take.result {
@@ -698,12 +737,24 @@ impl Machine {
         if let Err(stop) = self.check_right(&database, class) {
             return self.stop_taking(&taking, stop, out);
         }
-        let signal = self.signal.clone();
-        let forms = self.forms;
+        let (signal, forms, may_wait) = (self.signal.clone(), self.forms, self.may_wait());
+        let Some(statement) = self.result_of(&taking) else {
+            return Step::Close;
+        };
+        match statement.go_on() {
+            Ok(()) => self.busy_since = None,
+            Err(ServerError::TooMany { .. }) if may_wait => {
+                self.busy_since.get_or_insert_with(Instant::now);
+                self.taking = Some(taking);
+                return Step::Busy;
+            }
+            Err(error) => return self.stop_taking(&taking, error.into(), out),
+        }
         let Some(statement) = self.result_of(&taking) else {
             return Step::Close;
         };
         let taken = statement.take(&mut taking.left, taking.keep, out, forms, &signal);
+        statement.rest();
         taking.worked += began.elapsed();
         let (message, worked) = (taking.message, taking.worked);
         match taken {

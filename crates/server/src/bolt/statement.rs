@@ -23,11 +23,15 @@ use crate::{
     Result, ServerError,
     access::{Access, Role},
     core::Core,
-    slow,
+    slow, weight,
 };
 
 /// Rows that a statement that writes may find before they are sent.
 const SETTLED_ROWS: usize = 1_000;
+/// Bytes of them, about.
+const SETTLED_BYTES: usize = 8 << 20;
+/// Bytes of rows that are found before they are counted.
+const KEPT_AT_ONCE: usize = 256 << 10;
 /// Bytes of a piece, about: then the connection sends it.
 pub(super) const PIECE_BYTES: usize = 64 << 10;
 /// A piece is sent after so long, however small it is.
@@ -86,7 +90,8 @@ impl Statement {
     ) -> std::result::Result<Self, Failure> {
         let cancel = CancelHandle::new();
         let mut options = access
-            .query_options()
+            .open_result()
+            .and_then(|()| access.query_options())
             .map_err(|error| Failure::of(&error))?
             .cancel(cancel.clone());
         if terms.reads_only {
@@ -233,32 +238,53 @@ impl Statement {
             })
     }
 
-    /// Finds all of its rows and keeps them, if they take no more than `most` bytes when they are sent.
-    pub(super) fn find_all(&mut self, signal: &Signal, forms: Forms, most: usize) -> Result<()> {
-        let mut found = VecDeque::new();
-        let mut bytes = Vec::new();
-        let mut held = 0;
-        self.working(signal, |statement| {
-            statement.with_rows(|next| {
-                while let Some(row) = next()? {
-                    bytes.clear();
-                    let mut writer = Writer::new(&mut bytes, forms);
-                    row.values().iter().for_each(|value| writer.value(value));
-                    held += bytes.len();
-                    if held > most {
-                        return Err(ServerError::TooLarge(format!(
-                            "an earlier result of this transaction is not read to its end, holds more than {most} bytes, \
-                             and this query writes: read that result first, or use another transaction"
-                        )));
+    /// Finds all of its rows and keeps them, if they take no more memory than `left`, which becomes less.
+    pub(super) fn find_all(&mut self, signal: &Signal, left: &mut usize) -> Result<()> {
+        self.go_on()?;
+        let found = self.working(signal, |statement| {
+            while !statement.ended {
+                let mut bytes = 0;
+                let mut found = VecDeque::new();
+                statement.ended = statement.with_rows(|next| {
+                    while bytes < KEPT_AT_ONCE {
+                        let Some(row) = next()? else {
+                            return Ok(true);
+                        };
+                        bytes += weight::of_row(&row);
+                        found.push_back(row);
                     }
-                    found.push_back(row);
-                }
-                Ok(())
-            })
-        })?;
-        self.ahead.append(&mut found);
-        self.ended = true;
-        Ok(())
+                    Ok(false)
+                })?;
+                *left = left.checked_sub(bytes).ok_or_else(|| {
+                    ServerError::TooLarge(
+                        "earlier results of this transaction are not read to their ends, are too large to be kept, and this query \
+                         writes: read them first, or use another transaction (limits.result)"
+                            .into(),
+                    )
+                })?;
+                statement.access.keep(bytes)?;
+                statement.ahead.append(&mut found);
+            }
+            Ok(())
+        });
+        self.rest();
+        found
+    }
+
+    /// Bytes of the rows that are kept.
+    pub(super) fn kept(&self) -> usize {
+        self.access.kept()
+    }
+
+    /// Is at work again, unless its user has too much at work.
+    pub(super) fn go_on(&mut self) -> Result<()> {
+        self.access.go_on()
+    }
+
+    /// Lies still until it is used again.
+    pub(super) fn rest(&mut self) {
+        let holds = self.cursor().held_bytes();
+        self.access.rest(holds);
     }
 
     /// Takes `count` rows, all where that is absent, until a piece is full; they are written unless they are to be thrown away.
@@ -332,6 +358,7 @@ impl Statement {
                 &statement.parameters,
                 &statement.options,
                 SETTLED_ROWS,
+                SETTLED_BYTES,
             )
         })?;
         self.settled = true;

@@ -304,3 +304,139 @@ fn after_a_logoff_there_is_time_for_another_login() {
     let answer = driver.ask(LOGON, &[long.into()]);
     assert_eq!(answer.code(), "Neo.ClientError.General.LimitExceeded");
 }
+
+/// What is between two pieces works on nothing.
+#[test]
+fn results_that_are_half_read_are_in_nobodys_way() {
+    let server = Server::with(&[
+        ("limits.user_requests", "1"),
+        ("limits.query_memory", "64MiB"),
+        ("limits.user_memory", "256MiB"),
+    ]);
+    let half_read = |driver: &mut Driver| {
+        driver.open("UNWIND range(1, 100000) AS n RETURN n", none());
+        driver.send_pull(1);
+        assert_eq!(driver.receive().unwrap().0.len(), 1);
+    };
+    let mut open: Vec<Driver> = (0..10).map(|_| Driver::of(&server, "admin")).collect();
+    open.iter_mut().for_each(half_read);
+    let began = Instant::now();
+    let rows = server.admin().rows("people", "RETURN 1 AS one");
+    assert_eq!(rows.as_array().unwrap().len(), 1);
+    // The memory of its user is as free as if they were not there.
+    let mut driver = Driver::of(&server, "admin");
+    let query = "UNWIND range(1, 300000) AS n WITH collect(n) AS all RETURN size(all)";
+    assert_eq!(driver.run(query, none()).0, [[Value::Int(300_000)]]);
+    // A transaction does not wait for itself, with results that it gathers either.
+    driver.ask(BEGIN, &[none().into()]).success();
+    (0..5).for_each(|_| half_read(&mut driver));
+    driver.open("UNWIND range(1, 10) AS n RETURN n", none());
+    driver.ask(DISCARD, &all()).success();
+    driver.ask(ROLLBACK, &[]).success();
+    driver.ask(BEGIN, &[none().into()]).success();
+    for _ in 0..3 {
+        driver.open("UNWIND range(1, 1000) AS n RETURN n", none());
+    }
+    driver.run("CREATE (:Yes)", none()).1.success();
+    for result in 0..3 {
+        driver.send(PULL, &[params! { "n" => -1, "qid" => result }.into()]);
+        assert_eq!(driver.receive().unwrap().0.len(), 1_000);
+    }
+    driver.ask(COMMIT, &[]).success();
+    for driver in &mut open {
+        driver.send_pull(3);
+        assert_eq!(driver.receive().unwrap().0.len(), 3);
+    }
+    assert!(began.elapsed() < Duration::from_secs(9), "nobody waited");
+    // They have a number of their own, and end it.
+    (0..6).for_each(|_| open.push(Driver::of(&server, "admin")));
+    open[10..].iter_mut().for_each(half_read);
+    driver.send_run("RETURN 1", none(), none());
+    let Answer::Failure { message, .. } = driver.receive().unwrap().1 else {
+        panic!("no failure")
+    };
+    assert!(message.contains("16 results open"), "{message}");
+    driver.reset();
+    open[0].ask(DISCARD, &all()).success();
+    assert_eq!(driver.run("RETURN 1", none()).0, [[Value::Int(1)]]);
+}
+
+#[test]
+fn results_that_are_gathered_count_with_what_they_hold() {
+    let server = Server::with(&[("limits.result", "1MiB")]);
+    let mut driver = Driver::of(&server, "admin");
+    let small = "UNWIND range(1, 8000) AS n RETURN 1";
+    let large = "UNWIND range(1, 16000000) AS n RETURN 1";
+    for (results, gathered) in [
+        (vec![small], true),
+        (vec![small, small, small], false),
+        (vec![large], false),
+    ] {
+        driver.ask(BEGIN, &[none().into()]).success();
+        for result in &results {
+            driver.open(result, none());
+        }
+        let began = Instant::now();
+        let created = driver.run("CREATE (:A)", none()).1;
+        let told = format!("{results:?}: {created:?}");
+        assert_eq!(created.code() == "success", gathered, "{told}");
+        if gathered {
+            driver.send(PULL, &[params! { "n" => -1, "qid" => 0 }.into()]);
+            assert_eq!(driver.receive().unwrap().0.len(), 8_000);
+        } else {
+            assert_eq!(created.code(), "Neo.ClientError.General.LimitExceeded");
+            assert!(began.elapsed() < Duration::from_secs(6), "{told}");
+        }
+        driver.reset();
+    }
+    // Large rows of a statement that writes are committed at their end.
+    let query = "UNWIND range(1, 300) AS n CREATE (:B) RETURN range(1, 20000) AS list";
+    driver.open(query, none());
+    driver.send_pull(10);
+    assert_eq!(driver.receive().unwrap().0.len(), 10);
+    let seen = server.people.query("MATCH (b:B) RETURN b", ()).unwrap();
+    assert_eq!(seen.len(), 0);
+    driver.ask(DISCARD, &all()).success();
+    let seen = server.people.query("MATCH (b:B) RETURN b", ()).unwrap();
+    assert_eq!(seen.len(), 300);
+}
+
+#[test]
+fn a_result_that_is_not_taken_does_not_stay_for_ever() {
+    let server = Server::with(&[
+        ("limits.transaction_time", "1s"),
+        ("limits.bolt_idle_time", "4s"),
+    ]);
+    let running = || {
+        let rows = server.admin().rows("people", "SHOW QUERIES");
+        rows.as_array().unwrap().len()
+    };
+    let half_read = || {
+        let mut driver = Driver::of(&server, "admin");
+        driver.open("UNWIND range(1, 1000000) AS n RETURN n", none());
+        driver.send_pull(10);
+        assert_eq!(driver.receive().unwrap().0.len(), 10);
+        driver
+    };
+    let mut driver = half_read();
+    assert_eq!(running(), 2);
+    let began = Instant::now();
+    while running() > 1 {
+        assert!(began.elapsed() < Duration::from_secs(8));
+        driver.stream.write_all(&[0, 0]).unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    driver.send_pull(10);
+    assert_eq!(driver.receive().unwrap().1.code(), TIMED_OUT);
+    driver.reset();
+    assert_eq!(driver.run("RETURN 1", none()).0, [[Value::Int(1)]]);
+    // Bytes that are no message keep a connection that waits, and not one that has something open.
+    let mut open = half_read();
+    for _ in 0..25 {
+        std::thread::sleep(Duration::from_millis(200));
+        driver.stream.write_all(&[0, 0]).unwrap();
+        let _ = open.stream.write_all(&[0, 0]);
+    }
+    assert_eq!(driver.run("RETURN 1", none()).0, [[Value::Int(1)]]);
+    assert!(open.has_ended());
+}

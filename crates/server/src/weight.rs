@@ -1,0 +1,79 @@
+//! About how much memory rows take that are kept.
+
+use isomer_db::{Map, Node, Relationship, Row, Value};
+
+/// Values nested deeper than this are not counted: nothing nests deeper that can be sent.
+const MOST_LEVELS: usize = 200;
+/// The counts of an `Arc` and the head of a `Vec`, as allocated.
+const HEAD_BYTES: usize = 40;
+
+/// Bytes of a row and all that hangs on it. What several rows share counts for each of them.
+pub fn of_row(row: &Row) -> usize {
+    // Queues have room for twice as many.
+    2 * size_of::<Row>() + row.values().iter().map(|value| of(value, 0)).sum::<usize>()
+}
+
+fn of(value: &Value, level: usize) -> usize {
+    if level > MOST_LEVELS {
+        return 0;
+    }
+    let behind = match value {
+        Value::String(text) => 16 + text.len(),
+        Value::Bytes(bytes) => 16 + bytes.len(),
+        Value::List(items) => {
+            HEAD_BYTES + items.iter().map(|item| of(item, level + 1)).sum::<usize>()
+        }
+        Value::Map(map) => of_map(map, level),
+        Value::Node(node) => of_node(node, level),
+        Value::Relationship(relationship) => of_relationship(relationship, level),
+        Value::Path(path) => {
+            let nodes = path.nodes.iter().map(|node| of_node(node, level));
+            let relationships = path.relationships.iter();
+            let relationships = relationships.map(|one| of_relationship(one, level));
+            HEAD_BYTES + nodes.sum::<usize>() + relationships.sum::<usize>()
+        }
+        Value::ZonedDateTime(_) | Value::Duration(_) | Value::Point(_) => 64,
+        _ => 0,
+    };
+    size_of::<Value>() + behind
+}
+
+fn of_map(map: &Map, level: usize) -> usize {
+    let entries = map.iter().map(|(_, value)| 16 + of(value, level + 1));
+    HEAD_BYTES + entries.sum::<usize>()
+}
+
+fn of_node(node: &Node, level: usize) -> usize {
+    let content = node.content.as_ref();
+    HEAD_BYTES
+        + content.map_or(0, |content| {
+            content.labels.len() * 16 + of_map(&content.properties, level)
+        })
+}
+
+fn of_relationship(relationship: &Relationship, level: usize) -> usize {
+    let content = relationship.content.as_ref();
+    2 * HEAD_BYTES + content.map_or(0, |content| of_map(&content.properties, level))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn weight(query: &str) -> usize {
+        let db = isomer_db::Database::open_in_memory().unwrap();
+        of_row(db.query(query, ()).unwrap().single().unwrap())
+    }
+
+    #[test]
+    fn what_is_short_when_it_is_sent_counts_as_what_it_holds() {
+        assert!(weight("RETURN 1 AS one") >= size_of::<Row>() + size_of::<Value>());
+        let list = weight("RETURN range(1, 1000) AS list");
+        assert!((24_000..30_000).contains(&list), "{list}");
+        let nested = weight("RETURN [x IN range(1, 100) | [x, {x: 'some text'}]] AS nested");
+        assert!((15_000..30_000).contains(&nested), "{nested}");
+        assert!(weight("CREATE (n:A {text: 'a long text, a long text'}) RETURN n") > 150);
+        let path = weight("CREATE p = (:A {x: 1})-[:T {x: 2}]->(:B {x: 3}) RETURN p");
+        assert!((300..2_000).contains(&path), "{path}");
+    }
+}
