@@ -143,6 +143,12 @@ impl StoreBackend {
         self.core.tidy()
     }
 
+    /// Makes segments of the log ahead.
+    pub fn prepare(&self) -> Result<(), StorageError> {
+        self.core.check_writable()?;
+        self.core.log.prepare()
+    }
+
     /// Merges tables as far as there is anything to merge; `whole` makes one run of everything.
     pub fn compact(&self, whole: bool) -> Result<(), StorageError> {
         self.core.check_writable()?;
@@ -427,7 +433,7 @@ impl Backend for StoreBackend {
         core.log
             .append(commits, core.now_ms())
             .map_err(|failure| core.failed(failure))?;
-        if core.log.lacks_spare() && self.background.is_some() {
+        if self.background.is_some() && core.log.lacks_spare() {
             core.signal(|signals| signals.prepare = true);
         }
         if durability == Durability::Synced {

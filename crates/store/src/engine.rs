@@ -68,6 +68,12 @@ impl StoreEngine {
         self.engine.backend().compact(true)
     }
 
+    /// Makes segments of the log ahead, as a thread does where there are threads.
+    #[doc(hidden)]
+    pub fn prepare(&self) -> Result<(), StorageError> {
+        self.engine.backend().prepare()
+    }
+
     /// Whether the directory `path` holds a database of this engine.
     pub fn is_at(path: impl AsRef<Path>, options: &StoreOptions) -> Result<bool, StorageError> {
         open::exists(path.as_ref(), options)

@@ -19,7 +19,8 @@
 //!   in such tables. So syncs and closing parts go upwards: while the database is open, when it is closed, and when it is
 //!   opened, which syncs everything that it kept before it closes the first one (a process that was killed leaves much in
 //!   the operating system's memory, and the power may go meanwhile).
-//! - Numbers are made upwards and removed downwards at the end, so that none is missing in between. Up to [`SPARES`] empty
+//! - Numbers are made upwards and removed downwards at the end, so that none is missing in between: what is before a missing
+//!   number was to go. An empty segment is not removed where the next one would not get its number. Up to [`SPARES`] empty
 //!   segments stand behind the current one; where the first is too small, a new file takes its name in one step.
 //! - What is forgotten of the change stream is never ahead of the commits that are there: a note counts only behind the
 //!   commit that it follows, a closing part tells no more than what is durable.
@@ -192,15 +193,16 @@ pub struct Verified {
 impl Verified {
     fn note(&mut self, record: &Record<'_>) {
         let version = record.version;
+        // A note may bear a later time than what comes behind it after opening with a clock that was set back.
+        if let Content::Trim(_) = record.content {
+            return;
+        }
         if record.time_ms < self.last_ms {
             self.damage.push(format!(
                 "the commit {version} in the log was written earlier than the one before it, says its time"
             ));
         }
         self.last_ms = record.time_ms;
-        if let Content::Trim(_) = record.content {
-            return;
-        }
         if version <= self.last {
             self.damage.push(format!(
                 "the commit {version} comes behind the commit {} in the log",
@@ -547,9 +549,10 @@ impl Log {
         Ok(())
     }
 
-    /// Whether the segment that comes next is still to be made.
+    /// Whether the segment that comes next is still to be made. Says so once for each segment that is begun: where making
+    /// them fails, it is tried again with the next one.
     pub fn lacks_spare(&self) -> bool {
-        self.lacks_spare.load(Ordering::Relaxed)
+        self.lacks_spare.load(Ordering::Relaxed) && self.lacks_spare.swap(false, Ordering::Relaxed)
     }
 
     /// Makes the segments that come next ahead, out of one that is needed no more where there is one. Not on the writer's

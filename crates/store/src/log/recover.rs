@@ -66,7 +66,7 @@ impl Log {
         recovery.forget_remnants();
         // The rest was lost with the commits that it was about, and their versions come again.
         recovery.trimmed = recovery.trimmed.min(recovery.last);
-        recovery.settle()?;
+        recovery.settle(flushed.needed_from)?;
         let Recovery {
             folder,
             options,
@@ -350,15 +350,16 @@ impl Recovery {
         }
     }
 
-    /// Removes what is empty at the end of the log, the last first, as a log has no gaps; then makes durable what was found,
+    /// Removes what is empty at the end of the log, the last first, as a log has no gaps: what comes next has the number
+    /// `needed_from` at least, so no earlier one goes, though a loss of power may have left nothing in it. Then makes durable what was found,
     /// from the first on, and writes down where it ends, so that whoever opens it next comes to the same answer.
-    fn settle(&mut self) -> Result<(), StorageError> {
+    fn settle(&mut self, needed_from: u64) -> Result<(), StorageError> {
         if self.options.read_only {
             return Ok(());
         }
         while let Some((number, segment)) = self.segments.last_key_value() {
             let (number, state) = (*number, segment.state.lock().clone());
-            if state.closing_written || state.end > FIRST_RECORD {
+            if state.closing_written || state.end > FIRST_RECORD || number < needed_from {
                 break;
             }
             self.segments.remove(&number);

@@ -315,7 +315,11 @@ fn check_left(disk: &SimDisk, told: &Told, change: u64, again: bool, what: &str)
     let (log, end) = open_at(disk, salts, &flushed, &mut seen)
         .unwrap_or_else(|error| panic!("{what}: opened again: {error}"));
     assert_eq!(end, last + 3, "{what}");
-    let kept = entries(&log, end);
+    let (before, kept) = (kept, entries(&log, end));
+    assert!(
+        kept.starts_with(&before),
+        "{what}: {kept:?}, {before:?} before"
+    );
     assert!(
         kept.ends_with(&[last + 1, last + 2, last + 3]),
         "{what}: {kept:?}"

@@ -10,6 +10,7 @@ use isomer_storage::{StorageError, conformance::Random};
 use isomer_vfs::{Disk, Kind, Loss, Open, SimDisk};
 
 use crate::{
+    inspect::check_told,
     is_quick,
     power::disk,
     seed,
@@ -187,16 +188,7 @@ fn ask(disk: &SimDisk, journal: &Journal, what: &str) -> Met {
             let last = journal.last().version;
             let trimmed = journal.trimmed_at(u64::MAX);
             let kept: Vec<u64> = stream.iter().map(|entry| entry.version).collect();
-            let first = kept.first().map_or(last + 1, |first| *first);
-            assert_eq!(
-                kept,
-                (first..=last).collect::<Vec<u64>>(),
-                "{what}: the change stream has gaps"
-            );
-            assert!(
-                first <= trimmed + 1,
-                "{what}: the change stream begins at {first}, it was trimmed up to {trimmed}"
-            );
+            check_told(journal, &kept, last, trimmed, what);
         }
         Err(error) => {
             corrupt(&error, what);

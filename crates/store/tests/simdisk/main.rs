@@ -1,6 +1,7 @@
 //! What a disk may do wrong, tried on the engine in memory: the power goes at any change, any call fails, bits flip.
 //!
-//! One random workload (see [`workload`]) of commits, loads, flushes, compactions, copies and reopenings runs on a simulated
+//! One random workload (see [`workload`]) of commits (large and small, with and without an entry of the change stream, synced
+//! and not), loads, flushes, compactions, copies, reopenings and ends without closing runs on a simulated
 //! disk that records; the disk is then found as it would be after a loss of power at each change in turn, and what the
 //! engine makes of it is compared with what was acknowledged (see [`inspect`]).
 //!

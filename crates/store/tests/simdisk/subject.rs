@@ -34,6 +34,11 @@ impl Tended {
         self.0.compact()
     }
 
+    /// Makes segments of the log ahead.
+    pub fn prepare(&self) -> Result<(), StorageError> {
+        self.0.prepare()
+    }
+
     /// Merges all tables into one run.
     pub fn compact_all(&self) -> Result<(), StorageError> {
         self.0.compact_all()

@@ -2,15 +2,19 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use isomer_storage::{
     Durability, KeyRange, Order, Snapshot, StorageError, Version,
     conformance::{ALL, Random, scan},
 };
-use isomer_vfs::{Disk, SimDisk};
+use isomer_vfs::{Call, Disk, FaultyDisk, SimDisk};
 
 use crate::subject::{self, DATABASE, Tended};
 
@@ -86,6 +90,16 @@ pub struct Shape {
     pub faults: bool,
 }
 
+/// What commits are like.
+#[derive(Clone, Copy)]
+struct Mood {
+    /// Whether they have an entry of the change stream.
+    streams: bool,
+    /// One of so many is buffered only, or all but one of so many are.
+    buffered: u64,
+    mostly_buffered: bool,
+}
+
 struct Held {
     snapshot: Arc<dyn Snapshot>,
     pairs: Arc<Pairs>,
@@ -100,6 +114,10 @@ pub struct Work<'a> {
     shape: Shape,
     random: Random,
     engine: Option<Tended>,
+    /// Set when the process that has it open is killed: it changes nothing on the disk from then on.
+    killed: Arc<AtomicBool>,
+    /// What commits are like for a while.
+    mood: Mood,
     held: Vec<Held>,
     what: String,
     /// Something failed in a way that ends the handle, or may have.
@@ -140,6 +158,12 @@ impl<'a> Work<'a> {
             shape,
             random: Random(seed),
             engine: None,
+            killed: Arc::default(),
+            mood: Mood {
+                streams: true,
+                buffered: 3,
+                mostly_buffered: false,
+            },
             held: Vec::new(),
             what: format!("seed {seed}"),
             hurt: false,
@@ -149,7 +173,14 @@ impl<'a> Work<'a> {
 
     /// Opens the database; false where that was refused.
     pub fn open(&mut self) -> bool {
-        match subject::open(self.disk.clone(), Path::new(DATABASE)) {
+        self.killed = Arc::default();
+        let killed = self.killed.clone();
+        let hook = move |_: Call, _: &Path| match killed.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("killed")),
+            false => Ok(()),
+        };
+        let disk = FaultyDisk::new(self.disk.clone(), Arc::new(hook));
+        match subject::open(Arc::new(disk), Path::new(DATABASE)) {
             Ok(engine) => {
                 self.engine = Some(engine);
                 self.settle();
@@ -210,8 +241,14 @@ impl<'a> Work<'a> {
     /// One operation.
     pub fn step(&mut self, round: u64) {
         match self.random.below(100) {
-            0..58 => self.commit(round),
-            58..66 => {
+            0..55 => self.commit(round),
+            55..57 => self.kill(),
+            57..59 => {
+                if let Err(error) = self.tended().prepare() {
+                    self.refuse("making segments ahead", error);
+                }
+            }
+            59..66 => {
                 if let Err(error) = self.tended().flush() {
                     self.refuse("flushing", error);
                 }
@@ -252,6 +289,17 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// Ends the process and starts another: nothing of what it wrote is lost, and opening makes all of it durable.
+    fn kill(&mut self) {
+        self.held.clear();
+        self.killed.store(true, Ordering::SeqCst);
+        self.engine = None;
+        if self.open() && !self.shape.faults {
+            let version = self.journal.last().version;
+            self.journal.durable.push((self.sim.changes(), version));
+        }
+    }
+
     /// Stops without closing, as a killed process does. Answers the engine, to be forgotten once its disk is gone.
     pub fn abandon(&mut self) -> Option<Tended> {
         self.held.clear();
@@ -283,11 +331,19 @@ impl<'a> Work<'a> {
 
     fn commit(&mut self, round: u64) {
         let mut pairs = (*self.journal.last().pairs).clone();
+        if self.random.below(10) == 0 {
+            self.mood = Mood {
+                streams: self.random.below(3) > 0,
+                buffered: 3 + self.random.below(6),
+                mostly_buffered: self.random.below(3) == 0,
+            };
+        }
+        let mood = self.mood;
         let mut stream = round.to_be_bytes().to_vec();
-        let durability = if self.random.below(3) == 0 {
-            Durability::Buffered
-        } else {
-            Durability::Synced
+        let buffered = (self.random.below(mood.buffered) == 0) != mood.mostly_buffered;
+        let durability = match buffered {
+            true => Durability::Buffered,
+            false => Durability::Synced,
         };
         let mut transaction = match self.engine().begin() {
             Ok(transaction) => transaction,
@@ -319,7 +375,19 @@ impl<'a> Work<'a> {
             };
             refused = refused.or(done.err());
         }
-        transaction.append_stream(&stream);
+        // Without an entry of the change stream, a commit that changes nothing is none.
+        let large = self.random.below(30) == 0;
+        if large || !mood.streams {
+            // Larger than a segment of the log.
+            let len = if large { 9 << 10 } else { 8 };
+            let (key, value): (_, Arc<[u8]>) = (self.key(), vec![round as u8; len].into());
+            refused = refused.or(transaction.put(&key, &value).err());
+            pairs.insert(key, value);
+        }
+        match mood.streams {
+            true => transaction.append_stream(&stream),
+            false => stream.clear(),
+        }
         if let Some(error) = refused {
             return self.refuse("writing", error);
         }
@@ -464,6 +532,7 @@ impl<'a> Work<'a> {
                 let kept = self.journal.states.iter();
                 let expected: Vec<_> = kept
                     .filter(|state| state.version > trimmed && !state.unknown)
+                    .filter(|state| !state.stream.is_empty())
                     .map(|state| (state.version, &state.stream))
                     .collect();
                 let found: Vec<_> = stream
