@@ -134,8 +134,11 @@ pub struct System {
 /// makes it void. Wrong ones are always hashed slowly. Memory: about 100 bytes a user.
 struct Recent {
     key: ring::hmac::Key,
-    known: Mutex<FxHashMap<Arc<str>, ([u8; 32], Instant)>>,
+    known: Mutex<FxHashMap<Arc<str>, Shown>>,
 }
+
+/// A digest, and since when it is known.
+type Shown = ([u8; 32], Instant);
 
 impl Recent {
     fn new() -> Result<Self> {
