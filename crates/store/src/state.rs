@@ -190,7 +190,7 @@ impl Shared {
     }
 }
 
-/// One version. What it reads stays readable while it lives; it holds no memory but its own.
+/// One version. What it reads stays readable while it lives; it holds no memory but its own (pages of scans do: see `Place`).
 pub struct StoreView {
     version: Version,
     shared: Arc<Shared>,
@@ -203,10 +203,12 @@ impl StoreView {
     }
 }
 
-/// A cursor where a page of a scan ended. It keeps what it reads: memtables, and files of tables.
+/// A cursor where a page of a scan ended. It keeps what it reads, memtables and files of tables, until the next page is asked
+/// for: where the engine has moved on by then, that page searches anew and what was kept is let go.
 struct Place {
     cursor: MergeCursor<Source>,
     shared: Weak<Shared>,
+    state: Arc<State>,
     version: Version,
     order: Order,
     /// The end of the range that is far from the cursor: the cursor knows nothing behind it.
@@ -231,7 +233,8 @@ impl Place {
         let same = self.version == view.version
             && self.order == order
             && self.bound.as_deref() == far_end(range, order)
-            && std::ptr::eq(self.shared.as_ptr(), Arc::as_ptr(&view.shared));
+            && std::ptr::eq(self.shared.as_ptr(), Arc::as_ptr(&view.shared))
+            && Arc::ptr_eq(&self.state, &view.shared.state());
         let begins = same
             && match (self.cursor.pair(), order) {
                 (Ok((key, _)), Order::Ascending) => key == range.start,
@@ -287,10 +290,12 @@ impl View for StoreView {
         let mut place = match left.and_then(|place| place.going_on(self, range, order)) {
             Some(place) => place,
             None => {
-                let mut cursor = self.cursor(range)?;
+                let state = self.shared.state();
+                let mut cursor = state.cursor(range, self.version)?;
                 cursor.begin(range, order)?;
                 Box::new(Place {
                     cursor,
+                    state,
                     shared: Arc::downgrade(&self.shared),
                     version: self.version,
                     order,
