@@ -63,7 +63,8 @@ pub use observer::{CommitObserver, LoadSink, Loading};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
 pub use replication::RANGES as REPLICATION_RANGES;
 pub use replication::{
-    Applied, Conflict, ConflictKind, Greeted, Joining, MemberInfo, ReplicationStatus, next_place,
+    Applied, Conflict, ConflictKind, Greeted, Joining, MemberInfo, PushedPage, ReplicationStatus,
+    next_place,
 };
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,

@@ -1,6 +1,6 @@
 //! The other side: answers to frames, whatever the way they came.
 
-use isomer_data::{Applied, Store};
+use isomer_data::{Applied, PushedPage, Store};
 
 use crate::frame::{self, Kind, NoFrame};
 
@@ -48,15 +48,17 @@ pub fn answer(store: &Store, asked: &[u8]) -> Vec<u8> {
         Kind::Snapshot => store
             .snapshot_page(&content, SNAPSHOT_BYTES)
             .map(|page| (Kind::Page, page)),
-        Kind::Join => match content.split_first() {
-            Some((first, page)) => store.join_pushed(page, *first == 1).map(|is_last| {
+        Kind::Join => match decode_pushed(&content) {
+            Some(pushed) => store.join_pushed(&pushed).map(|(session, is_last)| {
                 let applied = Applied {
                     more: !is_last,
                     ..Applied::default()
                 };
-                (Kind::Applied, encode_applied(applied))
+                let mut content = encode_applied(applied);
+                content.extend_from_slice(&session.to_le_bytes());
+                (Kind::Applied, content)
             }),
-            None => return refused("Invalid", "a page of a snapshot is empty"),
+            None => return refused("Invalid", "a page of a snapshot is malformed"),
         },
         _ => return refused("Invalid", "this kind of frame is no question"),
     };
@@ -68,6 +70,35 @@ pub fn answer(store: &Store, asked: &[u8]) -> Vec<u8> {
 
 fn refused(kind: &str, message: &str) -> Vec<u8> {
     frame::encode(Kind::Refused, format!("{kind}\n{message}").as_bytes())
+}
+
+/// A page that is handed over, see [`Kind::Join`].
+pub(crate) fn encode_pushed(pushed: &PushedPage<'_>) -> Vec<u8> {
+    let mut bytes = pushed.session.to_le_bytes().to_vec();
+    bytes.extend_from_slice(&pushed.from);
+    bytes.extend_from_slice(&(pushed.place.len() as u32).to_le_bytes());
+    bytes.extend_from_slice(pushed.place);
+    bytes.extend_from_slice(pushed.page);
+    bytes
+}
+
+fn decode_pushed(bytes: &[u8]) -> Option<PushedPage<'_>> {
+    let (session, bytes) = bytes.split_first_chunk::<16>()?;
+    let (from, bytes) = bytes.split_first_chunk::<16>()?;
+    let (length, bytes) = bytes.split_first_chunk::<4>()?;
+    let (place, page) = bytes.split_at_checked(u32::from_le_bytes(*length) as usize)?;
+    Some(PushedPage {
+        session: u128::from_le_bytes(*session),
+        from: *from,
+        place,
+        page,
+    })
+}
+
+/// The number of the session in the answer to a page that was handed over.
+pub(crate) fn decode_session(answer: &[u8]) -> Option<u128> {
+    let number = answer.get(26..42)?;
+    Some(u128::from_le_bytes(number.try_into().ok()?))
 }
 
 pub(crate) fn encode_applied(applied: Applied) -> Vec<u8> {

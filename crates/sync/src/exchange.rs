@@ -2,11 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use isomer_data::{Applied, Store};
+use isomer_data::{Applied, PushedPage, Store};
 
 use crate::{
     Result, SyncError,
-    answer::{PAGE_BYTES, SNAPSHOT_BYTES, decode_applied},
+    answer::{PAGE_BYTES, SNAPSHOT_BYTES, decode_applied, decode_session, encode_pushed},
     frame::{self, Kind, NoFrame},
 };
 
@@ -177,16 +177,26 @@ impl Talk<'_> {
 
     /// Hands this database's whole state over.
     fn hand_over(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
-        let (mut place, mut first) = (Vec::new(), 1);
+        let own = store.begin_replication()?;
+        let (mut place, mut session) = (Vec::new(), 0);
         loop {
             let page = store.snapshot_page(&place, SNAPSHOT_BYTES)?;
             let next = isomer_data::next_place(&page)?;
-            let frame = [&[first], &page[..]].concat();
-            self.ask(Kind::Join, &frame, Kind::Applied)?;
+            let pushed = encode_pushed(&PushedPage {
+                session,
+                from: own.id,
+                place: &place,
+                page: &page,
+            });
+            let answer = self.ask(Kind::Join, &pushed, Kind::Applied)?;
+            session = decode_session(&answer).ok_or_else(|| SyncError::Malformed {
+                peer: self.peer.name().to_owned(),
+                what: "what it joined".into(),
+            })?;
             self.done.pages += 1;
             progress(&self.done);
             match next {
-                Some(next) => (place, first) = (next, 0),
+                Some(next) => place = next,
                 None => return Ok(()),
             }
         }

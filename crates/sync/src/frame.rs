@@ -36,7 +36,8 @@ pub(crate) enum Kind {
     Apply = 3,
     /// Asks for a page of a snapshot: the place, or nothing.
     Snapshot = 4,
-    /// Hands a page of a snapshot over: 1 for the first, else 0; the page.
+    /// Hands a page of a snapshot over: u128 LE session (0 in the first page), 16 bytes the sender's id, u32 LE and as many bytes:
+    /// the place that the page before named; the page.
     Join = 5,
     /// Asks for fingerprints.
     Fingerprints = 6,
@@ -48,7 +49,7 @@ pub(crate) enum Kind {
     Greeting = 65,
     /// A page.
     Page = 66,
-    /// What applying did: five ids.
+    /// What applying did: u64 LE transactions, operations, known ones; u8 more, u8 behind; after a page of a snapshot u128 LE session.
     Applied = 67,
     /// An error: kind, a line break, message.
     Refused = 127,

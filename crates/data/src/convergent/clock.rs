@@ -9,6 +9,9 @@
 
 use crate::keyspace::{push_id, take_id};
 
+/// No replica ever makes so many transactions: what names a greater number is damaged or forged.
+pub(crate) const MAX_NUMBER: u64 = 1 << 48;
+
 /// A replica and its epoch: a new epoch begins where numbers might otherwise be used twice (after a restore, say).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReplicaId {
@@ -120,8 +123,14 @@ impl Vector {
     /// Up to which number everything was seen of a replica, without an exception.
     pub(crate) fn reach(&self, replica: ReplicaNo) -> u64 {
         self.of(replica).map_or(0, |reach| {
-            reach.except.first().map_or(reach.upto, |first| first - 1)
+            let first = reach.except.first();
+            first.map_or(reach.upto, |first| first.saturating_sub(1))
         })
+    }
+
+    /// What was not seen of a replica below the greatest number that was.
+    pub(crate) fn exceptions(&self, replica: ReplicaNo) -> &[u64] {
+        self.of(replica).map_or(&[], |reach| &reach.except)
     }
 
     /// Replicas of which anything was seen, with the greatest number seen.
@@ -229,7 +238,8 @@ impl Vector {
             for _ in 0..take_id(bytes)? {
                 except.push(take_id(bytes)?);
             }
-            if vector.of(replica).is_some() {
+            // There is no number 0, and none that high.
+            if vector.of(replica).is_some() || upto > MAX_NUMBER || except.contains(&0) {
                 return None;
             }
             vector.set(replica, upto, except);

@@ -25,6 +25,7 @@ mod value;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use clock::MAX_NUMBER;
 pub use clock::{Dot, ReplicaId, ReplicaNo, Vector};
 pub(crate) use counter::amount as counter_amount;
 pub(crate) use effect::Action;

@@ -455,6 +455,18 @@ impl Store {
         Ok(())
     }
 
+    /// Refuses names of replicas that there is no room for.
+    pub(crate) fn check_room(&self, names: &[ReplicaId]) -> Result<(), DataError> {
+        let numbers = self.shared().own_replica.numbers.lock();
+        let known: FxHashSet<&ReplicaId> = numbers.names.iter().collect();
+        let new: FxHashSet<&ReplicaId> =
+            names.iter().filter(|name| !known.contains(name)).collect();
+        match known.len() + new.len() > MOST_REPLICAS {
+            true => Err(too_many(known.len() + new.len())),
+            false => Ok(()),
+        }
+    }
+
     /// The number of a replica; a new name is stored at once, in a commit of its own.
     pub(crate) fn enter_replica(&self, name: ReplicaId) -> Result<ReplicaNo, DataError> {
         let mut numbers = self.shared().own_replica.numbers.lock();
@@ -462,12 +474,7 @@ impl Store {
             return Ok(ReplicaNo(at as u32));
         }
         if numbers.names.len() >= MOST_REPLICAS {
-            return Err(DataError::Limit {
-                what: "the number of replicas heard of, all their epochs included".into(),
-                size: (numbers.names.len() + 1).to_string(),
-                max: MOST_REPLICAS.to_string(),
-                advice: "do not exchange with this peer; export and import begin a replication anew",
-            });
+            return Err(too_many(numbers.names.len() + 1));
         }
         let no = ReplicaNo(numbers.names.len() as u32);
         let mut tx = self.engine().begin()?;
@@ -516,6 +523,15 @@ impl Store {
         let lacking = (base + 1..=upto).filter(|number| !here.contains(number));
         seen.set(own, upto, lacking.collect());
         Ok(seen)
+    }
+}
+
+fn too_many(count: usize) -> DataError {
+    DataError::Limit {
+        what: "the number of replicas heard of, all their epochs included".into(),
+        size: count.to_string(),
+        max: MOST_REPLICAS.to_string(),
+        advice: "do not exchange with this peer; export and import begin a replication anew",
     }
 }
 

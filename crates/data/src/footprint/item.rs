@@ -95,6 +95,14 @@ pub(crate) enum Item {
     /// All convergent fields, whole and bulk.
     FieldsWhole,
     FieldsBulk,
+    /// What replicas know of a node or relationship, and which record bears a name among them; whole and bulk.
+    Known {
+        of_rel: bool,
+        id: u64,
+    },
+    Named(u128),
+    KnownWhole,
+    KnownBulk,
 }
 
 /// The level of a whole key.
@@ -163,6 +171,10 @@ impl Item {
             Self::Plain(hash) => (25, put(&mut bytes, &halves(hash))),
             Self::FieldsWhole => (26, 1),
             Self::FieldsBulk => (27, 1),
+            Self::Known { of_rel, id } => (28, put(&mut bytes, &[id, of_rel.into()])),
+            Self::Named(hash) => (29, put(&mut bytes, &halves(hash))),
+            Self::KnownWhole => (30, 1),
+            Self::KnownBulk => (31, 1),
         };
         bytes[0] = kind;
         Granule(xxh3_128(&bytes[..length]))
@@ -225,6 +237,10 @@ impl Item {
             }
             Self::Element(_) => "an element of a convergent set".into(),
             Self::FieldsWhole | Self::FieldsBulk => "the convergent fields".into(),
+            Self::Known { of_rel: false, id } => format!("what replicas know of node {id}"),
+            Self::Known { of_rel: true, id } => format!("what replicas know of relationship {id}"),
+            Self::Named(_) => "the name of a record among replicas".into(),
+            Self::KnownWhole | Self::KnownBulk => "what replicas know of records".into(),
         }
     }
 }

@@ -39,8 +39,8 @@ pub(crate) struct Footprint {
     own_nodes: FxHashSet<u64>,
     own_rels: FxHashSet<u64>,
     /// Single things declared so far: nodes read, written, adjacency read, written, relationships read, written, keys
-    /// read, written.
-    used: [usize; 8],
+    /// read, written, what replicas know read, written.
+    used: [usize; 10],
 }
 
 #[derive(Clone, Copy)]
@@ -53,6 +53,8 @@ enum Count {
     RelsWritten,
     KeysRead,
     KeysWritten,
+    KnownRead,
+    KnownWritten,
 }
 
 impl Footprint {
@@ -65,7 +67,7 @@ impl Footprint {
             changed: None,
             own_nodes: FxHashSet::default(),
             own_rels: FxHashSet::default(),
-            used: [0; 8],
+            used: [0; 10],
         }
     }
 
@@ -561,6 +563,35 @@ impl Footprint {
             self.add(item);
         } else if self.active {
             self.read(item);
+        }
+    }
+
+    // ---- replication: `item` is [`Item::Known`] or [`Item::Named`]
+
+    /// Observed what replicas know of a record.
+    pub(crate) fn read_known(&mut self, item: Item) {
+        if !self.active {
+            return;
+        }
+        if self.room(Count::KnownRead) {
+            self.read(Item::KnownBulk);
+            let fresh = self.read(item);
+            self.spend(Count::KnownRead, fresh);
+        } else {
+            self.read(Item::KnownWhole);
+        }
+    }
+
+    /// Changed what replicas know of a record, having observed it.
+    pub(crate) fn change_known(&mut self, item: Item) {
+        self.add(Item::KnownWhole);
+        if self.room(Count::KnownWritten) {
+            self.read(Item::KnownBulk);
+            let fresh = self.note(item, READ | ADD);
+            self.spend(Count::KnownWritten, fresh);
+        } else {
+            self.read(Item::KnownWhole);
+            self.add(Item::KnownBulk);
         }
     }
 

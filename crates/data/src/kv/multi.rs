@@ -159,10 +159,18 @@ impl Transaction {
     }
 
     fn change_pair(&mut self, bucket: Bucket, key: &[u8], value: &[u8]) {
+        self.touch_pair(bucket.id, key, value);
+    }
+
+    /// Declares that what is known of a value changed.
+    pub(crate) fn touch_pair(&mut self, bucket: u32, key: &[u8], value: &[u8]) {
         let (relative, end) = pair(key, value);
         let ends = [end, relative.len()];
-        self.footprint_mut()
-            .change_entry(bucket.space(), &relative, &ends);
+        self.footprint_mut().change_entry(
+            crate::footprint::Space::Bucket(bucket),
+            &relative,
+            &ends,
+        );
     }
 }
 

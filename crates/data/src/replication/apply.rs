@@ -9,6 +9,7 @@ use super::{
     entry::{Entry, Op},
     identity::{Identity, Owner},
     rules::{self, Mutant},
+    seal::read_pair,
     shadow::{NodeShadow, Properties, RelShadow, remove_seen},
     versions::{self, Version},
 };
@@ -18,6 +19,7 @@ use crate::{
         Action, ReplicaNo, Spot, Vector, entry_dot,
         replica::{decode_seen, encode_seen},
     },
+    footprint::Space,
     graph::NodeState,
     keyspace::{self, IdSpace, after_prefix},
     stream::Change,
@@ -42,7 +44,8 @@ pub(crate) fn turn(entry: &Entry, here: &Vector) -> Turn {
             false => Turn::Past,
         };
     }
-    let follows = here.reach(entry.origin) + 1 == entry.number || rules::broken(Mutant::NoGapGate);
+    let next = here.reach(entry.origin).checked_add(1);
+    let follows = next == Some(entry.number) || rules::broken(Mutant::NoGapGate);
     let caused = here.includes(&entry.seen_elsewhere()) || rules::broken(Mutant::NoCausalGate);
     match follows && caused {
         true => Turn::Now,
@@ -408,6 +411,16 @@ impl Transaction {
                 None => return Ok(()),
             },
         };
+        // Whoever deletes the owner meanwhile takes the field without what comes here.
+        match found {
+            ConvergentOwner::Node(id) if self.load_node(id)?.is_none() => {
+                self.observe_known(IdSpace::Nodes, id.0);
+            }
+            ConvergentOwner::Node(_) => {}
+            ConvergentOwner::Relationship(id) => {
+                self.observe_known(IdSpace::Relationships, id.0);
+            }
+        }
         let spot = Spot::parse(found, place).ok_or_else(|| malformed("the place of a field"))?;
         let dot = Dot {
             op,
@@ -579,6 +592,7 @@ impl Transaction {
             return Ok(());
         }
         let stored = keyspace::bucket_entry(bucket, key);
+        self.footprint().read_key(Space::Bucket(bucket), key);
         let read = self.put_cell(&stored, &after)?;
         let value = read.map(|at| after[at].value.clone());
         self.replace_entry(bucket, key, value.as_deref())
@@ -598,12 +612,16 @@ impl Transaction {
             return Ok(());
         }
         debug_assert!(!differ(&after), "members of a set have no value");
+        read_pair(self, bucket, key, value);
         self.put_cell(&keyspace::bucket_pair(bucket, key, value), &after)?;
         let name = self.bucket_name(bucket)?;
         match (before.is_empty(), after.is_empty()) {
             (true, false) => self.kv_add(&name, key, value),
             (false, true) => self.kv_remove(&name, key, value),
-            _ => Ok(()),
+            _ => {
+                self.touch_pair(bucket, key, value);
+                Ok(())
+            }
         }
     }
 }

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     DataError, Store,
-    convergent::{ReplicaId, ReplicaNo, Vector},
+    convergent::{MAX_NUMBER, ReplicaId, ReplicaNo, Vector},
     keyspace::{self, after_prefix, push_id, sole_id, take_id},
 };
 
@@ -186,11 +186,7 @@ impl Store {
                 break;
             }
             if !progress {
-                if origins.iter().any(|origin| !origin.is_done) {
-                    return Err(DataError::corrupt(
-                        "the log holds a transaction that has seen one that is not here",
-                    ));
-                }
+                // What is left waits for a transaction that is not here: of before a restore, and on its way from somebody else.
                 break;
             }
         }
@@ -221,10 +217,15 @@ impl Store {
     ///
     /// # Errors
     /// [`DataError::Invalid`] for pages and transactions that cannot be: forged, out of order, from the future;
-    /// [`DataError::Exists`] where a bucket is of another kind here; those of a commit.
+    /// [`DataError::Exists`] where a bucket is of another kind here; [`DataError::Storage`] (unavailable) while a snapshot is being
+    /// joined; those of a commit.
     pub fn apply_entries(&self, page: &[u8]) -> Result<Applied, DataError> {
         self.replicated()?;
         let _applying = self.shared().replication.applying.lock();
+        if self.is_being_joined() {
+            // What it removed would come back with the pages.
+            return Err(super::join::joining_error());
+        }
         let (mut map, mut items) = Incoming::open(self, page)?;
         let mut applied = Applied::default();
         let done = self.apply_items(&mut map, &mut items, &mut applied);
@@ -269,6 +270,7 @@ impl Store {
                 3 => {
                     let replica = take_u32(content).ok_or_else(wire::bad_item)?;
                     let upto = take_id(content).filter(|_| content.is_empty());
+                    let upto = upto.filter(|upto| *upto <= MAX_NUMBER);
                     let upto = upto.ok_or_else(wire::bad_item)?;
                     let replica = map.replica(ReplicaNo(replica))?;
                     self.check_origin(replica)?;
@@ -285,22 +287,32 @@ impl Store {
         Ok(())
     }
 
-    /// After an exchange with somebody who knows more: what a restored database did not bring along, and nobody has, was never
-    /// committed.
+    /// After an exchange: what a restored database did not bring along, and no member has, was never committed. Nothing is given
+    /// up before every member that was not evicted has been heard since the database was opened.
     ///
     /// # Errors
     /// Those of a commit.
     pub fn give_up_unknown(&self) -> Result<(), DataError> {
+        let _applying = self.shared().replication.applying.lock();
+        if self.is_being_joined() {
+            return Ok(());
+        }
         let snapshot = self.engine().snapshot()?;
         let here = self.seen_in(&*snapshot, None)?;
         let own = &self.shared().own_replica;
         let Some(name) = self.replica() else {
             return Ok(());
         };
-        for (replica, upto) in here.iter() {
+        for (replica, _) in here.iter() {
             let is_former = own.name(replica).is_some_and(|one| one.id == name.id)
                 && own.own() != Some(replica);
-            if is_former && here.reach(replica) < upto {
+            if !is_former {
+                continue;
+            }
+            // In their order: what one member has comes from it, and what is behind that waits.
+            let unknown = here.exceptions(replica).iter().copied();
+            let unknown = unknown.take_while(|number| self.nobody_has(replica, *number));
+            if let Some(upto) = unknown.last() {
                 self.merging(|tx| tx.put_reached(replica, upto))?;
             }
         }
@@ -318,24 +330,28 @@ impl Store {
         Ok(())
     }
 
+    /// Refuses a hybrid time that is too far ahead of this database's clock.
+    pub(super) fn check_time(&self, time: u64) -> Result<(), DataError> {
+        let now = self.options().clock.now_ms();
+        let claimed = time >> 16;
+        if claimed > now.saturating_add(MAX_AHEAD_MS) {
+            return Err(DataError::invalid(format!(
+                "a transaction of a replica claims to be made {} seconds from now: set the clocks right, here or there",
+                (claimed - now) / 1000
+            )));
+        }
+        Ok(())
+    }
+
     fn check_entry(&self, entry: &Entry, here: &Vector) -> Result<(), DataError> {
         if here.saw(entry.origin, entry.number) {
             return Ok(());
         }
         self.check_origin(entry.origin)?;
-        if entry.number == 0 {
+        if entry.number == 0 || entry.number > MAX_NUMBER {
             return Err(wire::bad_item());
         }
-        let now = self.options().clock.now_ms();
-        let claimed = entry.time >> 16;
-        if claimed > now.saturating_add(MAX_AHEAD_MS) {
-            return Err(DataError::invalid(format!(
-                "transaction {} of a replica claims to be made {} seconds from now: set the clocks right, here or there",
-                entry.number,
-                (claimed - now) / 1000
-            )));
-        }
-        Ok(())
+        self.check_time(entry.time)
     }
 }
 

@@ -5,6 +5,11 @@
 //! happened meanwhile, is here, the database answers nobody: it says that it is being brought up to date. That is
 //! written down, so that it holds after a crash, too; joining begins anew then.
 
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
 use isomer_storage::{Durability, StorageError};
 use isomer_value::{NodeId, PropId, RelId, TypeId};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -21,7 +26,7 @@ use super::{
 use crate::{
     ConvergentOwner, DataError, Store, Transaction,
     catalog::NameKind,
-    convergent::{ReplicaNo, Vector, join_rows},
+    convergent::{Vector, join_rows, replica::encode_seen},
     keyspace::{
         self, IdSpace, JOINING, TAG_NODE, TAG_REL, after_prefix, push_id, sole_id, take_id,
     },
@@ -32,8 +37,7 @@ const SWEPT: usize = 10_000;
 
 /// A state that is being joined.
 pub struct Joining {
-    /// What was seen here when it began.
-    here: Vector,
+    _alone: Alone,
     /// What the first page had seen.
     theirs: Option<Vector>,
     place: Vec<u8>,
@@ -41,6 +45,15 @@ pub struct Joining {
     nodes: Ids,
     relationships: Ids,
     entries: FxHashSet<u128>,
+}
+
+/// Held by the only one that joins.
+struct Alone(Arc<AtomicBool>);
+
+impl Drop for Alone {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
 }
 
 /// A set of ids: a bit each.
@@ -60,14 +73,19 @@ impl Ids {
 }
 
 impl Store {
-    /// Begins to join another replica's state.
+    /// Begins to join another replica's state. Nothing else is applied until it is dropped.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// [`DataError::Storage`] (unavailable) while another one is being joined.
     pub fn begin_join(&self) -> Result<Joining, DataError> {
-        let snapshot = self.engine().snapshot()?;
+        let replication = &self.shared().replication;
+        // Whoever is applying comes to an end first.
+        let _applying = replication.applying.lock();
+        if replication.joins.swap(true, Ordering::AcqRel) {
+            return Err(joining_error());
+        }
         Ok(Joining {
-            here: self.seen_in(&*snapshot, None)?,
+            _alone: Alone(replication.joins.clone()),
             theirs: None,
             place: Vec::new(),
             pages: 0,
@@ -77,25 +95,9 @@ impl Store {
         })
     }
 
-    /// Joins a page that a peer hands over without having been asked; the first one begins. Answers whether it was the last.
-    ///
-    /// # Errors
-    /// Those of [`Joining::join_page`]; [`DataError::Invalid`] for a page whose first one never came.
-    pub fn join_pushed(&self, page: &[u8], is_first: bool) -> Result<bool, DataError> {
-        let mut session = self.shared().replication.session.lock();
-        if is_first {
-            *session = Some(self.begin_join()?);
-        }
-        let Some(joining) = session.as_mut() else {
-            return Err(DataError::invalid(
-                "a page of a snapshot came whose first one did not: begin anew",
-            ));
-        };
-        let done = joining.join_page(self, page);
-        if !matches!(done, Ok(false)) {
-            *session = None;
-        }
-        done
+    /// Whether somebody is joining a state right now.
+    pub(super) fn is_being_joined(&self) -> bool {
+        self.shared().replication.joins.load(Ordering::Acquire)
     }
 
     /// Whether a state is being joined, so that nobody else is answered.
@@ -192,8 +194,10 @@ impl Joining {
             rels.clear();
             entries.clear();
             let mut rest = items;
+            // Of this very state: what was removed here since the page before must not come back.
+            let here = store.seen_in(tx.read(), None)?;
             let sides = Sides {
-                here: &self.here,
+                here: &here,
                 theirs: &theirs,
             };
             while let Some((tag, content)) = wire::take_item(&mut rest)? {
@@ -234,6 +238,8 @@ impl Joining {
             store.mark_joining(&seen, true)?;
             store.end_joining()?;
         }
+        // What is written from now on is later than all that came.
+        store.shared().own_replica.reached(map.latest());
         store.engine().sync()?;
         Ok(is_last)
     }
@@ -241,18 +247,25 @@ impl Joining {
     /// Takes away what the other replica has seen go, and notes what was seen.
     fn finish(&mut self, store: &Store, last: &Vector) -> Result<(), DataError> {
         let theirs = self.theirs.clone().unwrap_or_default();
-        let sides = Sides {
-            here: &self.here,
-            theirs: &theirs,
-        };
         let mut from = Some(Vec::new());
         while let Some(place) = from {
             from = store.merging(|tx| {
+                let here = store.seen_in(tx.read(), None)?;
+                let sides = Sides {
+                    here: &here,
+                    theirs: &theirs,
+                };
                 let visited = (&self.nodes, &self.relationships, &self.entries);
                 tx.sweep(&place, visited, &sides)
             })?;
         }
-        store.merging(|tx| tx.put_joined(&sides))?;
+        store.merging(|tx| {
+            let here = store.seen_in(tx.read(), None)?;
+            tx.put_joined(&Sides {
+                here: &here,
+                theirs: &theirs,
+            })
+        })?;
         store.mark_joining(last, true)?;
         store.end_joining()
     }
@@ -667,19 +680,20 @@ impl Transaction {
 
     /// Everything that the other state has seen is here now, and not in the log.
     fn put_joined(&mut self, sides: &Sides<'_>) -> Result<(), DataError> {
-        let new: Vec<(ReplicaNo, u64)> = sides
-            .theirs
-            .iter()
-            .filter(|(replica, upto)| sides.here.reach(*replica) < *upto)
-            .collect();
+        let mut joined = sides.here.clone();
+        joined.join(sides.theirs);
         let own = self.shared().own_replica.own();
-        for (replica, upto) in new {
-            if own == Some(replica) {
+        for (replica, upto) in sides.theirs.iter() {
+            let is_known = sides.here.upto(replica) == joined.upto(replica)
+                && sides.here.exceptions(replica) == joined.exceptions(replica);
+            if is_known || own == Some(replica) {
                 continue; // a restored database goes on under another name
             }
-            self.put_reached(replica, upto)?;
+            let seen = encode_seen(joined.upto(replica), joined.exceptions(replica));
+            self.put(&keyspace::seen(replica.0), &seen)?;
+            let floor = self.store().floor(self.read(), replica)?;
             let mut value = Vec::new();
-            push_id(&mut value, upto);
+            push_id(&mut value, upto.max(floor));
             self.put(&keyspace::floor(replica.0), &value)?;
         }
         Ok(())

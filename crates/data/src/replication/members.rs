@@ -16,7 +16,7 @@ use isomer_storage::{Durability, Read};
 use super::codec::{malformed, take_byte};
 use crate::{
     DataError, Store,
-    convergent::{ReplicaId, Vector},
+    convergent::{ReplicaId, ReplicaNo, Vector},
     keyspace::{self, push_id, take_id},
     read::each_pair,
 };
@@ -33,6 +33,8 @@ pub(crate) struct Member {
     usable: Vector,
     heard_ms: u64,
     is_evicted: bool,
+    /// What it said itself since this database was opened: of after a restore, that is.
+    told: Option<Vector>,
 }
 
 /// A replica that was heard of, for people.
@@ -65,6 +67,7 @@ impl Member {
             heard_ms: take_id(bytes)?,
             acked: Vector::take_local(bytes)?,
             usable: Vector::new(),
+            told: None,
         })
     }
 }
@@ -113,6 +116,9 @@ impl Store {
             return Err(DataError::Denied(
                 "this replica was evicted here: others have stopped to wait for it; export what only it has, make it anew and add it again".into(),
             ));
+        }
+        if is_itself {
+            member.told = Some(seen.clone());
         }
         if seen.includes(&member.acked) {
             member.acked = seen.clone();
@@ -170,6 +176,18 @@ impl Store {
         }
         self.cut_log()?;
         Ok(true)
+    }
+
+    /// Whether nobody has a number of a replica: every member has said so since this database was opened.
+    pub(super) fn nobody_has(&self, replica: ReplicaNo, number: u64) -> bool {
+        let members = self.shared().replication.members.lock();
+        members
+            .values()
+            .filter(|member| !member.is_evicted)
+            .all(|member| {
+                let told = member.told.as_ref();
+                told.is_some_and(|told| !told.saw(replica, number))
+            })
     }
 
     /// What each member has seen, as far as it is known here.

@@ -2,6 +2,7 @@
 
 use isomer_value::{LabelId, NodeId, PropId, RelId, Value, key, record::RecordRef};
 use rustc_hash::FxHashMap;
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     identity::Identity,
@@ -9,7 +10,7 @@ use super::{
 };
 use crate::{
     DataError, Transaction,
-    footprint::NONE,
+    footprint::{Item, NONE},
     graph::{KEY, NodeState, encode_key},
     keyspace::{self, IdSpace, push_id, sole_id},
     store::Shared,
@@ -39,6 +40,21 @@ impl Transaction {
     /// Whether it does what came from another replica.
     pub(crate) fn is_merging(&self) -> bool {
         self.noted.is_merging
+    }
+
+    /// Local transactions and merges are serialized by what they know of a record, too: what a merge writes may be there alone.
+    fn change_known(&mut self, space: IdSpace, id: u64) {
+        let of_rel = space == IdSpace::Relationships;
+        self.footprint_mut()
+            .change_known(Item::Known { of_rel, id });
+    }
+
+    /// A local transaction has seen what its snapshot shows; a merge builds upon what is there.
+    pub(super) fn observe_known(&self, space: IdSpace, id: u64) {
+        if self.is_merging() {
+            let of_rel = space == IdSpace::Relationships;
+            self.footprint().read_known(Item::Known { of_rel, id });
+        }
     }
 
     /// Notes what a node is called, before it changes.
@@ -100,6 +116,7 @@ impl Transaction {
 
     /// The shadow of a node, told or implied; none where there is neither record nor ghost.
     pub(super) fn node_shadow(&self, id: NodeId) -> Result<Option<NodeShadow>, DataError> {
+        self.observe_known(IdSpace::Nodes, id.0);
         let shadow_key = keyspace::shadow(IdSpace::Nodes, id.0);
         let record_key = keyspace::node(id);
         let mut found = self.read().get_many(&[&shadow_key, &record_key])?;
@@ -117,6 +134,7 @@ impl Transaction {
     }
 
     pub(super) fn rel_shadow(&self, id: RelId) -> Result<Option<RelShadow>, DataError> {
+        self.observe_known(IdSpace::Relationships, id.0);
         let shadow_key = keyspace::shadow(IdSpace::Relationships, id.0);
         let record_key = keyspace::relationship(id);
         let mut found = self.read().get_many(&[&shadow_key, &record_key])?;
@@ -226,6 +244,7 @@ impl Transaction {
         identity: &Identity,
     ) -> Result<Option<u64>, DataError> {
         let key = keyspace::identity(space, &identity.to_bytes());
+        self.footprint().read_known(Item::Named(xxh3_128(&key)));
         match self.read().get(&key)? {
             Some(value) => sole_id(&value, "what a name of replication names").map(Some),
             None => Ok(None),
@@ -243,6 +262,7 @@ impl Transaction {
         let key = |prop| keyspace::conflict_in_node(id, prop);
         self.note_contested(&key, contested, &shadow.properties)?;
         let stored = shadow.encode(has_record, &self.shared().own_replica);
+        self.change_known(IdSpace::Nodes, id.0);
         self.put(&keyspace::shadow(IdSpace::Nodes, id.0), &stored)?;
         self.put_identity(IdSpace::Nodes, &shadow.identity, id.0)
     }
@@ -256,6 +276,7 @@ impl Transaction {
         let key = |prop| keyspace::conflict_in_relationship(id, prop);
         self.note_contested(&key, contested, &shadow.properties)?;
         let stored = shadow.encode(true, &self.shared().own_replica);
+        self.change_known(IdSpace::Relationships, id.0);
         self.put(&keyspace::shadow(IdSpace::Relationships, id.0), &stored)?;
         self.put_identity(IdSpace::Relationships, &shadow.identity, id.0)
     }
@@ -266,9 +287,15 @@ impl Transaction {
         identity: &Identity,
         id: u64,
     ) -> Result<(), DataError> {
+        if self.find_identity(space, identity)? == Some(id) {
+            return Ok(());
+        }
+        let key = keyspace::identity(space, &identity.to_bytes());
+        self.footprint_mut()
+            .change_known(Item::Named(xxh3_128(&key)));
         let mut value = Vec::new();
         push_id(&mut value, id);
-        self.put(&keyspace::identity(space, &identity.to_bytes()), &value)
+        self.put(&key, &value)
     }
 
     /// Forgets shadow, name and conflicts of what is gone.
@@ -278,11 +305,15 @@ impl Transaction {
         id: u64,
         identity: &Identity,
     ) -> Result<(), DataError> {
+        self.change_known(space, id);
         self.delete(&keyspace::shadow(space, id))?;
         self.forget_conflicts(space, id)?;
         // Made anew in the same transaction it names another one.
         if self.find_identity(space, identity)? == Some(id) {
-            self.delete(&keyspace::identity(space, &identity.to_bytes()))?;
+            let key = keyspace::identity(space, &identity.to_bytes());
+            self.footprint_mut()
+                .change_known(Item::Named(xxh3_128(&key)));
+            self.delete(&key)?;
         }
         Ok(())
     }

@@ -37,6 +37,8 @@ struct Seal {
     rels: FxHashMap<RelId, Touched>,
     /// Ends of relationships made here, with the lives seen.
     ends: FxHashMap<RelId, [Vec<Dot>; 2]>,
+    /// Names by key of nodes that were made or changed here: they may have another key by now, and their names not be entered yet.
+    given: FxHashSet<Identity>,
     /// In the order in which they were touched, which is the same every time.
     node_order: Vec<NodeId>,
     rel_order: Vec<RelId>,
@@ -60,6 +62,7 @@ impl Transaction {
             nodes: FxHashMap::default(),
             rels: FxHashMap::default(),
             ends: FxHashMap::default(),
+            given: FxHashSet::default(),
             node_order: Vec::new(),
             rel_order: Vec::new(),
         };
@@ -130,6 +133,7 @@ impl Seal {
                 removed,
             } => {
                 let node = self.node_name(tx, *id)?;
+                self.give(&node);
                 let touched = self.node(*id);
                 touched
                     .labels
@@ -146,7 +150,9 @@ impl Seal {
             }
             Change::NodeDeleted { id, .. } => {
                 let node = self.node_name(tx, *id)?;
+                observe_fields(tx, ConvergentOwner::Node(*id));
                 self.node(*id).gone = true;
+                self.given.remove(&node);
                 self.ops.push(Op::NodeGone { node });
             }
             Change::RelationshipCreated { id, record } => {
@@ -183,6 +189,7 @@ impl Seal {
             }
             Change::RelationshipDeleted { id, .. } => {
                 let rel = self.rel_name(tx, *id)?;
+                observe_fields(tx, ConvergentOwner::Relationship(*id));
                 self.rel(*id).gone = true;
                 self.ops.push(Op::RelGone { rel });
             }
@@ -220,6 +227,13 @@ impl Seal {
         Ok(())
     }
 
+    /// No node that is made later on is called so.
+    fn give(&mut self, name: &Identity) {
+        if matches!(name, Identity::Keyed { .. }) && !self.given.contains(name) {
+            self.given.insert(name.clone());
+        }
+    }
+
     fn note_made(
         &mut self,
         tx: &mut Transaction,
@@ -235,7 +249,10 @@ impl Seal {
             None => made,
             Some((label, key)) => {
                 let identity = Identity::Keyed { label, key };
+                let is_given = self.given.contains(&identity);
                 match tx.find_node(&identity)?.filter(|other| *other != id) {
+                    // One that was made here before and was given another key or label since bears the name.
+                    _ if is_given => made,
                     None => identity,
                     // A node that was given another key or label since bears the name.
                     Some(other) if self.is_there(tx, other)? => made,
@@ -243,12 +260,14 @@ impl Seal {
                     Some(ghost) => {
                         let space = IdSpace::Nodes;
                         tx.drop_shadow(space, ghost.0, &identity)?;
+                        observe_fields(tx, ConvergentOwner::Node(ghost));
                         tx.drop_fields(ConvergentOwner::Node(ghost))?;
                         identity
                     }
                 }
             }
         };
+        self.give(&identity);
         self.node(id).made = Some(identity.clone());
         self.ops.push(Op::NodeMade {
             node: identity,
@@ -491,7 +510,13 @@ impl Seal {
     }
 }
 
-fn read_pair(tx: &Transaction, bucket: u32, key: &[u8], value: &[u8]) {
+/// What is deleted takes of its fields what was seen: nothing may have come meanwhile.
+fn observe_fields(tx: &Transaction, owner: ConvergentOwner) {
+    tx.footprint().read_field(&owner.prefix());
+}
+
+/// Observes whether a value is under a key of a multi-value bucket.
+pub(super) fn read_pair(tx: &Transaction, bucket: u32, key: &[u8], value: &[u8]) {
     let mut relative = Vec::with_capacity(key.len() + value.len() + 2);
     push_terminated(&mut relative, key);
     relative.extend_from_slice(value);

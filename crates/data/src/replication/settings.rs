@@ -1,14 +1,17 @@
 //! Whether a database is a replica, and since when.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, Read};
 use parking_lot::{Mutex, RwLock};
 
 use super::{
     codec::malformed,
-    join::Joining,
     members::{self, Members},
+    pushed::Collected,
     versions::{ReplicaNames, Stamp},
 };
 use crate::{
@@ -28,8 +31,10 @@ pub(crate) struct Replication {
     stable: RwLock<Vector>,
     /// Whether a state is being joined: nobody else is answered.
     is_joining: AtomicBool,
+    /// Whether somebody is joining a state right now: nothing else is applied meanwhile.
+    pub(super) joins: Arc<AtomicBool>,
     /// The state that a peer is handing over.
-    pub(super) session: Mutex<Option<Joining>>,
+    pub(super) session: Mutex<Option<Collected>>,
     pub(super) members: Mutex<Members>,
     /// Held by whoever applies what arrived.
     pub(crate) applying: Mutex<()>,

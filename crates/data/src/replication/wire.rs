@@ -38,6 +38,10 @@ pub(crate) trait Mapper {
     fn replica(&mut self, replica: ReplicaNo) -> Result<ReplicaNo, DataError>;
     /// A value as records hold it.
     fn value(&mut self, value: &[u8]) -> Result<Vec<u8>, DataError>;
+    /// A hybrid time.
+    fn time(&mut self, time: u64) -> Result<u64, DataError> {
+        Ok(time)
+    }
 }
 
 /// Gives a value with other numbers of names.
@@ -161,11 +165,18 @@ pub(crate) struct Incoming<'s> {
     tables: Tables,
     /// Numbers here, by number in the page.
     names: [Vec<u32>; 4],
-    replicas: Vec<ReplicaNo>,
+    replicas: Vec<Option<ReplicaNo>>,
+    /// The latest time in it.
+    latest: u64,
 }
 
 impl<'s> Incoming<'s> {
-    /// Reads the head of a page, and enters names and replicas that are new here. Answers the items.
+    /// The latest time that was read of it.
+    pub(crate) fn latest(&self) -> u64 {
+        self.latest
+    }
+
+    /// Reads the head of a page, and enters names that are new here; replicas are entered as items name them. Answers the items.
     pub(crate) fn open<'p>(
         store: &'s Store,
         page: &'p [u8],
@@ -186,15 +197,18 @@ impl<'s> Incoming<'s> {
             tables,
             names: Default::default(),
             replicas: Vec::new(),
+            latest: 0,
         };
+        // Nothing is entered of a page that is none, or that names more than there is room for.
+        let mut items = rest;
+        while take_item(&mut items)?.is_some() {}
+        store.check_room(&incoming.tables.replicas)?;
+        incoming.replicas = vec![None; incoming.tables.replicas.len()];
         for kind in NameKind::ALL {
             let at = kind as usize - 1;
             for name in &incoming.tables.names[at] {
                 incoming.names[at].push(store.intern(kind, name)?);
             }
-        }
-        for name in &incoming.tables.replicas {
-            incoming.replicas.push(store.enter_replica(*name)?);
         }
         Ok((incoming, rest))
     }
@@ -229,8 +243,22 @@ impl Mapper for Incoming<'_> {
     }
 
     fn replica(&mut self, replica: ReplicaNo) -> Result<ReplicaNo, DataError> {
-        let found = self.replicas.get(replica.0 as usize).copied();
-        found.ok_or_else(|| bad("the number of a replica"))
+        let at = replica.0 as usize;
+        match self.replicas.get(at) {
+            Some(Some(found)) => Ok(*found),
+            Some(None) => {
+                let number = self.store.enter_replica(self.tables.replicas[at])?;
+                self.replicas[at] = Some(number);
+                Ok(number)
+            }
+            None => Err(bad("the number of a replica")),
+        }
+    }
+
+    fn time(&mut self, time: u64) -> Result<u64, DataError> {
+        self.store.check_time(time)?;
+        self.latest = self.latest.max(time);
+        Ok(time)
     }
 
     fn value(&mut self, value: &[u8]) -> Result<Vec<u8>, DataError> {
@@ -316,7 +344,7 @@ pub(crate) fn dots(map: &mut impl Mapper, dots: &[Dot]) -> Result<Vec<Dot>, Data
 pub(crate) fn stamp(map: &mut impl Mapper, stamp: Stamp) -> Result<Stamp, DataError> {
     Ok(Stamp {
         dot: dot(map, stamp.dot)?,
-        time: stamp.time,
+        time: map.time(stamp.time)?,
     })
 }
 

@@ -2,6 +2,8 @@
 
 mod dump;
 mod history;
+mod hostile;
 mod naive;
+mod races;
 mod small;
 mod world;

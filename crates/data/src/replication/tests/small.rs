@@ -287,7 +287,7 @@ fn a_log_says_where_it_begins() {
 }
 
 /// A copy of all that an engine holds.
-fn copy(store: &Store) -> Arc<MemoryEngine> {
+pub(super) fn copy(store: &Store) -> Arc<MemoryEngine> {
     let copied = Arc::new(MemoryEngine::new());
     let snapshot = store.engine().snapshot().unwrap();
     let mut tx = isomer_storage::Engine::begin(&*copied).unwrap();

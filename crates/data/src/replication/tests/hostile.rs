@@ -1,0 +1,378 @@
+//! What peers do that mean no good, or know no better.
+
+use isomer_value::Value;
+
+use super::{
+    dump::dump,
+    small::{both, copy, map, open, send, write},
+};
+use crate::{
+    DataError, ErrorKind, PushedPage, Store, Transaction, Vector, next_place,
+    replication::wire::{self, Mapper, Outgoing},
+};
+
+fn add(tx: &mut Transaction, key: i64) -> isomer_value::NodeId {
+    let label = tx.intern_label("L").unwrap();
+    tx.create_node(&[label], &map(&[("_key", Value::Int(key))]))
+        .unwrap()
+}
+
+fn remove(tx: &mut Transaction, key: i64) {
+    let node = tx.document_node("L", &Value::Int(key)).unwrap().unwrap();
+    tx.delete_node(node, true).unwrap();
+}
+
+/// A snapshot that is being handed over.
+struct Push<'s> {
+    from: &'s Store,
+    session: u128,
+    place: Vec<u8>,
+}
+
+impl<'s> Push<'s> {
+    fn new(from: &'s Store) -> Self {
+        Self {
+            from,
+            session: 0,
+            place: Vec::new(),
+        }
+    }
+
+    /// Hands the next page over; answers whether it was the last.
+    fn page(&mut self, to: &Store) -> Result<bool, DataError> {
+        let page = self.from.snapshot_page(&self.place, 100).unwrap();
+        let (session, is_last) = to.join_pushed(&PushedPage {
+            session: self.session,
+            from: self.from.replica().unwrap().id,
+            place: &self.place,
+            page: &page,
+        })?;
+        self.session = session;
+        self.place = next_place(&page).unwrap().unwrap_or_default();
+        Ok(is_last)
+    }
+
+    fn rest(&mut self, to: &Store) {
+        while !self.page(to).unwrap() {}
+    }
+}
+
+/// Two peers that hand their states over at the same time do not get into one another's way.
+#[test]
+fn snapshots_of_two_peers_are_not_mixed() {
+    let (p1, p2, s) = (open(), open(), open());
+    write(&p1, |tx| {
+        (0..20).for_each(|key| {
+            add(tx, key);
+        })
+    });
+    both(&p1, &p2);
+    write(&p2, |tx| {
+        (20..40).for_each(|key| {
+            add(tx, key);
+        })
+    });
+    let (mut one, mut two) = (Push::new(&p1), Push::new(&p2));
+    for _ in 0..3 {
+        assert!(!one.page(&s).unwrap());
+    }
+    // Nobody sees anything of it yet, and writing goes on.
+    write(&s, |tx| add(tx, 100));
+    let refused = two.page(&s).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    // A page of another session, and one that does not follow.
+    let stranger = Push {
+        from: &p2,
+        session: one.session,
+        place: one.place.clone(),
+    };
+    let mut stranger = stranger;
+    assert_eq!(
+        stranger.page(&s).unwrap_err().kind(),
+        ErrorKind::Unavailable
+    );
+    one.rest(&s);
+    assert_eq!(dump(&s).len(), 21);
+    two.rest(&s);
+    assert_eq!(dump(&s).len(), 41);
+    send(&s, &p1);
+    send(&p2, &p1);
+    both(&s, &p2);
+    both(&s, &p1);
+    // The answer to a page was lost: it comes again.
+    let t = open();
+    let mut push = Push::new(&p1);
+    push.page(&t).unwrap();
+    let again = push.place.clone();
+    push.page(&t).unwrap();
+    push.place = again;
+    push.rest(&t);
+    assert_eq!(dump(&t), dump(&p1));
+    // Its first page never came.
+    let mut push = Push::new(&p1);
+    push.session = 7;
+    assert_eq!(push.page(&t).unwrap_err().kind(), ErrorKind::Unavailable);
+}
+
+/// A peer that leaves in the middle leaves a database that answers, and the way free for another one.
+#[test]
+fn a_snapshot_that_breaks_off_takes_nothing_away() {
+    let (p1, p2, s) = (open(), open(), open());
+    write(&p1, |tx| {
+        (0..20).for_each(|key| {
+            add(tx, key);
+        })
+    });
+    write(&p2, |tx| {
+        (20..40).for_each(|key| {
+            add(tx, key);
+        })
+    });
+    write(&s, |tx| add(tx, 100));
+    let mut one = Push::new(&p1);
+    one.page(&s).unwrap();
+    one.page(&s).unwrap();
+    assert!(!s.is_joining());
+    assert_eq!(dump(&s).len(), 1);
+    // It begins anew, as often as it likes.
+    let mut one = Push::new(&p1);
+    one.page(&s).unwrap();
+    one.rest(&s);
+    Push::new(&p2).rest(&s);
+    assert!(!s.is_joining());
+    assert_eq!(dump(&s).len(), 41);
+}
+
+/// What others remove while a state is on its way does not come back with it.
+#[test]
+fn nothing_is_applied_while_a_state_is_joined() {
+    let (a, b, c) = (open(), open(), open());
+    write(&a, |tx| {
+        add(tx, 1);
+        add(tx, 2);
+    });
+    both(&a, &c);
+    write(&c, |tx| remove(tx, 1));
+    let mut joining = b.begin_join().unwrap();
+    let page = a.snapshot_page(&[], 1 << 20).unwrap();
+    let news = c.entries_for(&b.greeting().unwrap(), 1 << 20).unwrap();
+    let refused = b.apply_entries(&news).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert!(b.begin_join().is_err());
+    assert!(joining.join_page(&b, &page).unwrap());
+    drop(joining);
+    assert_eq!(dump(&b).len(), 2);
+    both(&c, &b);
+    assert_eq!(dump(&b).len(), 1);
+}
+
+/// What was written and removed here between two pages stays removed.
+#[test]
+fn what_is_removed_while_a_state_is_on_its_way_stays_removed() {
+    let (a, b) = (open(), open());
+    both(&a, &b);
+    let mut joining = b.begin_join().unwrap();
+    write(&b, |tx| add(tx, 1));
+    send(&b, &a);
+    let page = a.snapshot_page(&[], 1 << 20).unwrap();
+    write(&b, |tx| remove(tx, 1));
+    joining.join_page(&b, &page).unwrap();
+    drop(joining);
+    assert_eq!(dump(&b), Vec::<String>::new());
+    both(&a, &b);
+    assert_eq!(dump(&a), Vec::<String>::new());
+}
+
+/// Numbers that nobody can have given are refused, and not kept.
+#[test]
+fn numbers_that_cannot_be_are_refused() {
+    let (a, b) = (open(), open());
+    both(&a, &b);
+    let name = a.shared().own_replica.own().unwrap();
+    let forged = |upto: u64, except: &[u64]| {
+        let mut page = Outgoing::new(&a);
+        let spelled = page.replica(name).unwrap();
+        let mut content = vec![];
+        for number in [1, u64::from(spelled.0), upto, except.len() as u64] {
+            crate::keyspace::push_id(&mut content, number);
+        }
+        for number in except.iter().chain(&[u64::from(spelled.0)]) {
+            crate::keyspace::push_id(&mut content, *number);
+        }
+        page.push(1, &content);
+        page.finish()
+    };
+    assert!(b.greeted(&forged(5, &[3])).is_ok());
+    for (upto, except) in [(5, &[0][..]), (u64::MAX, &[]), (1 << 60, &[7])] {
+        let refused = b.greeted(&forged(upto, except)).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    }
+    for upto in [u64::MAX, 1 << 60] {
+        let mut page = Outgoing::new(&a);
+        let mut content = Vec::new();
+        crate::keyspace::push_id(&mut content, page.replica(name).unwrap().0.into());
+        crate::keyspace::push_id(&mut content, upto);
+        page.push(3, &content);
+        let refused = b.apply_entries(&page.finish()).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    }
+    let mut vector = Vector::new();
+    vector.set(name, 5, vec![0, 3]);
+    assert_eq!(vector.reach(name), 2);
+    write(&a, |tx| add(tx, 1));
+    both(&a, &b);
+}
+
+/// A state from the future is refused; what is written after one was joined is later than all that is in it.
+#[test]
+fn times_in_snapshots_are_checked() {
+    let minutes = |ahead: u64| {
+        let a = open();
+        let now = a.options().clock.now_ms();
+        a.shared().own_replica.reached((now + ahead * 60_000) << 16);
+        write(&a, |tx| add(tx, 1));
+        a
+    };
+    let (ahead, far) = (minutes(4), minutes(60));
+    let b = open();
+    let page = far.snapshot_page(&[], 1 << 20).unwrap();
+    let refused = b.begin_join().unwrap().join_page(&b, &page).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    assert_eq!(dump(&b), Vec::<String>::new());
+    let page = ahead.snapshot_page(&[], 1 << 20).unwrap();
+    b.begin_join().unwrap().join_page(&b, &page).unwrap();
+    let now = b.options().clock.now_ms();
+    assert!(b.shared().own_replica.tick(now) >> 16 > now + 3 * 60_000);
+}
+
+/// A page that names replicas without saying anything of them enters none; one that names too many is refused as a whole.
+#[test]
+fn names_of_replicas_are_not_used_up_by_pages_that_only_name_them() {
+    let (a, b) = (open(), open());
+    both(&a, &b);
+    let page_with = |count: u32| {
+        let mut page = vec![1, 0, 0, 0, 0];
+        crate::keyspace::push_id(&mut page, count.into());
+        for number in 0..count {
+            page.extend_from_slice(&[9; 12]);
+            page.extend_from_slice(&number.to_be_bytes());
+            page.extend_from_slice(&0_u32.to_be_bytes());
+        }
+        page
+    };
+    let refused = b.apply_entries(&page_with(2000)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
+    assert_eq!(b.apply_entries(&page_with(1000)).unwrap().transactions, 0);
+    let c = open();
+    write(&c, |tx| add(tx, 1));
+    both(&b, &c);
+    assert!(wire::items(&page_with(3)).unwrap().is_empty());
+}
+
+/// Two nodes of one transaction that had one key after one another are two nodes everywhere.
+#[test]
+fn keys_that_move_within_a_transaction() {
+    let set_key = |tx: &mut Transaction, node, key: i64| {
+        tx.set_node_property(node, &["_key"], Value::Int(key))
+            .unwrap();
+    };
+    let (a, b) = (open(), open());
+    write(&a, |tx| {
+        let one = add(tx, 1);
+        set_key(tx, one, 2);
+        let two = add(tx, 1);
+        set_key(tx, two, 3);
+    });
+    both(&a, &b);
+    assert_eq!(dump(&a).len(), 2, "{:?}", dump(&a));
+    // The label moves.
+    write(&a, |tx| {
+        let (l, m) = (tx.intern_label("L").unwrap(), tx.intern_label("M").unwrap());
+        for _ in 0..2 {
+            let node = add(tx, 7);
+            tx.remove_label(node, l).unwrap();
+            tx.set_node_property(node, &["_key"], Value::Null).unwrap();
+            tx.add_label(node, m).unwrap();
+        }
+    });
+    both(&a, &b);
+    assert_eq!(dump(&a).len(), 4, "{:?}", dump(&a));
+    // One from before gives its key away.
+    let old = Store::open(
+        std::sync::Arc::new(isomer_storage::MemoryEngine::new()),
+        crate::StoreOptions::default(),
+    )
+    .unwrap();
+    let first = write(&old, |tx| add(tx, 1));
+    old.begin_replication().unwrap();
+    write(&old, |tx| {
+        set_key(tx, first, 2);
+        let second = add(tx, 1);
+        set_key(tx, second, 3);
+    });
+    let c = open();
+    let page = old.snapshot_page(&[], 1 << 20).unwrap();
+    c.begin_join().unwrap().join_page(&c, &page).unwrap();
+    both(&old, &c);
+    assert_eq!(dump(&c).len(), 2, "{:?}", dump(&c));
+    // Made, deleted and made again in one transaction it is the one of that key.
+    let (d, e) = (open(), open());
+    write(&d, |tx| {
+        add(tx, 1);
+        remove(tx, 1);
+        add(tx, 1);
+    });
+    write(&e, |tx| add(tx, 1));
+    both(&d, &e);
+    assert_eq!(dump(&d).len(), 1);
+}
+
+/// What a backup does not hold of the time before it is given up once every member has said that it does not have it, not earlier;
+/// what waits for it waits quietly.
+#[test]
+fn numbers_lost_in_a_restore_are_asked_of_everybody() {
+    for committed in [false, true] {
+        let (a, b, c) = (open(), open(), open());
+        write(&a, |tx| add(tx, 1));
+        both(&a, &b);
+        both(&a, &c);
+        let count = |tx: &mut Transaction| {
+            let node = tx.document_node("L", &Value::Int(1)).unwrap().unwrap();
+            let owner = crate::ConvergentOwner::Node(node);
+            tx.converge(owner, &["n"], &crate::ConvergentOp::Count(5), None)
+                .unwrap();
+        };
+        let mut slow = a.begin(crate::Access::Write).unwrap();
+        count(&mut slow);
+        write(&a, |tx| add(tx, 2));
+        let backup = copy(&a);
+        if committed {
+            slow.commit().unwrap();
+            both(&a, &b);
+        } else {
+            drop(slow);
+        }
+        drop(a);
+        let a = Store::open(backup, crate::StoreOptions::default()).unwrap();
+        a.begin_epoch().unwrap();
+        write(&a, |tx| add(tx, 3));
+        // Whoever lacks it, too, comes first.
+        let exchange = |other: &Store| {
+            for (from, to) in [(other, &a), (&a, other)] {
+                let page = from.entries_for(&to.greeting().unwrap(), 1 << 20).unwrap();
+                to.apply_entries(&page).unwrap();
+            }
+            a.give_up_unknown().unwrap();
+        };
+        exchange(&c);
+        exchange(&b);
+        exchange(&c);
+        exchange(&b);
+        assert_eq!(dump(&a), dump(&b));
+        assert_eq!(dump(&a), dump(&c));
+        let lines = dump(&a);
+        assert_eq!(lines.len(), 3, "{lines:?}");
+        let counted = lines.iter().any(|line| line.contains("n: Int(5)"));
+        assert_eq!(counted, committed, "{lines:?}");
+    }
+}
