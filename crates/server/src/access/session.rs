@@ -489,9 +489,14 @@ impl Access {
         standing.map(|view| view.kind.describe(&catalog)).collect()
     }
 
+    /// Refuses whoever may not replicate.
+    pub(crate) fn check_replica(&self) -> Result<()> {
+        self.require(Role::Replica)
+    }
+
     /// Answers a frame of another replica.
     pub(crate) fn replicate(&self, frame: &[u8]) -> Result<Vec<u8>> {
-        self.require(Role::Replica)?;
+        self.check_replica()?;
         let store = self.db.store()?;
         store.begin_replication().map_err(isomer_db::Error::from)?;
         Ok(isomer_sync::answer(&store, frame))

@@ -128,7 +128,11 @@ impl Call {
 
     /// The body, as sent: within the limit, within its time, decompressed.
     pub async fn bytes(&mut self) -> Result<Vec<u8>> {
-        let most = self.core.config.limits.body_bytes;
+        self.bytes_up_to(self.core.config.limits.body_bytes).await
+    }
+
+    /// As [`Call::bytes`], within a limit of its own.
+    pub async fn bytes_up_to(&mut self, most: usize) -> Result<Vec<u8>> {
         let too_large = move || {
             ServerError::TooLarge(format!(
                 "the body is larger than {most} bytes: send less at once, or import it (limits.body)"

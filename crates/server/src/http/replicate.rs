@@ -18,7 +18,12 @@ pub async fn exchange(mut call: Call, access: Access) -> Result<Reply> {
             "the body is `{content_type}`: send a frame with `Content-Type: application/octet-stream`"
         )));
     }
-    let frame = call.bytes().await?;
+    access.check_replica()?;
+    // A transaction that was written in one piece, however large, comes in one piece.
+    let most = call.core.config.limits.body_bytes;
+    let frame = call
+        .bytes_up_to(most.max(isomer_sync::MAX_FRAME_BYTES))
+        .await?;
     let answer = call.core.blocking(move || access.replicate(&frame)).await?;
     Ok(Reply::whole(
         StatusCode::OK,

@@ -757,3 +757,41 @@ fn health_readiness_and_figures() {
         "nothing from elsewhere"
     );
 }
+
+/// What one transaction wrote reaches a server whole, above the limit of other bodies too.
+#[test]
+fn a_large_transaction_reaches_a_server() {
+    let server = Server::with(&[("limits.body", "1MiB")]);
+    let own = isomer_db::Database::builder()
+        .memory(256 << 20)
+        .open_in_memory()
+        .expect("a database");
+    let store = own.store().expect("a store");
+    store.begin_replication().expect("a replica");
+    // Does not get smaller by packing.
+    let mut state = 1_u64;
+    let value: Vec<u8> = (0..1 << 20)
+        .map(|_| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 56) as u8
+        })
+        .collect();
+    let mut tx = store.begin(isomer_db::data::Access::Write).expect("begun");
+    for key in 0..18_u8 {
+        tx.kv_put("large", &[key], &value).expect("put");
+    }
+    tx.commit().expect("committed");
+    let options = isomer_sync::RemoteOptions {
+        token: Some(server.admin.clone()),
+        ..isomer_sync::RemoteOptions::default()
+    };
+    let url = format!("http://{}/people", server.address());
+    let mut peer = isomer_sync::Remote::new(&url, options).expect("an address");
+    let done = isomer_sync::exchange(&store, &mut peer, &mut |_| ()).expect("exchanged");
+    assert_eq!(done.sent, 1);
+    let people = server.people.store().expect("a store");
+    let tx = people.begin(isomer_db::data::Access::Read).expect("begun");
+    assert_eq!(tx.kv_get("large", &[17]).expect("read"), Some(value));
+}
