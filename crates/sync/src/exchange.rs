@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use isomer_data::{Applied, PushedPage, Store};
+use isomer_data::{Applied, ErrorKind, PushedPage, Store};
 
 use crate::{
     Result, SyncError,
@@ -86,8 +86,14 @@ pub fn scrub(store: &Store, peer: &mut dyn Peer, progress: Progress<'_>) -> Resu
             .collect();
         let theirs = talk.ask(Kind::Ranges, &ranges, Kind::Page)?;
         let ours = store.ranges_page(&differ)?;
-        store.repair(&theirs)?;
-        talk.ask(Kind::Repair, &ours, Kind::Applied)?;
+        let repair = store.repair(&theirs).map_err(SyncError::from);
+        let done = repair.and_then(|()| talk.ask(Kind::Repair, &ours, Kind::Applied));
+        match done {
+            Ok(_) => {}
+            // One of the two was written in between: what it removed must not come back.
+            Err(error) if error.kind() == ErrorKind::Unavailable => {}
+            Err(error) => return Err(error),
+        }
     }
     Err(SyncError::Unreachable {
         peer: peer.name().to_owned(),

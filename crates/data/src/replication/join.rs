@@ -272,18 +272,27 @@ impl Joining {
 }
 
 impl Store {
-    /// Takes what is in a page and not here, and takes nothing away.
+    /// Takes what is in a page and not here, and takes nothing away. Both must have seen the same.
     pub(super) fn join_union(&self, page: &[u8]) -> Result<(), DataError> {
         let (mut map, items) = Incoming::open(self, page)?;
+        let (seen, _) = head(&mut map, items)?;
         let none = Vector::new();
         let sides = Sides {
             here: &none,
             theirs: &none,
         };
         self.merging(|tx| {
+            let here = self.seen_in(tx.read(), None)?;
+            if !here.includes(&seen) || !seen.includes(&here) {
+                return Err(StorageError::Unavailable(
+                    "something was written while the two were compared: compare them again".into(),
+                )
+                .into());
+            }
             let mut rest = items;
             while let Some((tag, content)) = wire::take_item(&mut rest)? {
                 match tag {
+                    10 => {}
                     11 => drop(tx.join_node(&mut map, content, &sides)?),
                     12 => drop(tx.join_relationship(&mut map, content, &sides)?),
                     13 => tx.join_field(&mut map, content, &sides)?,

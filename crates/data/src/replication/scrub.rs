@@ -104,6 +104,9 @@ impl Store {
     pub fn ranges_page(&self, ranges: &[u16]) -> Result<Vec<u8>, DataError> {
         let tx = self.begin(Access::Read)?;
         let mut page = Outgoing::new(self);
+        let mut seen = Vec::new();
+        wire::vector(&mut page, &self.seen_in(tx.read(), None)?)?.push_local(&mut seen);
+        page.push(10, &seen);
         let mut found = Vec::new();
         tx.each_name(&mut |part, key, name| {
             if ranges.contains(&(range_of(name) as u16)) {
@@ -127,12 +130,16 @@ impl Store {
         Ok(page.finish())
     }
 
-    /// Takes what is in another replica's ranges and not here.
+    /// Takes what is in another replica's ranges and not here, where both have seen the same: else it may have been removed here.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for what is no page of ranges; those of a commit.
+    /// [`DataError::Invalid`] for what is no page of ranges; [`DataError::Storage`] (unavailable) where one of the two was written
+    /// meanwhile, and while a snapshot is being joined; those of a commit.
     pub fn repair(&self, page: &[u8]) -> Result<(), DataError> {
         let _applying = self.shared().replication.applying.lock();
+        if self.is_being_joined() {
+            return Err(super::join::joining_error());
+        }
         self.join_union(page)?;
         self.engine().sync()?;
         Ok(())

@@ -376,3 +376,19 @@ fn numbers_lost_in_a_restore_are_asked_of_everybody() {
         assert_eq!(counted, committed, "{lines:?}");
     }
 }
+
+/// What was removed after two replicas were compared does not come back with the repair.
+#[test]
+fn a_repair_of_what_was_written_since_is_refused() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| add(tx, 1));
+    both(&a, &b);
+    let all: Vec<u16> = (0..crate::REPLICATION_RANGES as u16).collect();
+    let page = a.ranges_page(&all).unwrap();
+    b.repair(&page).unwrap();
+    write(&b, |tx| remove(tx, 1));
+    let refused = b.repair(&page).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
+    assert_eq!(dump(&b), Vec::<String>::new());
+    both(&a, &b);
+}
