@@ -516,7 +516,7 @@ fn conflicts_are_listed_until_they_are_settled() {
     }
     write(&a, |tx| {
         let (ada, bob) = (find(tx, "ada"), find(tx, "bob"));
-        tx.set_node_property(ada, &["city"], Value::from("London"))
+        tx.set_node_property(ada, &["city"], Value::from("Rome"))
             .unwrap();
         tx.set_node_property(bob, &["email"], Value::from("bob@y"))
             .unwrap();
