@@ -121,8 +121,14 @@ fn the_documentation_is_right() {
     for part in text.split("```sh run\n").skip(1) {
         script += part.split("```").next().unwrap_or_default();
     }
+    let programs = Path::new(env!("CARGO_BIN_EXE_isomer"))
+        .parent()
+        .expect("the folder of the program");
+    let path = std::env::var("PATH").unwrap_or_default();
     let output = Command::new("bash")
         .args(["-c", &script])
+        .current_dir(folder.path())
+        .env("PATH", format!("{}:{path}", programs.display()))
         .env("URL", &server.url)
         .env("SETUP_TOKEN", token)
         .output()
