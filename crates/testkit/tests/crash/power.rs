@@ -163,8 +163,8 @@ pub fn acknowledged_transactions_survive_power_cuts() -> Outcome {
 /// Lets a child write, cuts the disk off below it, and then ends it: how many transactions it acknowledged after the cut.
 ///
 /// Those bind nobody: without power there is no process to acknowledge anything. Here there still is one for a moment, and a
-/// sync that meets the shutdown can report success for data that it wrote to a file's preallocated part: the data is out, turning
-/// its extent into a written one fails, and the sync sees nothing of that in an ext4 that has no newer transaction to wait for.
+/// sync that meets the shutdown can report success for what is gone afterwards (seen with both engines). The likely reason: the
+/// data goes out, turning its preallocated extent into a written one fails, and the sync has no newer transaction to wait for.
 fn write_until_cut(
     disk: &Ext4,
     path: &Path,
