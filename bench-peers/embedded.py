@@ -94,6 +94,11 @@ def run(chosen, work, binary, given):
         for name, (command, environment) in found.items():
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
+            # Each checks for itself what it needs; the Java programs do not, and SQLite's and LMDB's files are the largest.
+            needed = int(given.scale * 1e7) * 72 * 6 + (1 << 30)
+            if shutil.disk_usage(folder).free < needed:
+                print(f"{name} is left out: {needed / 2**30:.1f} GiB of disk are needed on the way", file=sys.stderr)
+                continue
             process = subprocess.Popen(list(map(str, command)), stdout=subprocess.PIPE, text=True, env=environment)
             for line in process.stdout:
                 # Ours says no system, and names what goes through a bucket differently.

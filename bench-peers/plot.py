@@ -50,7 +50,7 @@ def panel(case, unit, systems, top, out):
     least, most = found[0][0] / 2, found[-1][0]
     room = WIDTH - LABELS - VALUES
     scale = lambda value: max(2.0, room * math.log(value / least) / math.log(most / least)) if most > least else room
-    more = "more is better" if unit == "ops/s" else "less is better"
+    more = "more is better" if unit in ("ops/s", "1/s") else "less is better"
     out.append(f'<text x="0" y="{top + 18}" class="case">{escape(case)} <tspan class="unit">({escape(unit)}, {more})</tspan></text>')
     y = top + TITLE - 6
     for decade in range(math.ceil(math.log10(least)), math.floor(math.log10(most)) + 1):

@@ -318,6 +318,9 @@ const tests = {
     await record.getByText("Convergent fields").waitFor();
     const text = await record.innerText();
     for (const kind of ["counter", "set", "flag", "register"]) holds(text.includes(kind), `${kind} in ${text}`);
+    const votes = record.getByLabel("Replicas of votes", { exact: true });
+    await votes.waitFor();
+    holds(/here\s*\+\d/.test(await votes.innerText()), `what each replica has added: ${await votes.innerText()}`);
   },
 
   async "files: folders, uploads, contents as text, downloads"() {
@@ -412,6 +415,25 @@ const tests = {
     await page.locator(".event").filter({ hasText: "Noted" }).waitFor();
     await api.query("MATCH (n:Noted) DELETE n");
     await page.getByRole("img", { name: /Requests: all [\d.]+/ }).waitFor();
+  },
+
+  async "access: a database that does not open is told of and opened again"() {
+    const broken = async (route) => {
+      const answer = await route.fetch();
+      const me = await answer.json();
+      const one = me.databases.find((one) => one.database === "people");
+      Object.assign(one, { open: false, error: "Corrupt: <b>the log</b> is damaged" });
+      await route.fulfill({ response: answer, json: me });
+    };
+    await page.route("**/v1/me", broken);
+    await page.reload();
+    await go("access");
+    await page.getByText("Corrupt: <b>the log</b> is damaged").waitFor();
+    await page.getByRole("option", { name: "people (does not open)" }).waitFor({ state: "attached" });
+    await page.unroute("**/v1/me", broken);
+    await page.getByRole("button", { name: "Open again" }).click();
+    await page.getByText("people is open").waitFor();
+    equal(await page.getByText("does not open").count(), 0, "it is open");
   },
 
   async "access: users, tokens, and what a reader does not see"() {
@@ -578,13 +600,40 @@ const tests = {
     await page.getByRole("button", { name: /^Colours: dark/ }).click();
   },
 
+  async "no page scrolls sideways"() {
+    const places = [...PAGES, "browse/label/Post", "browse/label/Person", "browse/type/KNOWS", "browse/bucket/settings", "browse/files/%2F"];
+    const tooWide = () => page.evaluate(() => [document.scrollingElement, document.querySelector("main"), ...document.querySelectorAll('[aria-label="Records"], [aria-label="Record"]')]
+      .filter((one) => one && one.scrollWidth > one.clientWidth)
+      .map((one) => `${one.getAttribute("aria-label") ?? one.tagName}: ${one.scrollWidth} in ${one.clientWidth}`));
+    const fits = async (where) => equal(await tooWide(), [], where);
+    for (const width of [1280, 800]) {
+      await page.setViewportSize({ width, height: 800 });
+      for (const place of places) {
+        await go(place);
+        await page.waitForTimeout(60);
+        await fits(`${place} at ${width}`);
+      }
+      await go("browse/label/Post");
+      await page.getByRole("button", { name: "post-5", exact: true }).click();
+      await page.getByText("Convergent fields").waitFor();
+      await fits(`a record at ${width}`);
+      await page.getByRole("button", { name: "Close", exact: true }).click();
+    }
+    await page.setViewportSize({ width: 1280, height: 800 });
+  },
+
   async "a login that ended leads to the login, and logging out ends it"() {
     const cookies = await context.cookies();
+    const kept = () => page.evaluate(() => Object.keys(localStorage).filter((name) => /history|draft/.test(name)));
+    await go("query");
+    await ask("RETURN 'nobody else shall read this' AS mine");
+    holds((await kept()).every((name) => name.endsWith(".admin")), `kept for nobody else: ${await kept()}`);
     await page.getByRole("button", { name: "Log out" }).click();
     await page.getByRole("button", { name: "Log in" }).waitFor();
     const old = await fetch(`${server.url}/v1/me`, { headers: { Cookie: `${cookies[0].name}=${cookies[0].value}` } });
     equal(old.status, 401, "the old cookie");
     equal(await context.cookies(), [], "cookies");
+    equal(await kept(), [], "what was typed goes with who typed it");
     await page.getByLabel("Name").fill("admin");
     await page.getByLabel("Password").fill(PASSWORD);
     await page.keyboard.press("Enter");

@@ -76,6 +76,13 @@ try {
   await page.getByRole("button", { name: "post-5", exact: true }).click();
   await page.getByText("Convergent fields").waitFor();
   await take("data");
+  const letter = "Dear Charles,\n\nthe engine weaves algebraic patterns just as the loom weaves flowers and leaves.\nI send you note G with this.\n\nAda\n";
+  const files = { "/letters/1843/to-babbage.txt": letter, "/letters/1843/answer.txt": letter.slice(0, 60), "/letters/1842/first.txt": letter.slice(0, 30), "/letters/list.csv": "year,from,to\n1843,Ada,Charles\n", "/letters/seal.png": "x".repeat(48_211) };
+  for (const [path, body] of Object.entries(files)) await fetch(`${server.url}/v1/databases/people/file?folders=true&path=${encodeURIComponent(path)}`, { method: "PUT", headers: { Authorization: `Bearer ${token}`, "Content-Type": "application/octet-stream" }, body });
+  await go("browse/files/%2Fletters%2F1843");
+  await page.getByRole("button", { name: "to-babbage.txt" }).or(page.getByRole("link", { name: "to-babbage.txt" })).first().click();
+  await page.getByText("algebraic patterns").waitFor();
+  await take("files");
   await go("schema");
   await take("schema");
   await go("import");

@@ -34,7 +34,18 @@ impl TestProgram {
             .env("CARGO_MANIFEST_DIR", &self.folder);
         command
     }
+
+    /// Whether it is the integration test of that name, or, for [`LIBRARY`], the library's own tests.
+    pub fn is_target(&self, target: &str) -> bool {
+        match target {
+            LIBRARY => !self.is_integration && self.target == self.package.replace('-', "_"),
+            target => self.is_integration && self.target == target,
+        }
+    }
 }
+
+/// The target of a package's library, beside those of files in `tests/`.
+pub const LIBRARY: &str = "--lib";
 
 /// Builds all test programs of the workspace; `None` where the build fails (its errors are in the log).
 ///
@@ -43,7 +54,7 @@ pub fn test_programs(log: &mut Log, live: &mut Live) -> Result<Option<Vec<TestPr
     build(&["--workspace".to_owned()], log, live)
 }
 
-/// Builds some integration tests, given as packages and targets, and no more than they need.
+/// Builds some tests, given as packages and targets, and no more than they need.
 pub fn some_test_programs(
     tests: &[(&str, &str)],
     log: &mut Log,
@@ -51,7 +62,10 @@ pub fn some_test_programs(
 ) -> Result<Option<Vec<TestProgram>>> {
     let chosen: Vec<String> = tests
         .iter()
-        .flat_map(|(package, test)| ["--package", package, "--test", test])
+        .flat_map(|(package, target)| match *target {
+            LIBRARY => vec!["--package", package, LIBRARY],
+            test => vec!["--package", package, "--test", test],
+        })
         .map(str::to_owned)
         .collect();
     build(&chosen, log, live)

@@ -11,13 +11,24 @@ use crate::{
     build,
     live::Live,
     process::{self, Log},
-    suites::{OWN_SUITES, is_suite},
+    suites::{OWN_SUITES, PROPERTY_SEED, is_suite},
     tally::Tally,
     tidy, workspace,
 };
 
 /// Suites that draw their runs from a seed.
 const SEEDED: [&str; 5] = ["simdisk", "isolation", "crash", "faults", "queries"];
+
+/// Seeded tests of the suite `unit`: a name, their package and target, and what their names contain.
+const SEEDED_UNITS: [(&str, &str, &str, &str); 7] = [
+    ("histories", "isomer-data", build::LIBRARY, "history_says"),
+    ("replicas", "isomer-cli", "replicas", "partitions"),
+    ("sums", "isomer-exec", build::LIBRARY, "exact::"),
+    ("codecs", "isomer-value", "codecs", ""),
+    ("cursors", "isomer-data", "cursors", ""),
+    ("files", "isomer-data", "files", ""),
+    ("spills", "isomer-db", "spill", ""),
+];
 
 /// Runs every check of `tidy`, prints what it finds, and whether all held.
 pub fn tidy() -> Result<bool> {
@@ -41,8 +52,19 @@ pub fn tidy() -> Result<bool> {
     Ok(clean)
 }
 
-/// `isomer bench NAME …` in release.
+/// `isomer bench NAME …` in release; `chat` is an example, and brings stores of its own to compare with; `server --node …` asks from
+/// node.js, with Neo4j's driver, beside PostgreSQL.
 pub fn bench(name: &str, rest: &[String]) -> Result<bool> {
+    if let ("server", Some((first, others))) = (name, rest.split_first())
+        && first == "--node"
+    {
+        let script = workspace::root().join("bench-peers/server/run.py");
+        return succeeds(Command::new("python3").arg(script).args(others));
+    }
+    if name == "chat" {
+        let script = workspace::root().join("examples/chat/run.py");
+        return succeeds(Command::new("python3").arg(script).arg("bench").args(rest));
+    }
     let mut command = workspace::cargo();
     command
         .args([
@@ -57,6 +79,34 @@ pub fn bench(name: &str, rest: &[String]) -> Result<bool> {
             name,
         ])
         .args(rest);
+    succeeds(&mut command)
+}
+
+/// `tests/kills.py` against a server of this profile.
+pub fn kills(minutes: f64, every: f64, profile: &str) -> Result<bool> {
+    let mut build = workspace::cargo();
+    build.args([
+        "build",
+        "--locked",
+        "--profile",
+        profile,
+        "-p",
+        "isomer-cli",
+    ]);
+    if !succeeds(&mut build)? {
+        return Ok(false);
+    }
+    let folder = if profile == "dev" { "debug" } else { profile };
+    let mut command = Command::new("python3");
+    command
+        .arg(workspace::root().join("tests/kills.py"))
+        .args([
+            "--minutes",
+            &minutes.to_string(),
+            "--every",
+            &every.to_string(),
+        ])
+        .arg(workspace::target_dir().join(folder).join("isomer"));
     succeeds(&mut command)
 }
 
@@ -77,12 +127,15 @@ pub fn succeeds(command: &mut Command) -> Result<bool> {
 
 /// Repeats the seeded suites until one fails or the time is over, from `seed` on, or from the time of day.
 pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> {
-    if let Some(unknown) = chosen.iter().find(|name| !SEEDED.contains(&name.as_str())) {
+    let units = SEEDED_UNITS.map(|(name, ..)| name);
+    let known = [&SEEDED[..], &units].concat();
+    if let Some(unknown) = chosen.iter().find(|name| !known.contains(&name.as_str())) {
         bail!(
             "`{unknown}` has no seeds to soak: choose from {}",
-            SEEDED.join(", ")
+            known.join(", ")
         );
     }
+    process::heed_interrupts()?;
     let wanted = |name: &str| chosen.is_empty() || chosen.iter().any(|choice| choice == name);
     let folder = workspace::target_dir().join("xtask");
     std::fs::create_dir_all(&folder)?;
@@ -95,8 +148,17 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
     let tests: Vec<(&str, &str)> = OWN_SUITES
         .into_iter()
         .filter(|(_, suite)| SEEDED.contains(suite) && wanted(suite))
+        .chain(
+            SEEDED_UNITS
+                .iter()
+                .filter(|(name, ..)| wanted(name))
+                .map(|(_, package, target, _)| (*package, *target)),
+        )
         .collect();
     let Some(programs) = build::some_test_programs(&tests, &mut log, &mut live)? else {
+        if process::is_interrupted() {
+            bail!("stopped before anything ran");
+        }
         bail!("the tests do not build: see {}", path.display());
     };
     live.finish("built");
@@ -109,17 +171,27 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
     let mut rounds = 0;
     while Instant::now() < deadline {
         let seed = first_seed + rounds;
-        for program in programs
-            .iter()
-            .filter(|program| SEEDED.iter().any(|suite| is_suite(program, suite)))
-        {
-            if !wanted(&program.target) {
+        for program in &programs {
+            let unit = SEEDED_UNITS.iter().find(|(_, package, target, _)| {
+                program.package == *package && program.is_target(target)
+            });
+            let is_seeded = SEEDED.iter().any(|suite| is_suite(program, suite));
+            let name = match unit {
+                Some((name, ..)) => *name,
+                None if is_seeded => &*program.target,
+                None => continue, // the library of a package whose suite was chosen
+            };
+            if !wanted(name) {
                 continue;
             }
-            let mut live = Live::start(&program.target);
+            let mut live = Live::start(name);
             let mut tally = Tally::default();
             let mut command = program.command();
+            if let Some((.., filter)) = unit {
+                command.args([filter, "--nocapture"]);
+            }
             command.env("ISOMER_TEST_SEED", seed.to_string());
+            command.env(PROPERTY_SEED, seed.to_string());
             let left = deadline.saturating_duration_since(Instant::now());
             command.env("ISOMER_TEST_SECONDS", left.as_secs().max(1).to_string());
             let succeeded = process::run(
@@ -136,11 +208,21 @@ pub fn soak(minutes: u64, seed: Option<u64>, chosen: &[String]) -> Result<bool> 
                 "seed {seed}: {} passed, {} failed",
                 tally.passed, tally.failed
             ));
-            if !succeeded {
+            if process::is_interrupted() {
                 println!(
-                    "again with: ISOMER_TEST_SEED={seed} cargo test -p {} --test {}\nwhole log: {}",
+                    "stopped in round {} (seed {seed}), nothing failed",
+                    rounds + 1
+                );
+                return Ok(true);
+            }
+            if !succeeded {
+                let target = match unit {
+                    Some((_, _, build::LIBRARY, filter)) => format!("--lib {filter}"),
+                    _ => format!("--test {}", program.target),
+                };
+                println!(
+                    "again with: ISOMER_TEST_SEED={seed} {PROPERTY_SEED}={seed} cargo test -p {} {target}\nwhole log: {}",
                     program.package,
-                    program.target,
                     path.display()
                 );
                 return Ok(false);

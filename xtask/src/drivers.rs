@@ -13,14 +13,14 @@ use std::{
 
 use anyhow::{Context as _, Result, bail};
 
-use crate::{suites::Context, tally::Tally, workspace};
+use crate::{commands::succeeds, suites::Context, tally::Tally, workspace};
 
 /// The password of the users of these servers, who live as long as the suite.
 const PASSWORD: &str = "only for tests of drivers";
 /// How long a server may take to answer.
 const START: Duration = Duration::from_secs(60);
 /// The versions that are tested; those of npm and Maven stand in their own files.
-const PYTHON_DRIVER: &str = "neo4j==6.4.1";
+const PYTHON_PACKAGES: [&str; 3] = ["neo4j==6.4.1", "pyarrow==26.0.1", "schemathesis==4.32.5"];
 
 /// Installs the drivers, starts the servers, runs the programs.
 pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
@@ -51,8 +51,9 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
         command
             .env("BOLT", &plain.bolt)
             .env("BOLT_TLS", &secure.bolt)
+            .env("URL", &plain.url)
             .env("PASSWORD", PASSWORD);
-        context.count(&mut command, 2, &mut tally, name)?;
+        context.count(&mut command, 3, &mut tally, name)?;
     }
     drop(secure);
     let mut tally_of_end = Tally::single("the server stops within 10 s", plain.stop()?);
@@ -63,6 +64,41 @@ pub fn suite(context: &mut Context<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
+/// Only what tries the interface, at length.
+pub fn interface(examples: u64, seed: u64) -> Result<bool> {
+    let folder = workspace::target_dir().join("drivers");
+    fs::create_dir_all(&folder)?;
+    let folder = folder.canonicalize()?;
+    let mut build = workspace::cargo();
+    build.args(["build", "--locked", "-p", "isomer-cli"]);
+    if !succeeds(&mut build)? {
+        return Ok(false);
+    }
+    for (name, mut command) in installations(&folder) {
+        if name.contains("Python") && !succeeds(&mut command)? {
+            return Ok(false);
+        }
+    }
+    let server = Server::start(&folder, "plain", &[])?;
+    let mut command = interface_program(&folder);
+    command
+        .env("URL", &server.url)
+        .env("PASSWORD", PASSWORD)
+        .env("EXAMPLES", examples.to_string())
+        .env("SEED", seed.to_string())
+        .env("SECONDS_AT_MOST", "86400");
+    succeeds(&mut command)
+}
+
+/// Requests to every route.
+fn interface_program(folder: &Path) -> Command {
+    let mut command = Command::new(folder.join("python/bin/python"));
+    command
+        .arg(sources().join("python/interface.py"))
+        .env("FOLDER", folder);
+    command
+}
+
 fn sources() -> PathBuf {
     workspace::root().join("tests/drivers")
 }
@@ -71,16 +107,20 @@ fn sources() -> PathBuf {
 fn installations(folder: &Path) -> Vec<(&'static str, Command)> {
     let mut all = Vec::new();
     let python = folder.join("python");
-    let installed = python.join(PYTHON_DRIVER);
-    if !installed.is_file() {
+    let packages = PYTHON_PACKAGES.join(" ");
+    let done = fs::read_to_string(python.join("done")).unwrap_or_default();
+    if done.trim() != packages {
         let mut command = Command::new("bash");
         let script =
-            "python3 -m venv \"$1\" && \"$1/bin/pip\" install -q \"$2\" && touch \"$1/$2\"";
+            "python3 -m venv \"$1\" && \"$1/bin/pip\" install -q $2 && echo \"$2\" > \"$1/done\"";
         command
             .args(["-c", script, "install"])
             .arg(&python)
-            .arg(PYTHON_DRIVER);
-        all.push(("the Python driver", command));
+            .arg(packages);
+        all.push((
+            "the Python driver, what reads Arrow, and what tries the interface",
+            command,
+        ));
     }
     let javascript = folder.join("javascript");
     let mut command = Command::new("bash");
@@ -112,6 +152,8 @@ fn installations(folder: &Path) -> Vec<(&'static str, Command)> {
 fn programs(folder: &Path) -> Vec<(&'static str, Command)> {
     let mut python = Command::new(folder.join("python/bin/python"));
     python.arg(sources().join("python/suite.py"));
+    let mut arrow = Command::new(folder.join("python/bin/python"));
+    arrow.arg(sources().join("python/arrow.py"));
     let mut javascript = Command::new("node");
     javascript
         .arg(sources().join("javascript/suite.js"))
@@ -123,9 +165,11 @@ fn programs(folder: &Path) -> Vec<(&'static str, Command)> {
     let go = Command::new(folder.join("go-suite"));
     vec![
         ("python", python),
+        ("arrow", arrow),
         ("javascript", javascript),
         ("java", java),
         ("go", go),
+        ("interface", interface_program(folder)),
     ]
 }
 
@@ -167,7 +211,11 @@ impl Server {
                 "--set",
                 "log.format=json",
                 "--set",
-                "limits.login_failures=1000",
+                "limits.login_failures=1000000",
+                "--set",
+                "databases_folder=databases",
+                "--set",
+                "backups_folder=backups",
             ])
             .args(more)
             .env("ISOMER_ADMIN_PASSWORD", PASSWORD)

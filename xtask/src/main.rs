@@ -1,8 +1,9 @@
-//! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | memory | soak`.
+//! The project's own tools: `cargo xtask test | tidy | tck | bench | bench-peers | memory | kills | interface | soak`.
 //!
 //! Kept light (argument parsing, JSON, errors), because it is built before anything else can run.
 
 mod build;
+mod chat;
 mod commands;
 mod console;
 mod drivers;
@@ -27,7 +28,7 @@ use clap::{Parser, Subcommand};
     name = "cargo xtask",
     about = "Tests, checks and measures IsomerDB",
     version,
-    after_help = "Not part of `cargo xtask test`, because they take from a quarter of an hour to as long as you like: `memory` (a whole network within 2 GiB), `soak`, `bench` and `bench-peers`."
+    after_help = "Not part of `cargo xtask test`, because they take from a quarter of an hour to as long as you like: `memory` (a whole network within 2 GiB), `kills` (a server under load, killed once a minute), `interface` (every route, at length), `soak`, `bench` and `bench-peers`."
 )]
 struct Arguments {
     #[command(subcommand)]
@@ -79,6 +80,29 @@ enum Command {
     },
     /// Loads a whole network and asks it, with a limit on the process's address space (release build)
     Memory(memory::Options),
+    /// Kills a server under mixed load (kill -9) again and again: is all there that it acknowledged, and how soon is it as fast as before? (release build)
+    #[command(after_help = "Example: cargo xtask kills --minutes 5 --every 60")]
+    Kills {
+        /// How long
+        #[arg(long, default_value_t = 5.0)]
+        minutes: f64,
+        /// Seconds between two kills
+        #[arg(long, default_value_t = 60.0)]
+        every: f64,
+        /// Cargo's profile of the server
+        #[arg(long, default_value = "release")]
+        profile: String,
+    },
+    /// Requests of all kinds to every route, made from the server's own description by schemathesis: none may meet a fault of the server's
+    #[command(after_help = "Example: cargo xtask interface --examples 200 --seed 7")]
+    Interface {
+        /// Requests of each kind for a route
+        #[arg(long, default_value_t = 100)]
+        examples: u64,
+        /// What they are drawn from
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+    },
     /// Runs the randomised suites again and again with new seeds until one fails or the time is over
     #[command(after_help = "Example: cargo xtask soak --minutes 60 --suite isolation")]
     Soak {
@@ -112,6 +136,12 @@ fn main() -> ExitCode {
         } => commands::soak(minutes, seed, &suites),
         Command::Console { screenshots } => console::build(screenshots),
         Command::Memory(options) => memory::run(&options),
+        Command::Kills {
+            minutes,
+            every,
+            profile,
+        } => commands::kills(minutes, every, &profile),
+        Command::Interface { examples, seed } => drivers::interface(examples, seed),
     };
     match ran {
         Ok(true) => ExitCode::SUCCESS,

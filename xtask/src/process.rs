@@ -6,7 +6,10 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    sync::{
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, RecvTimeoutError, Sender, channel},
+    },
     time::{Duration, Instant},
 };
 
@@ -58,6 +61,19 @@ impl Log {
     }
 }
 
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// From here on Ctrl-C ends what runs, with all that it started, instead of this process alone.
+pub fn heed_interrupts() -> Result<()> {
+    ctrlc::set_handler(|| INTERRUPTED.store(true, Ordering::SeqCst))
+        .context("Ctrl-C cannot be heeded")
+}
+
+/// Whether somebody pressed Ctrl-C.
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}
+
 /// Runs `command` to its end, or kills it and what it started after `limit`. Every line goes to `on_line`; what that
 /// returns true for goes to the log too. Returns whether the program ended with success.
 pub fn run(
@@ -98,6 +114,11 @@ pub fn run(
         }
         if ended_at.is_some_and(|at| at.elapsed() > DRAIN) {
             break;
+        }
+        if !killed && is_interrupted() {
+            killed = true;
+            log.line("killed by Ctrl-C");
+            kill_group(&child);
         }
         if !killed && started.elapsed() > limit {
             killed = true;

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::{
     build::{self, TestProgram},
-    console, drivers,
+    chat, console, drivers,
     live::Live,
     needs::Need,
     process::{self, Log},
@@ -47,7 +47,7 @@ const CC: Need = Need::Program {
     apt: "gcc libc6-dev",
 };
 /// Test targets that are suites of their own, and their packages; all others are `unit`.
-pub const OWN_SUITES: [(&str, &str); 7] = [
+pub const OWN_SUITES: [(&str, &str); 8] = [
     ("isomer-testkit", "golden"),
     ("isomer-testkit", "isolation"),
     ("isomer-testkit", "faults"),
@@ -55,6 +55,7 @@ pub const OWN_SUITES: [(&str, &str); 7] = [
     ("isomer-testkit", "algorithms"),
     ("isomer-testkit", "queries"),
     ("isomer-store", "simdisk"),
+    ("isomer-chat", "stores"),
 ];
 
 /// All suites.
@@ -153,6 +154,13 @@ pub const SUITES: &[Suite] = &[
         run: model,
     },
     Suite {
+        name: "mutants",
+        about: "mistakes made on purpose in the store, each of which the simulated disk must show",
+        needs: &[CC],
+        slow: true,
+        run: mutants,
+    },
+    Suite {
         name: "algorithms",
         about: "graph algorithms compared with networkx",
         needs: &[
@@ -243,6 +251,36 @@ pub const SUITES: &[Suite] = &[
         run: drivers::suite,
     },
     Suite {
+        name: "chat",
+        about: "the chat example on four stores, PostgreSQL and LevelDB among them, and between two browsers",
+        needs: &[
+            CC,
+            Need::Program {
+                name: "python3",
+                apt: "python3",
+            },
+            Need::Program {
+                name: "pg_ctlcluster",
+                apt: "postgresql",
+            },
+            Need::Program {
+                name: "node",
+                apt: "nodejs npm",
+            },
+            Need::Program {
+                name: "npm",
+                apt: "npm",
+            },
+            Need::Program {
+                name: "chromium",
+                apt: "chromium",
+            },
+            Need::Npm("console"),
+        ],
+        slow: true,
+        run: chat::suite,
+    },
+    Suite {
         name: "readme",
         about: "the commands of the README",
         needs: &[CC],
@@ -250,6 +288,9 @@ pub const SUITES: &[Suite] = &[
         run: readme::suite,
     },
 ];
+
+/// Where the cases of property tests come from: the same ones in every run, so that what fails fails again; `soak` draws others.
+pub const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
 
 impl Suite {
     /// Runs it.
@@ -269,6 +310,9 @@ impl Context<'_> {
     ) -> Result<()> {
         if self.quick {
             command.env("ISOMER_TEST_QUICK", "1");
+        }
+        if std::env::var_os(PROPERTY_SEED).is_none() {
+            command.env(PROPERTY_SEED, "1");
         }
         let failed_before = tally.failed;
         let limit = Duration::from_secs(limit_minutes * 60);
@@ -338,7 +382,13 @@ fn clippy(context: &mut Context<'_>) -> Result<Tally> {
         "-D",
         "warnings",
     ]);
-    context.check(&mut command, 30, "clippy")
+    let usual = context.check(&mut command, 30, "clippy")?;
+    // What is built only where it is asked for.
+    let mut traces = workspace::cargo();
+    traces.args(["clippy", "--workspace", "--all-targets", "--locked"]);
+    traces.args(["--features", "isomer-server/otel", "--", "-D", "warnings"]);
+    let with_traces = context.check(&mut traces, 10, "clippy of the feature otel")?;
+    Ok(usual.and(with_traces))
 }
 
 fn doc(context: &mut Context<'_>) -> Result<Tally> {
@@ -370,6 +420,26 @@ fn model(context: &mut Context<'_>) -> Result<Tally> {
     ]);
     let mut tally = Tally::default();
     context.count(&mut command, 20, &mut tally, "model")?;
+    Ok(tally)
+}
+
+fn mutants(context: &mut Context<'_>) -> Result<Tally> {
+    let mut command = workspace::cargo();
+    command.args([
+        "test",
+        "--locked",
+        "--package",
+        "isomer-store",
+        "--features",
+        "isomer-store/mutants",
+        "--lib",
+        "--test",
+        "simdisk",
+        "--",
+        "mutants",
+    ]);
+    let mut tally = Tally::default();
+    context.count(&mut command, 20, &mut tally, "mutants")?;
     Ok(tally)
 }
 

@@ -3,6 +3,9 @@
 /// The reason of a test that is the child process of another one: not a skip.
 const STARTED_BY_ANOTHER: &str = "started by another test";
 
+/// Lines kept of what a failed test printed: enough for its message, not for its backtrace.
+const SAID_LINES: usize = 12;
+
 /// What a suite's tests came to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
@@ -12,6 +15,10 @@ pub struct Tally {
     pub failed: u64,
     /// Names of failed tests, as far as they were printed.
     pub failures: Vec<String>,
+    /// What failed tests printed, with their names before it: the first lines of each.
+    pub said: Vec<String>,
+    /// Lines of the failed test that prints now which are still kept.
+    saying: usize,
     /// Tests that did not run: name and reason.
     pub skips: Vec<(String, String)>,
     /// Skips that were counted but not named.
@@ -36,6 +43,15 @@ impl Tally {
         tally
     }
 
+    /// As one with the checks of another.
+    pub fn and(mut self, other: Self) -> Self {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.failures.extend(other.failures);
+        self.said.extend(other.said);
+        self
+    }
+
     /// Adds one failure.
     pub fn fail(&mut self, name: impl Into<String>) {
         self.failed += 1;
@@ -49,6 +65,7 @@ impl Tally {
 
     /// Reads one line of a test program's output.
     pub fn read_line(&mut self, line: &str) {
+        self.hear(line.trim_end());
         let line = line.trim();
         if let Some(counts) = line.strip_prefix("test result: ") {
             self.results += 1;
@@ -81,6 +98,19 @@ impl Tally {
                     },
                 ));
             }
+        }
+    }
+
+    /// Keeps the beginning of what a failed test printed: its program repeats that below its tests.
+    fn hear(&mut self, line: &str) {
+        if line.starts_with("---- ") && line.ends_with(" ----") {
+            self.saying = SAID_LINES;
+        } else if line == "failures:" || line == "stack backtrace:" {
+            self.saying = 0;
+        }
+        if self.saying > 0 && !line.is_empty() {
+            self.saying -= 1;
+            self.said.push(line.to_owned());
         }
     }
 }
@@ -120,6 +150,36 @@ mod tests {
         );
         assert_eq!(tally.failures, ["order::of_values"]);
         assert_eq!(tally.skips, [("slow".to_owned(), "needs root".to_owned())]);
+    }
+
+    #[test]
+    fn the_message_of_a_failed_test_is_kept() {
+        let mut tally = Tally::default();
+        for line in [
+            "test order::of_values ... FAILED",
+            "",
+            "failures:",
+            "",
+            "---- order::of_values stdout ----",
+            "",
+            "thread 'order::of_values' panicked at src/order.rs:4:5:",
+            "  left: 1",
+            "stack backtrace:",
+            "   0: std::panicking",
+            "",
+            "failures:",
+            "    order::of_values",
+        ] {
+            tally.read_line(line);
+        }
+        assert_eq!(
+            tally.said,
+            [
+                "---- order::of_values stdout ----",
+                "thread 'order::of_values' panicked at src/order.rs:4:5:",
+                "  left: 1",
+            ]
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::{
     live::Live,
     needs::{self, Missing},
-    process::Log,
+    process::{self, Log},
     suites::{Context, SUITES, Suite},
     tally::Tally,
     workspace,
@@ -61,7 +61,11 @@ pub fn run(options: &Options) -> Result<bool> {
     let started = Instant::now();
     let mut total = Total::default();
     let mut programs = None;
+    process::heed_interrupts()?;
     for suite in chosen {
+        if process::is_interrupted() {
+            bail!("stopped before suite `{}`", suite.name);
+        }
         if options.quick && suite.slow && !options.suites.iter().any(|name| name == suite.name) {
             total
                 .notes
@@ -122,6 +126,9 @@ fn choose(options: &Options) -> Result<Vec<&'static Suite>> {
 fn show_failure(tally: &Tally, log: &Log, path: &Path) {
     for line in log.tail() {
         println!("    {line}");
+    }
+    for line in &tally.said {
+        println!("  {line}");
     }
     for name in &tally.failures {
         println!("  failed: {name}");

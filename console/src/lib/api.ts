@@ -89,7 +89,8 @@ export function path(parts: TemplateStringsArray, ...values: (string | number | 
 export interface Me {
   user: string;
   admin: boolean;
-  databases: { database: string; role: Role }[];
+  /** `error` is told to administrators of a database that is not open. */
+  databases: { database: string; role: Role; open: boolean; error?: string }[];
   version: string;
   csrf?: string;
 }

@@ -107,7 +107,8 @@ export function brief(value: Json, most = 160): string {
   return stringify(value, 0, most);
 }
 
-const CAPTIONS = ["name", "title", "label", "username", "_key", "id", "key"];
+/** Properties that tell what a record is, the best one first. */
+export const CAPTIONS = ["name", "title", "label", "username", "_key", "id", "key"];
 
 /** What stands on a record for the whole of it. */
 export function caption(properties: Record<string, Json>, wanted?: string): string | undefined {

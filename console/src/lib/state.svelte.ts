@@ -33,7 +33,8 @@ class Session {
       this.me = await api.me();
       const names = this.me.databases.map((one) => one.database);
       const before = this.database || (load<string>("database") ?? "");
-      this.database = names.includes(before) ? before : (names[0] ?? "");
+      const first = this.me.databases.find((one) => one.open)?.database;
+      this.database = names.includes(before) ? before : (first ?? names[0] ?? "");
     } catch {
       this.me = null;
     }
@@ -115,6 +116,23 @@ class Place {
 export const place = new Place();
 
 // ── What stays in this browser: taste, history, favourites; never a password or a token ──
+//
+// What somebody has typed is kept under his name, for nobody else, and goes when he logs out; favourites stay, under his name too.
+
+const mine = (name: string): string => `${name}.${session.me?.user ?? ""}`;
+export const loadMine = <T>(name: string): T | null => load<T>(mine(name));
+export const saveMine = (name: string, value: unknown): void => save(mine(name), value);
+export function forgetMine(user: string): void {
+  for (const name of ["history", "draft"]) {
+    try {
+      localStorage.removeItem(`isomer.${name}.${user}`);
+      // Kept by earlier versions for whoever came next.
+      localStorage.removeItem(`isomer.${name}`);
+    } catch {
+      // The browser keeps nothing.
+    }
+  }
+}
 
 export function load<T>(name: string): T | null {
   try {

@@ -12,7 +12,7 @@ use isomer_db::{
 use isomer_sync::{Local, exchange};
 
 use crate::{
-    measure::{Stopwatch, micros, millis},
+    measure::{Stopwatch, mib, micros, millis, peak_memory, reset_peak_memory, resident_bytes},
     random::Random,
     report::{Case, Report},
 };
@@ -39,6 +39,12 @@ pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Repor
         size: 0,
         random: Random::new(5),
     };
+    // The names, the numbers and the sums of a database that had such a set stay: they are of no element.
+    bench.add(1, Durability::Synced)?;
+    bench.commit(Durability::Synced, |tx| {
+        Ok(tx.converge(bench.owner, &SET[..1], &ConvergentOp::Clear, None)?)
+    })?;
+    bench.size = 0;
     let empty = bench.stored()?;
     let largest = (1_000_000.0 * scale).max(100.0) as u64;
     for size in SIZES.into_iter().filter(|size| *size <= largest) {
@@ -49,6 +55,7 @@ pub fn run(folder: &Path, scale: f64, engine: EngineKind, report: &mut dyn Repor
     bench.space(empty, report)?;
     report.stage("a counter");
     bench.counter(report)?;
+    counters(folder, engine, scale, report)?;
     replicas(folder, engine, largest, report)
 }
 
@@ -89,7 +96,9 @@ impl Bench<'_> {
             self.add((size - self.size).min(1_000), Durability::Buffered)?;
             report.progress(self.size, Some(size));
         }
-        Ok(self.db.sync()?)
+        self.db.sync()?;
+        // What is measured next pays for its own merges of files, and not for those of growing.
+        Ok(self.db.store()?.engine().settle()?)
     }
 
     /// What operations cost at this size. The elements added meanwhile are removed again.
@@ -103,7 +112,7 @@ impl Bench<'_> {
                 n,
             ));
         };
-        const SINGLE: u64 = 200;
+        const SINGLE: u64 = 2_000;
         let watch = Stopwatch::start();
         for _ in 0..SINGLE {
             self.add(1, Durability::Buffered)?;
@@ -161,10 +170,11 @@ impl Bench<'_> {
             Ok(())
         })?;
         self.size = size;
+        self.db.store()?.engine().settle()?;
 
         let tx = self.db.begin_read()?;
         let data = tx.data_ref();
-        const LOOKS: u64 = 2_000;
+        const LOOKS: u64 = 10_000;
         let wanted: Vec<Value> = (0..LOOKS)
             .map(|_| element(1 + self.random.below(size as usize * 2) as u64))
             .collect();
@@ -234,13 +244,16 @@ impl Bench<'_> {
         told("remove_all_ms", millis(watch.read().0), "ms", self.size);
         let left = self.stored()?.saturating_sub(empty) as f64 / self.size as f64;
         told("bytes_left_per_element", left, "bytes", self.size);
+        told("bytes_left", left * self.size as f64, "bytes", self.size);
         self.size = 0;
         Ok(())
     }
 
     /// Bytes on disk with nothing that could be spared.
     fn stored(&self) -> Result<u64> {
-        let engine = self.db.store()?.engine().clone();
+        let store = self.db.store()?;
+        store.sum_up_numbers()?;
+        let engine = store.engine().clone();
         engine.trim_stream(engine.version())?;
         engine.compact()?;
         Ok(engine.statistics()?.stored_bytes)
@@ -301,6 +314,88 @@ impl Bench<'_> {
     }
 }
 
+/// Five replicas count at once, and exchange in a ring until all have the sum.
+fn counters(folder: &Path, engine: EngineKind, scale: f64, report: &mut dyn Report) -> Result<()> {
+    const REPLICAS: usize = 5;
+    report.stage("a counter in five replicas");
+    let each = ((2_000.0 * scale) as u64).max(100);
+    let databases = (0..REPLICAS)
+        .map(|number| {
+            let builder = Database::builder().engine(engine);
+            Ok(builder.open(folder.join(format!("counting-{number}")))?)
+        })
+        .collect::<Result<Vec<Database>>>()?;
+    for db in &databases {
+        db.store()?.begin_replication()?;
+    }
+    databases[0].query("CREATE (:Owner {_key: 'owner'})", ())?;
+    let around = || -> Result<u64> {
+        let mut received = 0;
+        for (number, db) in databases.iter().enumerate() {
+            let next = (number + 1) % REPLICAS;
+            let mut peer = Local::new(format!("counting-{next}"), &databases[next])?;
+            let done = exchange(&db.store()?, &mut peer, &mut |_| ())?;
+            received += done.received + done.sent;
+        }
+        Ok(received)
+    };
+    while around()? > 0 {}
+    let watch = Stopwatch::start();
+    for db in &databases {
+        let mut tx = db.begin()?;
+        let node = tx.data().document_node("Owner", &"owner".into())?;
+        let owner = ConvergentOwner::Node(node.context("the owner came to all")?);
+        tx.rollback();
+        for _ in 0..each {
+            let mut tx = db.begin()?;
+            tx.data()
+                .converge(owner, &["count"], &ConvergentOp::Count(1), None)?;
+            tx.commit_with(Durability::Buffered)?;
+        }
+    }
+    let total = each * REPLICAS as u64;
+    let mut told = |case: &'static str, value: f64, unit: &'static str, n: u64| {
+        report.case(Case::new("convergent", case, value, unit, n));
+    };
+    let mut received = 0;
+    loop {
+        match around()? {
+            0 => break,
+            some => received += some,
+        }
+    }
+    let (wall, cpu) = watch.read();
+    let wanted = total * (REPLICAS as u64 - 1);
+    ensure!(
+        received == wanted,
+        "{received} of {wanted} transactions came"
+    );
+    told(
+        "counter_5_sync_cpu_us_per_op",
+        micros(cpu) / wanted as f64,
+        "us",
+        wanted,
+    );
+    told("counter_5_sync_ms", millis(wall), "ms", wanted);
+    const READS: u64 = 100;
+    let watch = Stopwatch::start();
+    for db in &databases {
+        for _ in 0..READS {
+            let rows = db.query("MATCH (o:Owner) RETURN o.count AS n", ())?;
+            let counted: i64 = rows.single()?.get("n")?;
+            ensure!(counted == total as i64, "{counted} of {total} were counted");
+        }
+    }
+    let reads = READS * REPLICAS as u64;
+    told(
+        "counter_of_5_read_us",
+        micros(watch.read().1) / reads as f64,
+        "us",
+        reads,
+    );
+    Ok(())
+}
+
 /// How long replicas take: the whole state of one joined by another, one in a hundred elements added since and exchanged, in transactions
 /// of one operation each, and an exchange between two that have the same.
 fn replicas(
@@ -338,10 +433,28 @@ fn replicas(
         from.begin_replication()?;
         to.begin_replication()?;
         let mut peer = Local::new("one", &one)?;
+        reset_peak_memory();
+        let before = resident_bytes().unwrap_or(0);
         let watch = Stopwatch::start();
         let joined = exchange(&to, &mut peer, &mut |_| ())?;
-        let (wall, _) = watch.read();
+        let (wall, cpu) = watch.read();
+        if let Some(peak) = peak_memory() {
+            report.case(Case::new(
+                "convergent",
+                format!("join_memory_mib_{size}"),
+                mib(peak.saturating_sub(before)),
+                "MiB",
+                size,
+            ));
+        }
         ensure!(joined.joined, "the state was not joined");
+        report.case(Case::new(
+            "convergent",
+            format!("join_cpu_ms_{size}"),
+            millis(cpu),
+            "ms",
+            size,
+        ));
         report.case(Case::new(
             "convergent",
             format!("join_ms_{size}"),

@@ -140,6 +140,12 @@ pub fn disk_bytes(folder: &Path) -> Result<u64> {
     Ok(bytes)
 }
 
+/// Bytes that may still be written into the file system of a folder.
+pub fn free_bytes(folder: &Path) -> Result<u64> {
+    let about = rustix::fs::statvfs(folder)?;
+    Ok(about.f_bavail.saturating_mul(about.f_frsize))
+}
+
 /// `bytes` in MiB.
 pub fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)

@@ -4,8 +4,9 @@
 //! threads with a connection each, which send the next request when the answer to the one before is there.
 
 use std::{
-    io::{Read, Write},
+    io::{BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpStream},
+    process::{Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
@@ -24,16 +25,37 @@ const READERS: usize = 16;
 const READING: Duration = Duration::from_secs(5);
 /// Documents at scale 1.
 const DOCUMENTS: f64 = 1_000_000.0;
-/// Connections that do nothing.
-const IDLE: usize = 9_000;
+/// Connections that do nothing, and for how long before the memory is looked at.
+const IDLE: usize = 10_000;
+const IDLE_TIME: Duration = Duration::from_secs(2);
+/// Connections over which a fixed number of documents is read, and written, as the multi-model benchmark's client does.
+const CONNECTIONS: u64 = 25;
+/// How many documents, at scale 1.
+const OPERATIONS: f64 = 100_000.0;
 
-/// Loads documents into the database `bench` of the server at `address`, and reads them one by one.
+/// Loads documents into the database `bench` of the server at `address`, which is in this process, and reads them one by one; before
+/// that `client`, another process that calls [`hold`], opens connections that do nothing, as many as a process may have.
 pub fn run(
     address: SocketAddr,
     bolt: SocketAddr,
+    connections: usize,
+    client: Command,
     scale: f64,
     report: &mut dyn Report,
 ) -> Result<()> {
+    // Before there is any data: what is counted is what connections take.
+    let most = IDLE.min(connections);
+    report.stage(&format!("{most} connections that do nothing"));
+    let (idle, resident) = idle(client, most)?;
+    report.note("the memory is that of the process with the server in it; the connections' other ends are in another one");
+    report.case(Case::new(
+        "server",
+        "idle_connections_rss_mib",
+        mib(resident),
+        "MiB",
+        idle,
+    ));
+
     let documents = ((DOCUMENTS * scale) as u64).max(1_000);
     report.stage(&format!("loading {documents} documents over HTTP"));
     let began = Instant::now();
@@ -51,40 +73,51 @@ pub fn run(
         "reading single documents over {READERS} connections"
     ));
     read_for(address, documents, Duration::from_secs(1))?;
-    let timed = read_for(address, documents, READING)?;
-    let rate = timed.count() as f64 / timed.wall.as_secs_f64();
+    let reading = read_for(address, documents, READING)?;
+    let rate = reading.count() as f64 / reading.wall.as_secs_f64();
     report.case(Case::new(
         "server",
         "http_reads_per_s",
         rate,
         "1/s",
-        timed.count(),
+        reading.count(),
     ));
-    let p99 = timed.percentile(0.99).as_secs_f64() * 1e3;
+    let p99 = reading.percentile(0.99).as_secs_f64() * 1e3;
     report.case(Case::new(
         "server",
         "http_read_p99_ms",
         p99,
         "ms",
-        timed.count(),
+        reading.count(),
     ));
 
-    crate::bolt::run(bolt, scale, documents, report)?;
-
-    report.stage(&format!("{IDLE} connections that do nothing"));
-    let idle = idle(address)?;
-    let resident = resident_bytes().context("the memory of this process cannot be read")?;
-    report.note(
-        "the whole process is counted: database, server and client, both ends of each connection",
-    );
+    let each = ((OPERATIONS * scale) as u64 / CONNECTIONS).max(40);
+    let all = each * CONNECTIONS;
+    report.stage(&format!("reading {all} documents over HTTP"));
+    let read = timed(address, each, |connection, number| {
+        let key = Random::new(number).below(documents as usize);
+        connection.ask(read_of(key).as_bytes())
+    })?;
     report.case(Case::new(
         "server",
-        "idle_connections_rss_mib",
-        mib(resident),
-        "MiB",
-        idle.len() as u64,
+        "http_reads_100k_s",
+        read.as_secs_f64(),
+        "s",
+        all,
     ));
-    Ok(())
+    report.stage(&format!("writing {all} documents over HTTP"));
+    let written = timed(address, each, |connection, number| {
+        connection.ask(write_of(number).as_bytes())
+    })?;
+    report.case(Case::new(
+        "server",
+        "http_writes_100k_s",
+        written.as_secs_f64(),
+        "s",
+        all,
+    ));
+
+    crate::bolt::run(bolt, scale, documents, report)
 }
 
 /// A connection that stays open.
@@ -103,7 +136,7 @@ impl Connection {
         })
     }
 
-    /// Sends a request and reads its answer, whose status must be 200.
+    /// Sends a request and reads its answer, whose status must say that it was done.
     fn ask(&mut self, request: &[u8]) -> Result<()> {
         self.stream.write_all(request)?;
         let mut filled = 0;
@@ -114,7 +147,7 @@ impl Connection {
             let text = &self.buffer[..filled];
             if let Some(end) = text.windows(4).position(|four| four == b"\r\n\r\n") {
                 let head = std::str::from_utf8(&text[..end])?;
-                if !head.starts_with("HTTP/1.1 200") {
+                if !head.starts_with("HTTP/1.1 20") {
                     bail!(
                         "the answer is `{}`",
                         head.lines().next().unwrap_or_default()
@@ -153,6 +186,52 @@ fn load(address: SocketAddr, documents: u64) -> Result<()> {
     Connection::open(address)?.ask(&[head.as_bytes(), body.as_bytes()].concat())
 }
 
+/// A request for a document.
+fn read_of(key: usize) -> String {
+    format!("GET /v1/databases/bench/collections/Person/P{key} HTTP/1.1\r\nHost: localhost\r\n\r\n")
+}
+
+/// A request that makes a document.
+fn write_of(number: u64) -> String {
+    let body = format!(
+        "{{\"_key\":\"W{number}\",\"age\":36,\"name\":\"somebody who was written over HTTP\"}}"
+    );
+    format!(
+        "POST /v1/databases/bench/collections/WrittenHttp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// How long all connections take for `each` operations, which are numbered through.
+fn timed(
+    address: SocketAddr,
+    each: u64,
+    operation: impl Fn(&mut Connection, u64) -> Result<()> + Sync,
+) -> Result<Duration> {
+    let connections: Result<Vec<Connection>> = (0..CONNECTIONS)
+        .map(|_| Connection::open(address))
+        .collect();
+    let operation = &operation;
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = connections?
+            .into_iter()
+            .zip(0..)
+            .map(|(mut connection, worker)| {
+                scope.spawn(move || {
+                    let mut own = worker * each..(worker + 1) * each;
+                    own.try_for_each(|number| operation(&mut connection, number))
+                })
+            })
+            .collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().expect("a worker does not panic"))
+    })?;
+    Ok(began.elapsed())
+}
+
 /// Reads documents at random until the time is over.
 fn read_for(address: SocketAddr, documents: u64, time: Duration) -> Result<Timed> {
     let over = AtomicBool::new(false);
@@ -163,9 +242,7 @@ fn read_for(address: SocketAddr, documents: u64, time: Duration) -> Result<Timed
         let mut times = Vec::new();
         while !over.load(Ordering::Relaxed) {
             let key = random.below(documents as usize);
-            let request = format!(
-                "GET /v1/databases/bench/collections/Person/P{key} HTTP/1.1\r\nHost: localhost\r\n\r\n"
-            );
+            let request = read_of(key);
             let sent = Instant::now();
             connection.ask(request.as_bytes())?;
             times.push(sent.elapsed());
@@ -191,16 +268,48 @@ fn read_for(address: SocketAddr, documents: u64, time: Duration) -> Result<Timed
     })
 }
 
-/// Connections that have had a request each, as many as this process may open.
-fn idle(address: SocketAddr) -> Result<Vec<Connection>> {
-    let mut idle = Vec::new();
-    for _ in 0..IDLE {
-        let Ok(mut connection) = Connection::open(address) else {
-            break;
-        };
+/// Lets a client open so many connections, and gives how many it has open and what memory this process has meanwhile.
+fn idle(mut client: Command, count: usize) -> Result<(u64, u64)> {
+    let mut client = client
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("the client does not start")?;
+    let mut asked = client.stdin.take().context("a pipe")?;
+    let answered = client.stdout.take().context("a pipe")?;
+    let measured = (|| {
+        writeln!(asked, "{count}")?;
+        let mut line = String::new();
+        BufReader::new(answered).read_line(&mut line)?;
+        let open = line
+            .trim()
+            .parse()
+            .context("the client did not open its connections")?;
+        std::thread::sleep(IDLE_TIME);
+        let resident = resident_bytes().context("the memory of this process cannot be read")?;
+        Ok((open, resident))
+    })();
+    // It ends when nothing more can be asked.
+    drop(asked);
+    client.wait()?;
+    measured
+}
+
+/// The client of connections that do nothing: opens as many as the first line of `asked` says, each with a request, tells how many there
+/// are, and holds them until nothing more is asked.
+pub fn hold(address: SocketAddr, asked: &mut dyn BufRead, answers: &mut dyn Write) -> Result<()> {
+    let mut line = String::new();
+    asked.read_line(&mut line)?;
+    let count: usize = line.trim().parse().context("how many connections?")?;
+    let mut idle = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut connection = Connection::open(address)?;
         connection.ask(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")?;
         connection.buffer = Vec::new();
         idle.push(connection);
     }
-    Ok(idle)
+    writeln!(answers, "{}", idle.len())?;
+    answers.flush()?;
+    asked.read_line(&mut line)?;
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! `isomer backup`, `isomer restore`, `isomer rotate-key`, `isomer compact`.
+//! `isomer backup`, `isomer restore`, `isomer checkpoint`, `isomer rotate-key`, `isomer compact`.
 
 use std::{io::IsTerminal, path::PathBuf, time::Instant};
 
@@ -93,13 +93,50 @@ pub struct CompactOptions {
     pub db: PathBuf,
 }
 
+/// Options of `isomer checkpoint`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = "Example:
+  isomer checkpoint people.db /snapshots/people-before-import
+
+The copy is a database of its own. On the same file system its tables are second names of the same files: it is made at
+once, and takes room only as the two go apart. For copies that outlive the disk, see `isomer backup`.")]
+pub struct CheckpointOptions {
+    /// The database
+    pub db: PathBuf,
+    /// The copy to make: an empty folder, or one that is not there
+    pub target: PathBuf,
+}
+
+/// Runs `isomer checkpoint`.
+pub fn checkpoint(options: &CheckpointOptions) -> Result<()> {
+    let start = Instant::now();
+    let db = open::open_existing(&options.db)?;
+    let bar = spinner("copying", false)?;
+    let made = db.checkpoint(&options.target);
+    bar.finish_and_clear();
+    made?;
+    let version = db.version()?;
+    db.close()?;
+    line(&format!(
+        "{} is a copy of {} at version {} ({})",
+        options.target.display(),
+        options.db.display(),
+        count(version),
+        duration(start.elapsed())
+    ))?;
+    Ok(())
+}
+
 /// Runs `isomer compact`.
 pub fn compact(options: &CompactOptions) -> Result<()> {
     let start = Instant::now();
     let db = open::open_existing(&options.db)?;
     let size = || -> Result<u64> { Ok(db.store()?.engine().statistics()?.stored_bytes) };
     let before = size()?;
-    db.compact()?;
+    let bar = spinner("merging tables", false)?;
+    let compacted = db.compact();
+    bar.finish_and_clear();
+    compacted?;
     let after = size()?;
     db.close()?;
     line(&format!(
@@ -224,13 +261,25 @@ pub fn rotate_key(options: &RotateOptions) -> Result<()> {
     Ok(())
 }
 
-fn bar(quiet: bool) -> Result<ProgressBar> {
-    let target = if quiet || !std::io::stderr().is_terminal() {
+fn draw_target(quiet: bool) -> ProgressDrawTarget {
+    if quiet || !std::io::stderr().is_terminal() {
         ProgressDrawTarget::hidden()
     } else {
         ProgressDrawTarget::stderr_with_hz(10)
-    };
-    let bar = ProgressBar::with_draw_target(Some(1), target);
+    }
+}
+
+/// Shows that something is at work whose end nobody knows.
+fn spinner(what: &'static str, quiet: bool) -> Result<ProgressBar> {
+    let bar = ProgressBar::with_draw_target(None, draw_target(quiet));
+    bar.set_style(ProgressStyle::with_template("{spinner} {msg}, {elapsed}")?);
+    bar.set_message(what);
+    bar.enable_steady_tick(std::time::Duration::from_millis(100));
+    Ok(bar)
+}
+
+fn bar(quiet: bool) -> Result<ProgressBar> {
+    let bar = ProgressBar::with_draw_target(Some(1), draw_target(quiet));
     let template = "{bar:30} {percent:>3}%  {bytes} of {total_bytes}  {eta} left";
     bar.set_style(ProgressStyle::with_template(template)?.progress_chars("━╸─"));
     Ok(bar)

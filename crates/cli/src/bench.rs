@@ -39,6 +39,9 @@ pub struct BenchOptions {
     /// Be this system in a comparison: take jobs from standard input, one a line, and answer each
     #[arg(long, value_enum, value_name = "SYSTEM", hide = true)]
     pub worker: Option<Worker>,
+    /// Be the client of connections that do nothing, to the server at this address
+    #[arg(long, value_name = "ADDRESS", hide = true)]
+    pub hold: Option<std::net::SocketAddr>,
     /// For `--worker`: the folder that `isomer generate --questions` filled
     #[arg(long, value_name = "FOLDER", requires = "worker", hide = true)]
     pub data: Option<PathBuf>,
@@ -105,6 +108,13 @@ pub enum BenchName {
 
 /// Runs the command.
 pub fn command(options: &BenchOptions) -> Result<()> {
+    if let Some(address) = options.hold {
+        return server::hold(
+            address,
+            &mut std::io::stdin().lock(),
+            &mut std::io::stdout(),
+        );
+    }
     check_scale(options.scale)?;
     let folder = match &options.folder {
         Some(folder) => tempfile::tempdir_in(folder)
@@ -154,10 +164,7 @@ fn serve(folder: &std::path::Path, scale: f64, report: &mut Told) -> Result<()> 
     ] {
         layers.add_flag(key, value)?;
     }
-    // Both ends of each connection are in this process.
-    let mut files = rustix::process::getrlimit(rustix::process::Resource::Nofile);
-    files.current = files.maximum;
-    rustix::process::setrlimit(rustix::process::Resource::Nofile, files)?;
+    let connections = connections_here()?;
     let mut options = ServeOptions::new(layers.config()?);
     options.builder = open::shared_builder();
     options.create = true;
@@ -166,9 +173,31 @@ fn serve(folder: &std::path::Path, scale: f64, report: &mut Told) -> Result<()> 
     let bolt = running
         .bolt_address()
         .context("the server does not speak Bolt")?;
-    let outcome = server::run(running.address(), bolt, scale, report);
+    let mut client = std::process::Command::new(std::env::current_exe()?);
+    client
+        .args(["bench", "server", "--hold"])
+        .arg(running.address().to_string());
+    let outcome = server::run(running.address(), bolt, connections, client, scale, report);
     running.stop()?;
     outcome
+}
+
+/// How many connections a process may have. More files are asked for where that is allowed; those that this one starts may have as many.
+fn connections_here() -> Result<usize> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    /// For all else, databases above all.
+    const OTHER_FILES: u64 = 1_000;
+    let allowed = getrlimit(Resource::Nofile).maximum;
+    let more = allowed.map(|most| most.max(32_768));
+    let raised = |most| Rlimit {
+        current: most,
+        maximum: most,
+    };
+    if setrlimit(Resource::Nofile, raised(more)).is_err() {
+        setrlimit(Resource::Nofile, raised(allowed))?;
+    }
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    Ok(usize::try_from(files.saturating_sub(OTHER_FILES))?)
 }
 
 /// Answers jobs until there are no more.

@@ -179,7 +179,8 @@ fn put(db: &Database, from: &Path, to: &str) -> Result<()> {
         }
         let mut file = db.create_file(to)?;
         io::copy(&mut io::stdin().lock(), &mut file).context("standard input cannot be copied")?;
-        return Ok(file.finish()?);
+        file.finish()?;
+        return Ok(());
     }
     let to = if to.ends_with('/') {
         let name = from.file_name().and_then(|name| name.to_str());

@@ -53,6 +53,9 @@ struct Cli {
     /// Bytes per second that work in the background may write, so that reads have the rest of the disk
     #[arg(long, global = true, value_name = "SIZE", value_parser = open::parse_bytes)]
     background_rate: Option<usize>,
+    /// How much of its changes a database keeps for who follows them and is slow; 4G, and a week, unless given
+    #[arg(long, global = true, value_name = "SIZE", value_parser = open::parse_bytes)]
+    hold_changes: Option<usize>,
     /// File with the key of an encrypted database: 32 bytes or 64 hexadecimal digits; else ISOMER_KEY may hold the digits
     #[arg(long, global = true, value_name = "FILE")]
     key_file: Option<std::path::PathBuf>,
@@ -80,6 +83,8 @@ enum Command {
     Backup(backup::BackupOptions),
     /// Makes a database out of a backup, at any version or time
     Restore(backup::RestoreArguments),
+    /// Copies a database at once, sharing its files, as a database of its own
+    Checkpoint(backup::CheckpointOptions),
     /// Merges the tables of a database and gives back space
     Compact(backup::CompactOptions),
     /// Puts an encrypted database under another key
@@ -108,6 +113,9 @@ fn main() -> ExitCode {
     if let Some(folder) = cli.csv_folder {
         open::set_csv_folder(folder);
     }
+    if let Some(bytes) = cli.hold_changes {
+        open::set_hold_changes(bytes as u64);
+    }
     if let Some(seconds) = cli.keep_versions {
         open::set_keep_versions(std::time::Duration::from_secs(seconds));
     }
@@ -130,6 +138,7 @@ fn main() -> ExitCode {
         Command::Stats(options) => stats::command(options),
         Command::Backup(options) => backup::backup(options),
         Command::Restore(options) => backup::restore(options),
+        Command::Checkpoint(options) => backup::checkpoint(options),
         Command::Compact(options) => backup::compact(options),
         Command::RotateKey(options) => backup::rotate_key(options),
         Command::Demo(options) => demo::command(options),

@@ -28,6 +28,18 @@ pub fn set_csv_folder(folder: PathBuf) {
     let _ = CSV_FOLDER.set(folder);
 }
 
+/// How much of the changes is kept for slow readers, where the command line says it.
+static HOLD_CHANGES: OnceLock<u64> = OnceLock::new();
+
+/// A slow reader is waited for no longer than this.
+const HOLD_TIME: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Lets all databases that are opened from here on keep so many bytes of changes for slow readers.
+pub fn set_hold_changes(bytes: u64) {
+    // Only the command line sets it, once.
+    let _ = HOLD_CHANGES.set(bytes);
+}
+
 /// The engine that the command line gives.
 static ENGINE: OnceLock<EngineKind> = OnceLock::new();
 
@@ -126,6 +138,10 @@ pub fn builder() -> Builder {
     };
     let builder = match ENGINE.get() {
         Some(engine) => builder.engine(*engine),
+        None => builder,
+    };
+    let builder = match HOLD_CHANGES.get() {
+        Some(bytes) => builder.hold_changes(*bytes, HOLD_TIME),
         None => builder,
     };
     let builder = match BACKGROUND_RATE.get() {

@@ -1,6 +1,7 @@
 //! `isomer replica` and `isomer sync`.
 
 use std::{
+    collections::BTreeSet,
     io::IsTerminal,
     path::{Path, PathBuf},
 };
@@ -8,7 +9,7 @@ use std::{
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use isomer_db::data::REPLICATION_RANGES;
+use isomer_db::data::{REPLICATION_RANGES, ReplicatedSpace};
 use isomer_db::{Database, jiff::Timestamp};
 use isomer_sync::{PeerInfo, add_peer, connect, peers, remove_peer, scrub, sync_once};
 
@@ -16,6 +17,8 @@ use crate::{
     open,
     style::{bytes, count, counted, duration, line},
 };
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
 /// Options of `isomer replica`.
 #[derive(Clone, Debug, Args)]
@@ -64,6 +67,46 @@ enum ReplicaCommand {
         db: PathBuf,
         /// Its id, as `status` shows it
         id: String,
+    },
+    /// Says how long transactions are kept for a replica that does not come; one that stays away longer comes back by a snapshot
+    Retain {
+        /// The database
+        db: PathBuf,
+        /// For so many days; 0 for ever
+        days: u64,
+    },
+    /// Lets relationships of a type that are made here from now on keep their ends, whoever deletes them elsewhere meanwhile
+    Keep {
+        /// The database
+        db: PathBuf,
+        /// The type
+        #[arg(value_name = "TYPE")]
+        rel_type: String,
+        /// Lets them not keep their ends any more
+        #[arg(long)]
+        off: bool,
+    },
+    /// Says that only a part of a database is replicated, before it has a peer; without options, which part that is
+    #[command(after_help = "Example:
+  isomer replica space laptop.db --name team --label Task --label Person --bucket settings
+
+Nodes that are made with one of the labels are in the space, relationships between them (of the types that are named, or of all), and
+the buckets. All replicas declare the same; an empty one takes the space of whomever it hears of first.")]
+    Space {
+        /// The database; made where it is not there
+        db: PathBuf,
+        /// What it is called
+        #[arg(long)]
+        name: Option<String>,
+        /// A label
+        #[arg(long = "label", value_name = "LABEL", requires = "name")]
+        labels: Vec<String>,
+        /// A type of relationships; all where none is named
+        #[arg(long = "type", value_name = "TYPE", requires = "name")]
+        rel_types: Vec<String>,
+        /// A bucket
+        #[arg(long = "bucket", value_name = "BUCKET", requires = "name")]
+        buckets: Vec<String>,
     },
     /// Says who this replica is and how its peers are
     Status {
@@ -151,6 +194,43 @@ pub fn replica(options: &ReplicaOptions) -> Result<()> {
             db.close()?;
             line(&format!("nobody waits for {id} any more"))?;
         }
+        ReplicaCommand::Retain { db, days } => {
+            let db = open::open_existing(db)?;
+            db.store()?.keep_log(days.saturating_mul(DAY_MS))?;
+            db.close()?;
+            line(&kept(days.saturating_mul(DAY_MS)))?;
+        }
+        ReplicaCommand::Keep { db, rel_type, off } => {
+            let db = open::open_existing(db)?;
+            db.store()?.keep_endpoints(rel_type, !off)?;
+            db.close()?;
+            let not = if *off { "do not keep" } else { "keep" };
+            line(&format!("new relationships {rel_type} {not} their ends"))?;
+        }
+        ReplicaCommand::Space {
+            db,
+            name,
+            labels,
+            rel_types,
+            buckets,
+        } => {
+            let db = match name {
+                Some(_) => open::open(db)?,
+                None => open::open_existing(db)?,
+            };
+            let store = db.store()?;
+            if let Some(name) = name {
+                store.declare_space(&ReplicatedSpace {
+                    name: name.clone(),
+                    labels: labels.iter().cloned().collect(),
+                    rel_types: rel_types.iter().cloned().collect(),
+                    buckets: buckets.iter().cloned().collect(),
+                })?;
+            }
+            let told = told_space(store.replicated_space().as_ref());
+            db.close()?;
+            line(&told)?;
+        }
         ReplicaCommand::Status { db } => {
             let db = open::open_existing(db)?;
             status(&db)?;
@@ -178,12 +258,42 @@ fn status(db: &Database) -> Result<()> {
         counted(status.log_entries, "transaction"),
         counted(status.conflicts, "conflict")
     ))?;
+    if status.space.is_some() {
+        line(&told_space(status.space.as_ref()))?;
+    }
+    line(&kept(store.log_kept_ms()))?;
+    if status.names * 4 > status.most_names * 3 {
+        line(&format!(
+            "{} of {} names of replicas are used (each crash that is followed by a write takes one): when none is left, whoever needs a new one is refused; export and import begin a replication anew",
+            status.names, status.most_names
+        ))?;
+    }
+    if status.joins_served > 0 {
+        line(&format!(
+            "{} this one's state, the first for {} s: what they read is not cleaned up meanwhile",
+            match status.joins_served {
+                1 => "1 replica is joining".to_owned(),
+                many => format!("{many} replicas are joining"),
+            },
+            status.served_ms / 1000
+        ))?;
+    }
+    for keeper in store.endpoint_keepers() {
+        line(&format!(
+            "new relationships {} keep their ends",
+            keeper.rel_type
+        ))?;
+    }
     for peer in peers(&store)? {
         line(&format!("{}: {}", peer.name, told(&peer)))?;
     }
     for member in store.replica_members()? {
         let state = match (member.is_evicted, member.lacks) {
             (true, _) => "evicted".to_owned(),
+            (false, lacks) if member.is_away => format!(
+                "away, as it lacked {} for too long (it comes back by a snapshot)",
+                counted(lacks, "transaction")
+            ),
             (false, 0) => "had everything".to_owned(),
             (false, lacks) => format!("lacked {}", counted(lacks, "transaction")),
         };
@@ -194,6 +304,38 @@ fn status(db: &Database) -> Result<()> {
         ))?;
     }
     Ok(())
+}
+
+/// What is replicated, in words.
+fn told_space(space: Option<&ReplicatedSpace>) -> String {
+    let Some(space) = space else {
+        return "all of the database is replicated".to_owned();
+    };
+    let listed = |what: &str, names: &BTreeSet<String>| match names.is_empty() {
+        true => String::new(),
+        false => {
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            format!(", {what} {}", names.join(" "))
+        }
+    };
+    format!(
+        "the space {} is replicated{}{}{}",
+        space.name,
+        listed("labels", &space.labels),
+        listed("types", &space.rel_types),
+        listed("buckets", &space.buckets)
+    )
+}
+
+/// How long the log is kept, in words.
+fn kept(ms: u64) -> String {
+    match ms / DAY_MS {
+        0 if ms == 0 => "transactions are kept until every member has them".to_owned(),
+        days => format!(
+            "transactions are kept {} for a member that does not come",
+            counted(days, "day")
+        ),
+    }
 }
 
 fn hex(id: &[u8]) -> String {

@@ -116,6 +116,7 @@ pub fn command(options: &ServeOptions) -> Result<()> {
     start_logging(&config);
     let mut served = Served::new(config);
     served.builder = open::shared_builder();
+    served.key = open::key()?;
     served.create = options.create;
     served.databases = options
         .databases

@@ -41,7 +41,7 @@ pub fn command(options: &StatsOptions) -> Result<()> {
             count(statistics.stream_entries),
         ),
     ];
-    lines.extend(statistics.details);
+    lines.extend(statistics.details.into_iter().map(told));
     write_lines(&mut text, &lines);
     let views = views(&db)?;
     if !views.is_empty() {
@@ -52,6 +52,16 @@ pub fn command(options: &StatsOptions) -> Result<()> {
     write_lines(&mut text, &memory(&db)?);
     crate::style::line(text.trim_end())?;
     Ok(db.close()?)
+}
+
+/// A figure of the engine, for people: sizes in units, no underscores.
+fn told((name, value): (String, String)) -> (String, String) {
+    let number = value.parse().ok();
+    match (name.strip_suffix("_bytes"), number) {
+        (Some(of), Some(size)) => (of.replace('_', " "), bytes(size)),
+        (_, Some(number)) => (name.replace('_', " "), count(number)),
+        (_, None) => (name.replace('_', " "), value),
+    }
 }
 
 /// The read views that have files, or stand.
@@ -281,4 +291,18 @@ fn constraints(catalog: &Catalog) -> Vec<(String, String)> {
         )
     };
     catalog.constraints().iter().map(constraint).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_told_for_people() {
+        let of = |name: &str, value: &str| told((name.to_owned(), value.to_owned()));
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        assert_eq!(of("log_bytes", "8192"), pair("log", "8.0 KiB"));
+        assert_eq!(of("cache_hits", "7"), pair("cache hits", "7"));
+        assert_eq!(of("level_0", "0 runs"), pair("level 0", "0 runs"));
+    }
 }

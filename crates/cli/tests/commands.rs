@@ -1017,6 +1017,14 @@ fn a_backup_goes_back_to_any_version() {
     assert!(query("newest", count).contains('2'));
     assert!(query("older", count).contains('1'));
     folder.good(&["check", "newest"]);
+    let told = folder.good(&["checkpoint", "newest", "copied"]);
+    assert!(
+        told.contains("copied is a copy of newest at version"),
+        "{told}"
+    );
+    folder.good(&["check", "copied"]);
+    let told = folder.bad(&["checkpoint", "newest", "copied"]);
+    assert!(told.contains("give a new or an empty directory"), "{told}");
     let told = folder.good(&["compact", "newest"]);
     assert!(told.contains("before") && told.contains("now"), "{told}");
     assert!(query("newest", count).contains('2'));
@@ -1063,6 +1071,17 @@ fn an_encrypted_database_opens_with_its_key_alone() {
     assert!(folder.bad(&rotate).contains("the key is not that"));
     let found = folder.good(&["--key-file", "new.key", "query", "db", count]);
     assert!(found.contains('1'), "{found}");
+    // The key may be in the environment, too.
+    for (key, opens) in [("22", true), ("11", false)] {
+        let output = Command::new(env!("CARGO_BIN_EXE_isomer"))
+            .args(["query", "db", count])
+            .env("ISOMER_KEY", key.repeat(32))
+            .current_dir(folder.0.path())
+            .output()
+            .expect("the binary runs");
+        assert_eq!(output.status.success(), opens, "{}", text(&output.stderr));
+        assert_eq!(text(&output.stdout).contains('1'), opens);
+    }
     let told = folder.bad(&["restore", "backups", "again"]);
     assert!(told.contains("encrypted"), "{told}");
     folder.good(&["--key-file", "old.key", "restore", "backups", "again"]);

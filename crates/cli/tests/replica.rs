@@ -45,22 +45,19 @@ impl Folder {
     }
 }
 
-/// The commands of the document, one after the other.
-#[test]
-fn a_replica_in_five_minutes() {
+/// The commands of a part of the document, one after the other: what each of them said.
+fn run_document(part: usize) -> Vec<String> {
     let folder = Folder::new();
     let document = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../docs/convergence.md"
     ))
     .expect("the document");
-    let (_, rest) = document
-        .split_once("```sh replica\n")
+    let script = document.split("```sh replica\n").nth(part);
+    let (script, _) = script
+        .and_then(|rest| rest.split_once("```"))
         .expect("the commands");
-    let (script, _) = rest.split_once("```").expect("their end");
-    let mut last = String::new();
-    let mut read = String::new();
-    for line in script.lines() {
+    let run = |line: &str| {
         let output = Command::new("sh")
             .args([
                 "-ec",
@@ -74,13 +71,50 @@ fn a_replica_in_five_minutes() {
             "{line}: {}",
             String::from_utf8_lossy(&output.stderr)
         );
-        last = String::from_utf8(output.stdout).expect("text");
-        if line.contains("RETURN p.likes") {
-            read = last.clone();
-        }
-    }
+        String::from_utf8(output.stdout).expect("text")
+    };
+    script.lines().map(run).collect()
+}
+
+#[test]
+fn a_replica_in_five_minutes() {
+    let told = run_document(1);
+    let read = &told[told.len() - 3];
     assert!(read.contains('6') && read.contains("London"), "{read}");
+    let last = &told[told.len() - 1];
     assert!(last.contains("disk.db: last exchanged"), "{last}");
+}
+
+/// A part of a database is replicated; an empty one takes the space of the one that it meets, and others are told why not.
+#[test]
+fn a_part_of_a_database_is_replicated() {
+    let told = run_document(2);
+    let [.., read, space] = &told[..] else {
+        panic!("{told:?}")
+    };
+    assert!(read.contains("wash") && !read.contains("today"), "{read}");
+    assert!(
+        space.contains("the space team is replicated, labels Task, buckets settings"),
+        "{space}"
+    );
+    let folder = Folder::new();
+    folder.good(&["replica", "add", "whole.db", "another.db"]);
+    folder.query("whole.db", "CREATE (:Task {_key: 'cook'}) RETURN 1");
+    folder.good(&[
+        "replica", "space", "part.db", "--name", "team", "--label", "Task",
+    ]);
+    folder.query("part.db", "CREATE (:Task {_key: 'bake'}) RETURN 1");
+    folder.good(&["replica", "add", "part.db", "whole.db"]);
+    let told = folder.bad(&["sync", "once", "part.db"]);
+    assert!(told.contains("do not replicate the same"), "{told}");
+    let status = folder.good(&["replica", "status", "part.db"]);
+    assert!(status.contains("QUARANTINED"), "{status}");
+    let told = folder.bad(&[
+        "replica", "space", "part.db", "--name", "all", "--label", "X",
+    ]);
+    assert!(told.contains("already"), "{told}");
+    let told = folder.good(&["replica", "space", "whole.db"]);
+    assert!(told.contains("all of the database"), "{told}");
 }
 
 /// Two databases on one machine: documents, relationships, plain and convergent fields, buckets.
@@ -140,6 +174,34 @@ fn two_databases_exchange_transactions() {
             .bad(&["replica", "remove", "laptop.db", "nobody.db"])
             .contains("no peer")
     );
+    assert!(status.contains("are kept 90 days"), "{status}");
+    let told = folder.good(&["replica", "retain", "laptop.db", "7"]);
+    assert!(told.contains("are kept 7 days"), "{told}");
+    let status = folder.good(&["replica", "status", "laptop.db"]);
+    assert!(status.contains("are kept 7 days"), "{status}");
+
+    // By a command and by a statement;exports tell of it.
+    folder.good(&["replica", "keep", "laptop.db", "NEEDS"]);
+    folder.good(&[
+        "query",
+        "laptop.db",
+        "CREATE CONSTRAINT owned FOR ()-[r:OWNS]-() REQUIRE KEEP ENDPOINTS",
+    ]);
+    folder.good(&["export", "laptop.db", "all", "--output", "all.jsonl.gz"]);
+    folder.good(&["import", "new.db", "all", "all.jsonl.gz"]);
+    for db in ["laptop.db", "new.db"] {
+        assert_eq!(
+            folder.query(db, "SHOW CONSTRAINTS YIELD name, type, label"),
+            "name,type,label\nNEEDS_keep_endpoints,keep endpoints,NEEDS\nowned,keep endpoints,OWNS\n"
+        );
+    }
+    folder.good(&["query", "new.db", "DROP CONSTRAINT owned"]);
+    folder.good(&["replica", "keep", "new.db", "NEEDS", "--off"]);
+    assert_eq!(
+        folder.query("new.db", "SHOW CONSTRAINTS YIELD name"),
+        "name\n"
+    );
+
     folder.good(&["replica", "remove", "laptop.db", "disk.db"]);
     assert!(
         folder

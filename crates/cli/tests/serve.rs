@@ -37,20 +37,12 @@ impl Server {
             .envs(environment.iter().copied())
             .current_dir(folder)
             .stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the binary runs");
-        let errors = BufReader::new(child.stderr.take().expect("a pipe"));
-        let (sender, lines) = mpsc::channel();
-        std::thread::spawn(move || {
-            errors
-                .lines()
-                .map_while(Result::ok)
-                .all(|line| sender.send(line).is_ok())
-        });
         let mut server = Self {
-            child,
+            child: command.spawn().expect("the binary runs"),
             url: String::new(),
-            lines,
+            lines: mpsc::channel().1,
         };
+        server.follow();
         let line = server.line_with("\"url\"");
         let start = line.find("\"url\":\"").expect("a URL") + 7;
         server.url = line[start..]
@@ -59,6 +51,19 @@ impl Server {
             .unwrap_or_default()
             .to_owned();
         server
+    }
+
+    /// Reads its log as it is written.
+    fn follow(&mut self) {
+        let errors = BufReader::new(self.child.stderr.take().expect("a pipe"));
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            errors
+                .lines()
+                .map_while(Result::ok)
+                .all(|line| sender.send(line).is_ok())
+        });
+        self.lines = lines;
     }
 
     /// The next line of the log with this in it.
@@ -111,7 +116,8 @@ fn the_documentation_is_right() {
         .iter()
         .flat_map(|setting| ["--set", setting])
         .collect();
-    let server = Server::start(folder.path(), &flags, &[]);
+    // Its backups are those of this engine.
+    let server = Server::start(folder.path(), &flags, &[("ISOMER_ENGINE", "store")]);
     let link = server.line_with("/#setup=");
     let token = link.split('=').nth(1).unwrap_or_default().trim().to_owned();
     let text =
@@ -157,6 +163,196 @@ fn the_documentation_is_right() {
             "{action} has no example that works\n{told}"
         );
     }
+}
+
+/// Sends a request whole and gives the connection, to read of the answer what one likes.
+fn send(address: &str, method: &str, path: &str, more: &str, body: &str) -> TcpStream {
+    let mut stream = TcpStream::connect(address).expect("connected");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(30)))
+        .expect("set");
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{more}Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream
+        .write_all(format!("{head}{body}").as_bytes())
+        .expect("sent");
+    stream
+}
+
+fn all_of(mut stream: TcpStream) -> String {
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
+}
+
+const QUERY: &str = "/v1/databases/people/query";
+const AS_JSON: &str = "Content-Type: application/json\r\n";
+const AS_LINES: &str = "Content-Type: application/json\r\nAccept: application/jsonl\r\n";
+
+fn field<'l>(line: &'l serde_json::Value, name: &str) -> &'l str {
+    line[name]
+        .as_str()
+        .unwrap_or_else(|| panic!("`{name}` in {line}"))
+}
+
+/// What takes longer than the least that can be said, however fast the machine is.
+const LONG: &str = "UNWIND range(1, 300000) AS i WITH count(i) AS c";
+
+/// What takes longer than `log.slow_query` is told with its plan, however it was asked for and however it ended;
+/// nothing of it that somebody wrote there.
+#[test]
+fn slow_queries_are_logged_with_their_plans() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flags = ["--without-authentication", "--set", "log.slow_query=1ms"];
+    let server = Server::start(folder.path(), &flags, &[]);
+    let slow = || -> serde_json::Value {
+        let line = server.line_with("slow query");
+        assert!(!line.contains("secret"), "{line}");
+        serde_json::from_str(&line).expect("JSON")
+    };
+    let ask = |more: &str, query: &str| {
+        let query = format!("{LONG} {query}");
+        let body = serde_json::json!({"query": query, "parameters": {"p": "secret three"}});
+        all_of(send(
+            server.address(),
+            "POST",
+            QUERY,
+            more,
+            &body.to_string(),
+        ))
+    };
+    ask(AS_JSON, "CREATE (:Person {name: 'secret one', n: $p})");
+    let line = slow();
+    assert_eq!(field(&line, "level"), "WARN");
+    assert_eq!(field(&line, "user"), "anybody");
+    assert_eq!(field(&line, "database"), "people");
+    assert!(
+        line["took_ms"].is_u64() && line.get("error").is_none(),
+        "{line}"
+    );
+    assert!(field(&line, "query").ends_with("CREATE (:Person {name: ?, n: $p})"));
+    assert!(field(&line, "plan").contains("Create"), "{line}");
+    for more in [AS_JSON, AS_LINES] {
+        ask(
+            more,
+            "MATCH (p:Person) WHERE p.name = 'secret two' RETURN p.n",
+        );
+        let line = slow();
+        assert!(field(&line, "query").contains("WHERE p.name = "), "{line}");
+        assert!(field(&line, "plan").contains("Person"), "{line}");
+        // What fails after a while is slow, too.
+        ask(more, "RETURN 1 / (c - 300000) AS x");
+        let line = slow();
+        assert_eq!(field(&line, "error"), "Invalid");
+        assert!(field(&line, "plan").contains("Unwind"), "{line}");
+    }
+    // Of what is no query nothing is told: in it a name may be a value.
+    ask(AS_JSON, "CREATE (p {name: secret four'})");
+    ask(AS_JSON, "RETURN c AS last");
+    assert!(field(&slow(), "query").ends_with("RETURN c AS last"));
+    let figures = all_of(send(server.address(), "GET", "/metrics", "", ""));
+    assert!(figures.contains("isomer_slow_queries_total 6"), "{figures}");
+}
+
+/// An answer that is sent as it is found is told of when it has ended, and how; a whole one when it is ready.
+#[test]
+fn answers_are_logged_to_their_ends() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flags = ["--without-authentication", "--set", "log.level=debug"];
+    let server = Server::start(folder.path(), &flags, &[]);
+    let ended = || -> serde_json::Value {
+        let line = server.line_with("an answer has ended");
+        serde_json::from_str(&line).expect("JSON")
+    };
+    let ask = |query: &str| {
+        let body = serde_json::json!({ "query": query }).to_string();
+        send(server.address(), "POST", QUERY, AS_LINES, &body)
+    };
+    let answer = all_of(ask("UNWIND range(1, 50000) AS n RETURN n"));
+    assert!(answer.contains("\"rows\":50000"), "{}", answer.len());
+    let line = ended();
+    assert_eq!(field(&line, "level"), "DEBUG");
+    assert_eq!(field(&line, "route"), "/v1/databases/{db}/query");
+    assert_eq!(field(&line, "method"), "POST");
+    assert_eq!(field(&line, "outcome"), "complete");
+    assert_eq!(line["status"], 200);
+    // Rows of one to five digits in brackets, each with the end of its line.
+    let rows: usize = (1..=50_000).map(|n: usize| n.to_string().len() + 3).sum();
+    assert!(line["bytes"].as_u64() > Some(rows as u64), "{line}");
+    assert!(line["took_ms"].as_f64() > Some(0.0), "{line}");
+    // The head said 200; the body says that it went wrong.
+    let answer = all_of(ask("UNWIND range(1, 10) AS n RETURN 1 / (10 - n) AS x"));
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.contains("\"error\""));
+    assert_eq!(field(&ended(), "outcome"), "Invalid");
+    // Whoever goes away ends it: a stream that nobody could read to its end, and a feed that has none.
+    let mut stream = ask("UNWIND range(1, 1000000000) AS n RETURN n");
+    stream.read_exact(&mut [0; 4096]).expect("the begin");
+    drop(stream);
+    assert_eq!(field(&ended(), "outcome"), "client gone");
+    let path = "/v1/databases/people/changes";
+    let mut stream = send(server.address(), "GET", path, "", "");
+    let mut begin = Vec::new();
+    while !String::from_utf8_lossy(&begin).contains("event: start") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).expect("an event");
+        begin.push(byte[0]);
+    }
+    drop(stream);
+    let line = ended();
+    assert_eq!(field(&line, "route"), "/v1/databases/{db}/changes");
+    assert_eq!(field(&line, "outcome"), "client gone");
+    // A whole answer has no other end than its head.
+    all_of(send(server.address(), "GET", "/health", "", ""));
+    let line = server.line_with("\"/health\"");
+    assert!(line.contains("\"answered\""), "{line}");
+}
+
+/// `log.format=text` writes the same as words, without colours where it is no terminal.
+#[test]
+fn the_log_is_text_or_json() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let flags = ["--without-authentication", "--set", "log.slow_query=1ms"];
+    let json = Server::start(folder.path(), &flags, &[]);
+    let query = format!("{LONG} RETURN c, 'secret' AS said");
+    let body = serde_json::json!({ "query": query }).to_string();
+    all_of(send(json.address(), "POST", QUERY, AS_JSON, &body));
+    let line = json.line_with("slow query");
+    let told: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!(field(&told, "message"), "slow query");
+    assert!(field(&told, "timestamp").ends_with('Z'), "{line}");
+    drop(json);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_isomer"));
+    command
+        .args(["--memory", "256MiB", "serve", "people.isomer"])
+        .args(["--listen", "127.0.0.1:0", "--set", "log.format=text"])
+        .args(flags)
+        .current_dir(folder.path())
+        .stderr(Stdio::piped());
+    let mut text = Server {
+        child: command.spawn().expect("the binary runs"),
+        url: String::new(),
+        lines: mpsc::channel().1,
+    };
+    text.follow();
+    let line = text.line_with("the server answers");
+    assert!(line.contains(" INFO ") && !line.starts_with('{'), "{line}");
+    let from = line.find("url=\"").expect("a URL") + 5;
+    text.url = line[from..]
+        .split('"')
+        .next()
+        .unwrap_or_default()
+        .to_owned();
+    all_of(send(text.address(), "POST", QUERY, AS_JSON, &body));
+    let line = text.line_with("slow query");
+    for part in [" WARN ", "user=\"anybody\"", "database=\"people\"", "plan="] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(
+        !line.contains('\u{1b}') && !line.contains("secret"),
+        "{line}"
+    );
 }
 
 /// Puts keys until the server is gone; those that were acknowledged.
@@ -231,6 +427,103 @@ fn a_server_that_is_killed_loses_nothing() {
         server.child.kill().expect("killed");
         server.child.wait().expect("ended");
     });
+}
+
+/// Sends a request without a token; the status of its answer, unless the server is gone.
+fn ask(address: &str, method: &str, path: &str, content_type: &str, body: &[u8]) -> Option<u16> {
+    let head = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {content_type}\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).ok()?;
+    let mut answer = Vec::new();
+    stream.write_all(&[head.as_bytes(), body].concat()).ok()?;
+    stream.read_to_end(&mut answer).ok()?;
+    let line = String::from_utf8_lossy(&answer).into_owned();
+    line.split(' ').nth(1)?.parse().ok()
+}
+
+/// A stop in the middle of a restore: it ends in time, what was answered is there, what was not is there whole or not at all, and
+/// nothing else is left.
+#[test]
+fn a_stop_cuts_a_restore_off_and_leaves_nothing_of_it() {
+    const JSON: &str = "application/json";
+    let folder = tempfile::tempdir().expect("a folder");
+    let databases = folder.path().join("databases");
+    let flags = [
+        "--without-authentication",
+        "--set",
+        "databases_folder=databases",
+        "--set",
+        "backups_folder=backups",
+    ];
+    let start = || Server::start(folder.path(), &flags, &[("ISOMER_ENGINE", "store")]);
+    let hidden = || {
+        let entries = std::fs::read_dir(&databases).expect("the folder of databases");
+        let mut names = entries.map(|entry| entry.expect("an entry").file_name());
+        names.any(|name| name.to_string_lossy().starts_with('.'))
+    };
+    let mut server = start();
+    let address = server.address().to_owned();
+    let post = |path: &str, body: &str| ask(&address, "POST", path, JSON, body.as_bytes());
+    assert_eq!(post("/v1/databases", "{\"database\":\"shop\"}"), Some(201));
+    let mut noise = 1_u64;
+    for key in 0..8 {
+        let bytes: Vec<u8> = (0..4 << 20)
+            .map(|_| {
+                noise = noise
+                    .wrapping_mul(6_364_136_223_846_793_005)
+                    .wrapping_add(1);
+                (noise >> 56) as u8
+            })
+            .collect();
+        let path = format!("/v1/databases/shop/buckets/large/keys/{key}");
+        let put = ask(&address, "PUT", &path, "application/octet-stream", &bytes);
+        assert_eq!(put, Some(204));
+    }
+    assert_eq!(
+        post("/v1/databases/shop/backups", "{\"backup\":\"nightly\"}"),
+        Some(201)
+    );
+    let restore =
+        "{\"database\":\"again\",\"restore\":{\"database\":\"shop\",\"backup\":\"nightly\"}}";
+    let answer = std::thread::scope(|scope| {
+        let restoring = scope.spawn(|| post("/v1/databases", restore));
+        let began = Instant::now();
+        while !hidden() && !databases.join("again").exists() {
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "no restore begins"
+            );
+            std::thread::yield_now();
+        }
+        let (code, took) = server.terminate();
+        assert_eq!(code, Some(0));
+        assert!(took < Duration::from_secs(10), "{took:?}");
+        restoring.join().expect("an answer or none")
+    });
+    let is_there = databases.join("again").exists();
+    assert!(
+        is_there || answer != Some(201),
+        "it was acknowledged: {answer:?}"
+    );
+    let server = start();
+    let address = server.address().to_owned();
+    assert!(!hidden(), "what was cut short is gone");
+    let again = || {
+        ask(
+            &address,
+            "GET",
+            "/v1/databases/again/buckets/large/keys/7",
+            JSON,
+            b"",
+        )
+    };
+    assert_eq!(again(), Some(if is_there { 200 } else { 404 }));
+    if !is_there {
+        let restored = ask(&address, "POST", "/v1/databases", JSON, restore.as_bytes());
+        assert_eq!((restored, again()), (Some(201), Some(200)));
+    }
 }
 
 fn refused(arguments: &[&str]) -> String {
@@ -347,7 +640,7 @@ fn tls_is_spoken_where_a_certificate_is_given() {
     let url = format!("https://localhost:{port}/health");
     assert_eq!(
         curl(&["--cacert", &path("cert.pem"), &url]),
-        (true, "{\"status\":\"ok\"}".into())
+        (true, "{\"databases\":1,\"status\":\"ok\"}".into())
     );
     assert!(!curl(&[&url]).0, "nobody knows who signed it");
     assert!(

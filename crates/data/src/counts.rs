@@ -15,7 +15,7 @@ use isomer_value::{LabelId, TypeId};
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
-    DataError, Store, WeakStore,
+    DataError, Store,
     keyspace::{COUNTS, push_id, take_id},
     stream::{self, Counted, Deltas},
 };
@@ -24,6 +24,16 @@ use crate::{
 pub(crate) const COMMITS_BETWEEN_SAVES: u64 = 1024;
 /// Bytes of change stream after which the numbers are stored again.
 const BYTES_BETWEEN_SAVES: u64 = 32 << 20;
+/// How much of the change stream is read at once: where somebody waits for all of it, and where a commit does that came to be
+/// the one that stores the numbers.
+const MOST_AT_ONCE: Piece = Piece {
+    entries: 1024,
+    bytes: 8 << 20,
+};
+const A_LITTLE: Piece = Piece {
+    entries: 64,
+    bytes: 256 << 10,
+};
 /// Changes kept for readers of older versions.
 const RECENT: usize = 1024;
 
@@ -35,6 +45,13 @@ pub(crate) struct Counts {
     /// The changes that led here, oldest first; complete for versions from `recent_from` on.
     recent: VecDeque<(Version, Deltas)>,
     recent_from: Version,
+}
+
+/// A part of the change stream, at most.
+#[derive(Clone, Copy, Debug)]
+struct Piece {
+    entries: usize,
+    bytes: usize,
 }
 
 /// What the commits since opening changed, as they are told: nobody has to read the stream for it.
@@ -77,24 +94,7 @@ impl Told {
 pub(crate) struct SinceSave {
     commits: u64,
     bytes: u64,
-    /// Up to which versions the stream had how many bytes since opening, at each save; oldest first.
-    past: VecDeque<(Version, u64)>,
     total_bytes: u64,
-}
-
-impl SinceSave {
-    /// Up to where the stream may be forgotten so that about `most` bytes remain.
-    fn beyond(&mut self, version: Version, most: u64) -> Version {
-        self.past.push_back((version, self.total_bytes));
-        let mut upto = 0;
-        while let Some(&(version, bytes)) = self.past.front()
-            && self.total_bytes - bytes >= most
-        {
-            upto = version;
-            self.past.pop_front();
-        }
-        upto
-    }
 }
 
 impl Counts {
@@ -123,26 +123,42 @@ impl Counts {
         told: &Told,
         version: Version,
     ) -> Result<(), DataError> {
-        let mut told_after = told.0.lock().after;
-        let told = loop {
-            let read_upto = told_after.map_or(version, |after| after.min(version));
-            while self.version < read_upto {
-                let entries = engine.stream(self.version, 1024, 8 << 20, false)?;
-                let Some(last) = entries.last() else { break };
-                // Beyond `version` it is as good: those commits are visible too.
-                let reached = last.version;
-                for entry in entries {
-                    self.apply(entry.version, stream::counts(&entry.bytes)?);
+        while !self.advance_by(engine, told, version, MOST_AT_ONCE)? {}
+        Ok(())
+    }
+
+    /// The same, as far as one piece of the stream goes. Whether that was far enough.
+    fn advance_by(
+        &mut self,
+        engine: &dyn Engine,
+        told: &Told,
+        version: Version,
+        piece: Piece,
+    ) -> Result<bool, DataError> {
+        let told_after = told.0.lock().after;
+        let read_upto = told_after.map_or(version, |after| after.min(version));
+        if self.version < read_upto {
+            // What comes behind is told, and may be much.
+            let versions = usize::try_from(read_upto - self.version).unwrap_or(usize::MAX);
+            let most = piece.entries.min(versions);
+            let entries = engine.stream(self.version, most, piece.bytes, false)?;
+            let is_far = entries.last().is_none_or(|last| last.version >= read_upto);
+            for entry in entries {
+                if entry.version > read_upto {
+                    break;
                 }
-                self.version = reached;
+                self.apply(entry.version, stream::counts(&entry.bytes)?);
+                self.version = entry.version;
             }
-            self.version = self.version.max(read_upto);
-            let told = told.0.lock();
-            if told.after == told_after {
-                break told;
+            if !is_far {
+                return Ok(false);
             }
-            told_after = told.after;
-        };
+            self.version = read_upto;
+        }
+        let told = told.0.lock();
+        if told.after != told_after {
+            return Ok(false);
+        }
         self.take(told, version);
         // The commits in between change nothing that is counted.
         self.version = self.version.max(version);
@@ -151,7 +167,7 @@ impl Counts {
                 self.recent_from = version;
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What was told of versions up to `version`, except what was read.
@@ -251,30 +267,36 @@ impl Store {
         if due {
             // The numbers are derived: whoever opens next reads a longer stream if this fails, and the commit that
             // came just before has succeeded.
-            let _ = self.save_counts();
+            if let Ok(false) = self.save_counts_by(A_LITTLE) {
+                // What was written before this opening is still to be read: the next commit reads on.
+                self.shared().since_save.lock().commits = COMMITS_BETWEEN_SAVES;
+            }
         }
     }
 
     /// Stores the numbers, then trims the change stream behind what is kept.
+    #[cfg(test)]
     pub(crate) fn save_counts(&self) -> Result<(), DataError> {
+        while !self.save_counts_by(MOST_AT_ONCE)? {}
+        Ok(())
+    }
+
+    /// The same, where a piece of the stream is enough to tell the numbers. Whether it was.
+    fn save_counts_by(&self, piece: Piece) -> Result<bool, DataError> {
         // One at a time: an older version must not be stored over a newer one, which the trimmed stream begins at.
         let _saving = self.shared().saving.lock();
         // Locked until the stream is trimmed: who holds a part of it afterwards sees how far it reaches.
-        let holds = self.shared().stream_holds.lock();
+        let mut holds = self.shared().stream_holds.lock();
         let (version, value) = {
             let mut counts = self.shared().counts.lock();
-            counts.advance(&**self.engine(), self.told(), self.engine().version())?;
+            let version = self.engine().version();
+            if !counts.advance_by(&**self.engine(), self.told(), version, piece)? {
+                return Ok(false);
+            }
             (counts.version, counts.value())
         };
-        let oldest = holds.keys().next().copied().unwrap_or(version);
-        let options = self.options();
-        let too_many = version.saturating_sub(options.stream_retention);
-        let too_much = self
-            .shared()
-            .since_save
-            .lock()
-            .beyond(version, options.stream_retention_bytes);
-        let upto = too_many.max(too_much).min(oldest);
+        let total_bytes = self.shared().since_save.lock().total_bytes;
+        let upto = holds.goes_upto(version, total_bytes, self.options());
         let mut tx = self.engine().begin()?;
         tx.put(COUNTS, &value)?;
         for (key, value) in self.statistics_to_store() {
@@ -285,54 +307,73 @@ impl Store {
         if upto > 0 {
             self.engine().trim_stream(upto)?;
         }
-        Ok(())
-    }
-}
-
-impl Store {
-    /// Keeps the change stream above `version` from being trimmed until the answer is dropped. Holds the store itself not.
-    pub fn hold_stream(&self, version: Version) -> StreamHold {
-        *self
-            .shared()
-            .stream_holds
-            .lock()
-            .entry(version)
-            .or_default() += 1;
-        StreamHold {
-            store: self.downgrade(),
-            version,
-        }
-    }
-}
-
-/// Keeps a part of the change stream: see [`Store::hold_stream`].
-pub struct StreamHold {
-    store: WeakStore,
-    version: Version,
-}
-
-impl std::fmt::Debug for StreamHold {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("StreamHold")
-            .field("version", &self.version)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Drop for StreamHold {
-    fn drop(&mut self) {
-        let Some(store) = self.store.upgrade() else {
-            return;
-        };
-        let mut holds = store.shared().stream_holds.lock();
-        if let Some(count) = holds.get_mut(&self.version) {
-            *count -= 1;
-            if *count == 0 {
-                holds.remove(&self.version);
-            }
-        }
+        Ok(true)
     }
 }
 
 /// The numbers behind their lock.
 pub(crate) type SharedCounts = Mutex<Counts>;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use isomer_storage::MemoryEngine;
+    use isomer_value::Map;
+
+    use super::*;
+    use crate::{Access, StoreOptions};
+
+    fn create(store: &Store, count: u64) {
+        for _ in 0..count {
+            let mut tx = store.begin(Access::Write).unwrap();
+            tx.create_node(&[], &Map::new()).unwrap();
+            tx.commit_with(Durability::Buffered).unwrap();
+        }
+    }
+
+    fn stored_version(store: &Store) -> Version {
+        let snapshot = store.engine().snapshot().unwrap();
+        Counts::load(&*snapshot).unwrap().version
+    }
+
+    /// What was told is not read, however much it is; what was written before the opening is read in pieces, while commits go on.
+    #[test]
+    fn no_commit_reads_much_of_the_stream() {
+        let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+        let open = || Store::open(engine.clone(), StoreOptions::default()).unwrap();
+        let one = Piece {
+            entries: 1,
+            bytes: 1,
+        };
+        let store = open();
+        create(&store, 300);
+        assert!(store.save_counts_by(one).unwrap());
+        create(&store, 200);
+        drop(store);
+
+        let store = open();
+        let mut pieces = 0;
+        while !store.save_counts_by(one).unwrap() {
+            pieces += 1;
+            create(&store, 1);
+        }
+        assert!((199..=201).contains(&pieces), "{pieces} pieces");
+        assert_eq!(store.node_count_now(None), 500 + pieces);
+        drop(store);
+
+        // The commit at which they are to be stored, and those behind it, read what is left of them.
+        let store = open();
+        create(&store, COMMITS_BETWEEN_SAVES - 1);
+        drop(store);
+        let store = open();
+        let opened = store.engine().version();
+        create(&store, COMMITS_BETWEEN_SAVES);
+        assert!(stored_version(&store) < opened);
+        create(&store, COMMITS_BETWEEN_SAVES / A_LITTLE.entries as u64 + 1);
+        assert!(stored_version(&store) > opened + COMMITS_BETWEEN_SAVES);
+        let count = store.node_count_now(None);
+        drop(store);
+        assert_eq!(open().node_count_now(None), count);
+    }
+}

@@ -3,7 +3,7 @@
 //! Read views know what is committed. Whoever answers reads from them asks the rows about everything that the
 //! transaction itself has touched, and notes here what was observed in a view as reading the row would have noted it.
 
-use isomer_value::{LabelId, NodeId, RelId, TypeId};
+use isomer_value::{LabelId, NodeId, TypeId};
 use rustc_hash::FxHashSet;
 
 use crate::{Direction, Transaction, keyspace::Side};
@@ -15,13 +15,15 @@ pub struct Dirty {
     linked: FxHashSet<NodeId>,
     labels: FxHashSet<LabelId>,
     types: FxHashSet<TypeId>,
-    rels: FxHashSet<RelId>,
+    /// Of a relationship that was created or deleted last.
+    last_type: Option<TypeId>,
+    relationships: bool,
 }
 
 impl Dirty {
     /// Whether nothing was touched.
     pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty() && self.linked.is_empty() && self.rels.is_empty()
+        self.nodes.is_empty() && self.linked.is_empty() && !self.relationships
     }
 
     /// Nodes that were created, deleted or changed in labels or properties.
@@ -44,9 +46,9 @@ impl Dirty {
         &self.types
     }
 
-    /// Relationships that were created, deleted or changed.
-    pub fn relationships(&self) -> &FxHashSet<RelId> {
-        &self.rels
+    /// Whether any relationship was created, deleted or changed.
+    pub fn relationships(&self) -> bool {
+        self.relationships
     }
 
     pub(crate) fn node(&mut self, id: NodeId) {
@@ -57,15 +59,21 @@ impl Dirty {
         self.labels.insert(label);
     }
 
-    pub(crate) fn relationship(&mut self, id: RelId) {
-        self.rels.insert(id);
+    pub(crate) fn relationship(&mut self) {
+        self.relationships = true;
     }
 
-    pub(crate) fn links(&mut self, id: RelId, type_id: TypeId, source: NodeId, target: NodeId) {
-        self.rels.insert(id);
-        self.types.insert(type_id);
-        self.linked.insert(source);
-        self.linked.insert(target);
+    /// A relationship was created or deleted: its ends are told to [`Dirty::link_end`].
+    pub(crate) fn link(&mut self, type_id: TypeId) {
+        self.relationships = true;
+        if self.last_type != Some(type_id) {
+            self.types.insert(type_id);
+            self.last_type = Some(type_id);
+        }
+    }
+
+    pub(crate) fn link_end(&mut self, end: NodeId) {
+        self.linked.insert(end);
     }
 }
 

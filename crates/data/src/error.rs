@@ -107,6 +107,16 @@ pub enum DataError {
     /// The input is wrong.
     #[error("{0}")]
     Invalid(String),
+    /// The change stream does not reach so far back.
+    #[error(
+        "the change stream no longer tells what happened after version {after}, only what happened after {since}: read the data anew, then follow from the version read"
+    )]
+    Forgotten {
+        /// What was read up to here.
+        after: Version,
+        /// Everything after this version is told.
+        since: Version,
+    },
     /// A record breaks its label's schema or a constraint.
     #[error("{label}.{field} {problem} ({rule}): change the value or the rule")]
     Violates {
@@ -175,9 +185,10 @@ impl DataError {
             | Self::NotUnique { .. }
             | Self::NameExists { .. }
             | Self::Exists(_) => ErrorKind::Exists,
-            Self::StillConnected { .. } | Self::Violates { .. } | Self::Invalid(_) => {
-                ErrorKind::Invalid
-            }
+            Self::StillConnected { .. }
+            | Self::Violates { .. }
+            | Self::Forgotten { .. }
+            | Self::Invalid(_) => ErrorKind::Invalid,
             Self::NotFound(_) => ErrorKind::NotFound,
             Self::Denied(_) => ErrorKind::Denied,
             Self::Limit { .. } | Self::OverBudget(_) => ErrorKind::Limit,

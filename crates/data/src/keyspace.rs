@@ -39,14 +39,19 @@
 //! | `45` | `id` property | – | properties that some record holds as a convergent field |
 //! | `46` | space, `id` node or relationship | see `replication::shadow` | shadows of records |
 //! | `47` | space, identity | `id` node or relationship | names of records between replicas |
-//! | `48` | a key of the tags `21`, `22` | versions, see `replication::cells` | who wrote entries of buckets |
+//! | `48` | a key of the tags `20`, `21`, `22`, `25` | versions, see `replication::cells` and `buckets` | who wrote buckets, their entries and sequences |
 //! | `49` | `00` | dot, `id` hybrid time | when the database became a replica |
 //! | `49` | `01`, `id` replica | `id` transactions up to this one are not in the log | where the log begins |
 //! | `49` | `02`, 16 bytes | see `replication::members` | members |
 //! | `49` | `03`, name | see `replication::members` | peers |
 //! | `49` | `04`, kind, see `replication::conflicts` | – | conflicts |
 //! | `49` | `05` | see `replication::join` | a snapshot that is being joined |
+//! | `49` | `06`, `u32` type | the name of its constraint, or nothing for the usual one | types whose relationships keep their ends |
+//! | `49` | `07` | `id` ms, 0 for ever | how long the log is kept for a member that does not acknowledge it |
+//! | `49` | `08`, `id` index | – | indexes that were given up, as convergent fields stand there that they cannot hold |
+//! | `49` | `09` | see `replication::space` | what of the database is replicated, where that is not all |
 //! | `4a` | `id` replica, `id` transaction | see `replication::entry` | the log |
+//! | `4b` | – | – | there while a copy is made, and in the copy until it is opened |
 //!
 //! **Ordered id.** The number of leading one bits of the first byte is the number of bytes that follow; the number is
 //! what remains, big endian: `0xxxxxxx` (below 2⁷), `10xxxxxx` + 1 byte (below 2¹⁴), … `11111110` + 7, `11111111` + 8.
@@ -112,6 +117,8 @@ const TAG_IDENTITY: u8 = 0x47;
 const TAG_CELL: u8 = 0x48;
 const TAG_REPLICATION: u8 = 0x49;
 const TAG_LOG: u8 = 0x4a;
+/// The key of the mark of a copy.
+pub(crate) const COPY: &[u8] = &[0x4b];
 /// What of a database's content begins with: nodes, buckets, entries of folders, convergent entries.
 pub(crate) const CONTENT: &[u8] = &[TAG_NODE, TAG_BUCKET, TAG_FILE_ENTRY, TAG_CONVERGENT];
 /// When the database became a replica.
@@ -125,6 +132,18 @@ pub(crate) const CONFLICTS: &[u8] = &[TAG_REPLICATION, 0x04];
 pub(crate) const LOG: &[u8] = &[TAG_LOG];
 /// The snapshot that is being joined.
 pub(crate) const JOINING: &[u8] = &[TAG_REPLICATION, 0x05];
+
+/// How long the log is kept for a member that does not acknowledge it.
+pub(crate) const LOG_KEPT: &[u8] = &[TAG_REPLICATION, 0x07];
+
+/// All indexes that were given up begin with this.
+pub(crate) const GIVEN_UP: &[u8] = &[TAG_REPLICATION, 0x08];
+
+/// What of the database is replicated.
+pub(crate) const SPACE: &[u8] = &[TAG_REPLICATION, 0x09];
+
+/// All types whose relationships keep their ends begin with this.
+pub(crate) const KEEPERS: &[u8] = &[TAG_REPLICATION, 0x06];
 
 /// What follows [`TAG_STATISTICS`] where the statistics of a label are meant, or those of a type.
 pub(crate) const STATISTICS_OF_LABEL: u8 = 1;
@@ -153,18 +172,14 @@ pub(crate) fn push_id(key: &mut Vec<u8>, id: u64) {
     } else {
         bits.saturating_sub(1) / 7
     };
-    let bytes = id.to_be_bytes();
     if following == 8 {
         key.push(0xff);
-        key.extend_from_slice(&bytes);
+        key.extend_from_slice(&id.to_be_bytes());
     } else {
-        let marker = if following == 0 {
-            0
-        } else {
-            !(0xff_u8 >> following)
-        };
-        key.push(marker | bytes[7 - following]);
-        key.extend_from_slice(&bytes[8 - following..]);
+        // As many ones as bytes follow, above the id's bits.
+        let marker = !(0xff_u8 >> following);
+        let marked = id | u64::from(marker) << (8 * following);
+        key.extend_from_slice(&marked.to_be_bytes()[7 - following..]);
     }
 }
 
@@ -207,14 +222,25 @@ pub fn after_prefix(prefix: &[u8]) -> Option<Vec<u8>> {
 
 fn tagged(tag: u8, id: u64) -> Vec<u8> {
     let mut key = Vec::with_capacity(24);
-    key.push(tag);
-    push_id(&mut key, id);
+    push_tagged(&mut key, tag, id);
     key
+}
+
+fn push_tagged(key: &mut Vec<u8>, tag: u8, id: u64) {
+    key.push(tag);
+    push_id(key, id);
 }
 
 pub(crate) fn name(kind: NameKind, id: u32) -> Vec<u8> {
     let mut key = vec![TAG_NAME, kind as u8];
     key.extend_from_slice(&id.to_be_bytes());
+    key
+}
+
+/// That an index was given up.
+pub(crate) fn given_up(id: IndexId) -> Vec<u8> {
+    let mut key = GIVEN_UP.to_vec();
+    push_id(&mut key, id.0.into());
     key
 }
 
@@ -251,8 +277,16 @@ pub(crate) fn node(id: NodeId) -> Vec<u8> {
     tagged(TAG_NODE, id.0)
 }
 
+pub(crate) fn push_node(key: &mut Vec<u8>, id: NodeId) {
+    push_tagged(key, TAG_NODE, id.0);
+}
+
 pub(crate) fn relationship(id: RelId) -> Vec<u8> {
     tagged(TAG_REL, id.0)
+}
+
+pub(crate) fn push_relationship(key: &mut Vec<u8>, id: RelId) {
+    push_tagged(key, TAG_REL, id.0);
 }
 
 /// The adjacency of a node begins with this.
@@ -295,11 +329,23 @@ pub(crate) fn adjacency(
     other: NodeId,
     rel: RelId,
 ) -> Vec<u8> {
-    let mut key = adjacency_of(node);
-    push_link(&mut key, side, type_id);
-    push_id(&mut key, other.0);
-    push_id(&mut key, rel.0);
+    let mut key = Vec::with_capacity(24);
+    push_adjacency(&mut key, node, side, type_id, other, rel);
     key
+}
+
+pub(crate) fn push_adjacency(
+    key: &mut Vec<u8>,
+    node: NodeId,
+    side: Side,
+    type_id: TypeId,
+    other: NodeId,
+    rel: RelId,
+) {
+    push_tagged(key, TAG_ADJACENCY, node.0);
+    push_link(key, side, type_id);
+    push_id(key, other.0);
+    push_id(key, rel.0);
 }
 
 /// What follows [`adjacency_of`] in an entry: side, type, other end, relationship.
@@ -326,14 +372,24 @@ pub(crate) fn members_of(label: LabelId) -> Vec<u8> {
 }
 
 pub(crate) fn member(label: LabelId, node: NodeId) -> Vec<u8> {
-    let mut key = members_of(label);
-    push_id(&mut key, node.0);
+    let mut key = Vec::with_capacity(24);
+    push_member(&mut key, label, node);
     key
+}
+
+pub(crate) fn push_member(key: &mut Vec<u8>, label: LabelId, node: NodeId) {
+    push_tagged(key, TAG_LABEL, u64::from(label.0));
+    push_id(key, node.0);
 }
 
 /// All keys of a label begin with this; the encoded `_key` follows.
 pub(crate) fn keys_of(label: LabelId) -> Vec<u8> {
     tagged(TAG_KEY, u64::from(label.0))
+}
+
+pub(crate) fn push_key(key: &mut Vec<u8>, label: LabelId, encoded: &[u8]) {
+    push_tagged(key, TAG_KEY, u64::from(label.0));
+    key.extend_from_slice(encoded);
 }
 
 /// All entries of an index begin with this; the encoded values and the node's id follow.
@@ -405,7 +461,12 @@ pub(crate) fn bucket_prefixes(id: u32) -> [Vec<u8>; 5] {
 
 /// One entry of a map.
 pub(crate) fn bucket_entry(id: u32, key: &[u8]) -> Vec<u8> {
-    let mut stored = Vec::with_capacity(key.len() + 6);
+    bucket_entry_with_room(id, key, 0)
+}
+
+/// As [`bucket_entry`], with room for as many bytes behind it.
+pub(crate) fn bucket_entry_with_room(id: u32, key: &[u8], room: usize) -> Vec<u8> {
+    let mut stored = Vec::with_capacity(key.len() + 6 + room);
     stored.push(TAG_BUCKET_ENTRY);
     push_id(&mut stored, id.into());
     stored.extend_from_slice(key);
@@ -598,6 +659,11 @@ pub(crate) fn replica_member(id: &[u8; 16]) -> Vec<u8> {
     [MEMBERS, id].concat()
 }
 
+/// A type whose relationships keep their ends.
+pub(crate) fn keeper(type_id: TypeId) -> Vec<u8> {
+    [KEEPERS, &type_id.0.to_be_bytes()].concat()
+}
+
 /// Somebody to exchange transactions with.
 pub(crate) fn peer(name: &str) -> Vec<u8> {
     [PEERS, name.as_bytes()].concat()
@@ -647,6 +713,11 @@ pub(crate) fn conflict_in_cell(stored: &[u8]) -> Vec<u8> {
     let mut key = conflict(5, &[]);
     key.extend_from_slice(stored);
     key
+}
+
+/// A bucket that was made in two ways.
+pub(crate) fn conflict_in_bucket(id: u32) -> Vec<u8> {
+    conflict(6, &[id.into()])
 }
 
 /// A transaction in the log.

@@ -11,6 +11,7 @@ mod catalog;
 mod check;
 mod clock;
 mod convergent;
+mod copies;
 mod counts;
 mod dirty;
 mod document;
@@ -44,14 +45,14 @@ pub use catalog::{
 };
 pub use clock::{Clock, SystemClock};
 pub use convergent::{
-    ConvergentKind, ConvergentOp, ConvergentOwner, Dot, ReplicaId, ReplicaNo, SKETCH_PRECISION,
-    SKETCH_PRECISIONS, Vector,
+    ConvergentKind, ConvergentOp, ConvergentOrigin, ConvergentOwner, Dot, ReplicaId, ReplicaNo,
+    SKETCH_PRECISION, SKETCH_PRECISIONS, Vector,
 };
-pub use counts::StreamHold;
 pub use dirty::Dirty;
 pub use document::new_key;
 pub use error::{DataError, ErrorKind};
 pub use files::{CHUNK_BYTES, FileAbout, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, PathKind};
+pub use graph::NodeRecord;
 pub use keyspace::after_prefix;
 pub use kv::{
     BucketCursor, BucketKey, BucketKind, BucketOptions, BytePair, Content, Expiry, FromBucketKey,
@@ -63,15 +64,15 @@ pub use observer::{CommitObserver, LoadSink, Loading};
 pub use read::{Direction, GraphRead, IndexCursor, IndexSeek, Neighbours, NodeLabels, RelRow};
 pub use replication::RANGES as REPLICATION_RANGES;
 pub use replication::{
-    Applied, Conflict, ConflictKind, Greeted, Joining, MemberInfo, PushedPage, ReplicationStatus,
-    next_place,
+    Applied, Conflict, ConflictKind, EndpointKeeper, Greeted, Joining, MemberInfo, PushedPage,
+    ReplicatedSpace, ReplicationStatus, next_place,
 };
 pub use spill::{
     BLOCK_BYTES, SpillFault, SpillFile, SpillFolder, SpillParts, SpillReader, SpillRun, SpillWriter,
 };
 pub use statistics::{IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics};
 pub use store::{Access, Store, StoreOptions, WeakStore};
-pub use stream::{Change, ChangeSet, Counted};
+pub use stream::{Change, ChangeSet, Counted, StreamHold};
 pub use transaction::{Mark, Transaction};
 
 pub use isomer_storage::{

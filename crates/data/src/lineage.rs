@@ -167,6 +167,7 @@ impl Store {
         if self.options().read_only {
             return;
         }
+        self.trim_as_entered();
         let kept = self
             .engine()
             .snapshot()
@@ -181,6 +182,19 @@ impl Store {
             },
             Err(_) => own.lost = true,
         }
+    }
+
+    /// What was entered as forgotten is, also where the process ended in between, or the engine did not note so formerly.
+    fn trim_as_entered(&self) {
+        let outcome = (|| {
+            let untold = read(&*self.engine().snapshot()?)?.untold;
+            if self.engine().stream_trimmed()? < untold {
+                self.engine().trim_stream(untold)?;
+            }
+            Ok::<_, DataError>(())
+        })();
+        // Where that cannot be, more is told than need be: the entries are there, or the engine says that they are not.
+        drop(outcome);
     }
 
     fn enter(&self, first: Version) -> Result<EraId, DataError> {

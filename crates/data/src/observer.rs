@@ -78,6 +78,9 @@ pub trait LoadSink: Send {
     fn link(&mut self, node: NodeId, outgoing: bool, other: NodeId, id: RelId) {
         let _ = (node, outgoing, other, id);
     }
+    /// The label or type was not empty after all, so that what passes by is not all there is. [`LoadSink::loaded`] follows
+    /// where the load succeeds.
+    fn not_alone(&mut self) {}
     /// Everything is on disk as the commit `version`. Until then the label or type had no records; `first` says that there
     /// were no nodes, or no relationships, at all.
     fn loaded(self: Box<Self>, version: Version, first: bool);

@@ -10,11 +10,12 @@ use isomer_storage::{Durability, GuardMode, KeyRange};
 use isomer_value::{IndexId, LabelId, NodeId};
 
 use crate::{
-    Access, Constraint, ConstraintKind, ConstraintSpec, DataError, ErrorKind, FieldPath, GraphRead,
-    IndexDef, IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome, Store, Transaction,
+    Access, Constraint, ConstraintKind, ConstraintSpec, ConvergentOwner, DataError, ErrorKind,
+    FieldPath, GraphRead, IndexDef, IndexField, IndexSpec, IndexState, SchemaChange, SchemaOutcome,
+    Store, Transaction,
     catalog::{NameKind, Schema, stored},
     footprint::{Item, Space},
-    index::{Entry, EntryChanges, entries_of},
+    index::{Entry, EntryChanges},
     keyspace::{self, SCHEMA_VERSION, after_prefix},
     store::check_name,
     stream::{self, Change, Deltas},
@@ -70,6 +71,11 @@ impl Store {
                 spec,
                 if_not_exists,
             } => self.create_constraint(spec, if_not_exists, go_on),
+            SchemaChange::KeepEndpoints {
+                name,
+                rel_type,
+                if_not_exists,
+            } => self.create_keeper(name, &rel_type, if_not_exists),
             SchemaChange::DropConstraint { name, if_exists } => {
                 self.drop_constraint(&name, if_exists)
             }
@@ -214,7 +220,42 @@ impl Store {
         })
     }
 
+    fn create_keeper(
+        &self,
+        name: Option<String>,
+        rel_type: &str,
+        if_not_exists: bool,
+    ) -> Result<SchemaOutcome, DataError> {
+        let name = name.unwrap_or_else(|| default_keeper(rel_type));
+        check_name("constraint", &name)?;
+        let keepers = self.endpoint_keepers();
+        let twin = keepers.iter().find(|own| *own.rel_type == *rel_type);
+        let taken = twin.map(|twin| twin.name.clone());
+        if let Some(holder) = taken.or_else(|| self.name_taken(&name)) {
+            return match if_not_exists {
+                true => Ok(SchemaOutcome::default()),
+                false => Err(DataError::NameExists {
+                    what: "an index or constraint named",
+                    name: holder.to_string(),
+                }),
+            };
+        }
+        self.keep_endpoints_as(rel_type, Some(&name))?;
+        Ok(SchemaOutcome {
+            created: vec![name],
+            ..SchemaOutcome::default()
+        })
+    }
+
     fn drop_constraint(&self, name: &str, if_exists: bool) -> Result<SchemaOutcome, DataError> {
+        let keepers = self.endpoint_keepers();
+        if let Some(keeper) = keepers.iter().find(|own| *own.name == *name) {
+            self.keep_endpoints_as(&keeper.rel_type, None)?;
+            return Ok(SchemaOutcome {
+                dropped: vec![name.to_owned()],
+                ..SchemaOutcome::default()
+            });
+        }
         let mut schema = self.next_schema();
         let Some(at) = schema
             .constraints
@@ -291,7 +332,14 @@ impl Store {
         edit.put_index(&index)?;
         self.commit_schema(schema, edit, &name)?;
 
-        match self.fill_index(&index, go_on) {
+        let filled = self.fill_index(&index, go_on);
+        let filled = filled.and_then(|nodes_read| match self.is_given_up(index.id) {
+            false => Ok(nodes_read),
+            true => Err(DataError::invalid(format!(
+                "index {name} cannot be made: another replica made a convergent field that it cannot hold, while it was built"
+            ))),
+        });
+        match filled {
             Ok(nodes_read) => {
                 index.state = IndexState::Ready;
                 let mut schema = self.next_schema();
@@ -456,14 +504,19 @@ impl Store {
             .expect("numbers do not run out")
     }
 
-    fn name_taken(&self, name: &str) -> Option<std::sync::Arc<str>> {
+    pub(crate) fn name_taken(&self, name: &str) -> Option<std::sync::Arc<str>> {
         let catalog = self.catalog();
         let mut names = catalog
             .indexes()
             .iter()
             .map(|index| &index.name)
             .chain(catalog.constraints().iter().map(|one| &one.name));
-        names.find(|own| own.as_ref() == name).cloned()
+        let found = names.find(|own| own.as_ref() == name).cloned();
+        let kept = || {
+            let mut keepers = self.endpoint_keepers().into_iter();
+            keepers.find(|own| *own.name == *name).map(|own| own.name)
+        };
+        found.or_else(kept)
     }
 
     fn commit_schema(&self, schema: Schema, edit: Edit, what: &str) -> Result<(), DataError> {
@@ -524,6 +577,7 @@ impl Edit {
 
     fn remove_index(&mut self, id: IndexId) {
         self.removed.push(keyspace::index_definition(id));
+        self.removed.push(keyspace::given_up(id));
         self.erased.push(keyspace::entries_of(id));
     }
 }
@@ -556,12 +610,20 @@ impl Transaction {
         let Some(node) = self.load_node(id)? else {
             return Ok(());
         };
-        self.check_fields(id, |field, _| {
-            !index.fields.iter().any(|one| *one.path.0[0] == *field)
-        })?;
+        if index.unique {
+            self.check_fields(id, |field, _| {
+                !index.fields.iter().any(|one| *one.path.0[0] == *field)
+            })?;
+        }
+        let prefix = ConvergentOwner::Node(id).prefix();
+        if self.store().shared().own_replica.has_any() {
+            self.footprint().read_field(&prefix);
+        } else {
+            self.footprint().read_convergent();
+        }
         let changes = EntryChanges {
             removed: Vec::new(),
-            added: entries_of(index, &node)?,
+            added: self.entries_or_refuse(index, id, &node)?,
         };
         self.check_entries_free(id, &changes)?;
         for entry in &changes.added {
@@ -623,6 +685,11 @@ fn check_rule(spec: &ConstraintSpec) -> Result<(), DataError> {
 fn index_name(label: &str, fields: &[IndexField]) -> String {
     let fields: Vec<_> = fields.iter().map(|field| field.path.0.join("_")).collect();
     format!("{label}_{}", fields.join("_"))
+}
+
+/// What the constraint is called by which a type's relationships keep their ends, where nobody says.
+pub(crate) fn default_keeper(rel_type: &str) -> String {
+    format!("{rel_type}_keep_endpoints")
 }
 
 fn default_name(spec: &ConstraintSpec) -> String {

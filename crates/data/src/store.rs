@@ -1,7 +1,6 @@
 //! An opened database.
 
 use std::{
-    collections::BTreeMap,
     path::PathBuf,
     sync::{Arc, Weak},
 };
@@ -19,16 +18,19 @@ use crate::{
     catalog::{NameKind, Names, Schema},
     clock::{Clock, SystemClock},
     convergent::replica::{self, OwnReplica},
+    copies::Copies,
     counts::{Counts, SharedCounts, SinceSave},
     extents::Extents,
     files::FileNumbers,
     footprint::{Item, NONE},
+    graph::KeyHints,
     keyspace::{self, FORMAT, FORMAT_VALUE, IdSpace},
     kv::{Sequences, Signals},
     observer::Observers,
     replication::Replication,
     spill::SpillFolder,
     statistics::Statistics,
+    stream::Holds,
 };
 
 /// Longest name of a label, type, property, bucket, index or constraint in bytes.
@@ -51,6 +53,11 @@ pub struct StoreOptions {
     pub stream_retention: u64,
     /// About how many bytes of them, at most.
     pub stream_retention_bytes: u64,
+    /// Where a reader of the change stream is behind by more than about so many bytes of entries (counted since the
+    /// opening), they are kept for it no longer, and it is told [`DataError::Forgotten`].
+    pub stream_hold_bytes: u64,
+    /// The same, where what it has not read is older than so many milliseconds.
+    pub stream_hold_ms: u64,
     /// Things of one sort that a transaction names in its footprint; beyond, it declares whole labels and types.
     pub footprint_limit: usize,
     /// The clock by which entries expire.
@@ -70,6 +77,8 @@ impl Default for StoreOptions {
         Self {
             stream_retention: 10_000,
             stream_retention_bytes: 64 << 20,
+            stream_hold_bytes: 4 << 30,
+            stream_hold_ms: 7 * 24 * 60 * 60 * 1000,
             footprint_limit: 4_096,
             clock: Arc::new(SystemClock),
             read_only: false,
@@ -118,8 +127,8 @@ pub(crate) struct Shared {
     pub(crate) nodes: Extents,
     pub(crate) relationships: Extents,
     pub(crate) counts: SharedCounts,
-    /// Versions above which the change stream is still needed, with how many need it.
-    pub(crate) stream_holds: Mutex<BTreeMap<Version, usize>>,
+    /// Who still needs a part of the change stream.
+    pub(crate) stream_holds: Mutex<Holds>,
     /// What outside names present states by.
     pub(crate) era: Mutex<crate::lineage::OwnEra>,
     pub(crate) observers: Arc<Observers>,
@@ -128,11 +137,14 @@ pub(crate) struct Shared {
     pub(crate) since_save: Mutex<SinceSave>,
     /// Held by whoever stores the counts.
     pub(crate) saving: Mutex<()>,
+    pub(crate) copies: Copies,
     pub(crate) sequences: Sequences,
     pub(crate) files: FileNumbers,
     /// Told of each commit that others can see.
     pub(crate) signal: Signals,
     spill: Arc<SpillFolder>,
+    /// Which nodes keys led to.
+    pub(crate) key_hints: KeyHints,
     pub(crate) statistics: Statistics,
     /// Its name and numbers as a replica.
     pub(crate) own_replica: OwnReplica,
@@ -210,10 +222,12 @@ impl Store {
                 gate: RwLock::new(()),
                 since_save: Mutex::default(),
                 saving: Mutex::new(()),
+                copies: Copies::default(),
                 sequences: Sequences::default(),
                 files: FileNumbers::default(),
                 signal: Signals::default(),
                 spill,
+                key_hints: KeyHints::default(),
                 statistics,
                 own_replica,
                 replication,
@@ -221,6 +235,7 @@ impl Store {
         };
         store.open_era();
         if !store.options().read_only {
+            store.settle_copy()?;
             store.drop_unfinished()?;
         }
         Ok(store)
@@ -231,10 +246,18 @@ impl Store {
     /// # Errors
     /// [`DataError::Storage`] while a snapshot of another replica is being joined.
     pub fn begin(&self, access: Access) -> Result<Transaction, DataError> {
-        if self.is_joining() {
-            return Err(crate::replication::joining_error());
+        let replication = &self.shared().replication;
+        loop {
+            let joins = replication.joins_begun();
+            if replication.is_joining() {
+                return Err(crate::replication::joining_error());
+            }
+            let tx = Transaction::begin(self.clone(), access)?;
+            // A join that began in between may have left a part of a state in what was taken.
+            if replication.joins_begun() == joins {
+                return Ok(tx);
+            }
         }
-        Transaction::begin(self.clone(), access)
     }
 
     /// A transaction that reads an earlier version, from [`isomer_storage::Engine::oldest_version`] on; its present is `now_ms`, where
@@ -250,7 +273,12 @@ impl Store {
         if self.is_joining() {
             return Err(crate::replication::joining_error());
         }
-        Transaction::begin_at(self.clone(), version, now_ms)
+        let tx = Transaction::begin_at(self.clone(), version, now_ms)?;
+        // That version may be one at which a state was joined in part.
+        match tx.read().get(crate::keyspace::JOINING)? {
+            Some(_) => Err(crate::replication::joining_error()),
+            None => Ok(tx),
+        }
     }
 
     /// The engine below.

@@ -10,14 +10,14 @@ use std::{
 
 use isomer_storage::{Durability, Read, Savepoint, Snapshot, StorageError, Version};
 use isomer_value::{LabelId, NodeId, PropId, TypeId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use crate::{
-    Access, BucketOptions, Catalog, DataError, Dirty, ErrorKind, SchemaChange, SchemaOutcome,
-    Store,
+    Access, Catalog, DataError, Dirty, ErrorKind, SchemaChange, SchemaOutcome, Store,
     catalog::NameKind,
     convergent::Ongoing,
     footprint::Footprint,
+    kv::KnownBuckets,
     replication::Noted,
     statistics::Changed,
     stream::{self, Change, Deltas},
@@ -52,11 +52,13 @@ pub struct Transaction {
     /// When it first looked at the clock, in ms: one present for the whole transaction.
     now: OnceCell<u64>,
     /// Buckets that were looked up, by number; nothing where there is none.
-    buckets: RefCell<FxHashMap<u32, Option<BucketOptions>>>,
+    buckets: RefCell<KnownBuckets>,
     dropped_buckets: Vec<String>,
     dirty: Dirty,
     /// Nodes that were found to exist, as ends of relationships; forgotten where one may be gone.
     ends: FxHashSet<NodeId>,
+    /// Room for keys and records in the making.
+    scratch: Vec<Vec<u8>>,
     stamp: Stamp,
     /// Its number and what it has seen, once it made a convergent operation.
     pub(crate) converging: Option<Box<Ongoing>>,
@@ -96,7 +98,10 @@ impl Transaction {
     pub(crate) fn begin(store: Store, access: Access) -> Result<Self, DataError> {
         let state = match access {
             Access::Read => State::Reading(store.engine().snapshot()?),
-            Access::Write => State::Writing(store.engine().begin()?),
+            Access::Write => {
+                store.settle_last_epoch()?;
+                State::Writing(store.engine().begin()?)
+            }
         };
         Self::with_state(store, state)
     }
@@ -113,6 +118,11 @@ impl Transaction {
             let _ = begun.now.set(now);
         }
         Ok(begun)
+    }
+
+    /// A reader of a version that is held.
+    pub(crate) fn begin_of(store: Store, snapshot: Arc<dyn Snapshot>) -> Result<Self, DataError> {
+        Self::with_state(store, State::Reading(snapshot))
     }
 
     fn with_state(store: Store, state: State) -> Result<Self, DataError> {
@@ -138,6 +148,7 @@ impl Transaction {
             dropped_buckets: Vec::new(),
             dirty: Dirty::default(),
             ends: FxHashSet::default(),
+            scratch: Vec::new(),
             stamp: Stamp::new(),
             converging: None,
             noted: Noted::default(),
@@ -167,6 +178,7 @@ impl Transaction {
             dropped_buckets: Vec::new(),
             dirty: Dirty::default(),
             ends: FxHashSet::default(),
+            scratch: Vec::new(),
             stamp: Stamp::new(),
             converging: None,
             noted: Noted::default(),
@@ -320,7 +332,7 @@ impl Transaction {
         self.deltas = marked.deltas.clone();
         self.marks.truncate(mark.0 + 1);
         self.broken = false;
-        self.buckets.get_mut().clear();
+        *self.buckets.get_mut() = KnownBuckets::default();
         self.forget_checked();
         self.ends.clear();
         Ok(())
@@ -384,7 +396,8 @@ impl Transaction {
         footprint.declare(&mut |granule, mode| tx.guard(granule, mode));
         let entry_bytes = operations.len();
         if entry_bytes > 0 {
-            tx.append_stream(&stream::entry(&deltas, &operations));
+            tx.append_stream(&stream::head(&deltas));
+            tx.append_stream(&operations);
         }
         let committed = {
             let _gate = store.shared().gate.read();
@@ -456,6 +469,19 @@ impl Transaction {
         &mut self.ends
     }
 
+    /// Empty room for a key or a record, to be given back with [`Transaction::keep_scratch`].
+    pub(crate) fn take_scratch(&mut self) -> Vec<u8> {
+        self.scratch.pop().unwrap_or_default()
+    }
+
+    pub(crate) fn keep_scratch(&mut self, mut room: Vec<u8>) {
+        const MOST_KEPT: usize = 4;
+        if self.scratch.len() < MOST_KEPT {
+            room.clear();
+            self.scratch.push(room);
+        }
+    }
+
     pub(crate) fn deltas(&self) -> &Deltas {
         &self.deltas
     }
@@ -473,7 +499,7 @@ impl Transaction {
         *self.now.get_or_init(|| self.store.options().clock.now_ms())
     }
 
-    pub(crate) fn bucket_cache(&self) -> RefMut<'_, FxHashMap<u32, Option<BucketOptions>>> {
+    pub(crate) fn known_buckets(&self) -> RefMut<'_, KnownBuckets> {
         self.buckets.borrow_mut()
     }
 

@@ -434,8 +434,5 @@ fn the_stream_waits_for_who_watches() {
         write(&store, |tx| tx.kv_put("b", b"k", b"").unwrap());
     }
     let error = store.watch("b", Watched::All, Some(begin)).unwrap_err();
-    assert!(
-        error.to_string().contains("read the bucket anew"),
-        "{error}"
-    );
+    assert!(error.to_string().contains("read the data anew"), "{error}");
 }

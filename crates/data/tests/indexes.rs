@@ -6,7 +6,7 @@ use std::{
     ops::Bound,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -379,8 +379,9 @@ fn an_index_is_built_while_writes_go_on() {
         insert(&store, &[("age", int(age % 50))]).unwrap();
     }
     let done = Arc::new(AtomicBool::new(false));
+    let commits = Arc::new(AtomicU64::new(0));
     let writer = std::thread::spawn({
-        let (store, done) = (store.clone(), done.clone());
+        let (store, done, commits) = (store.clone(), done.clone(), commits.clone());
         move || {
             let mut written = 0_u64;
             while !done.load(Ordering::Relaxed) {
@@ -396,18 +397,35 @@ fn an_index_is_built_while_writes_go_on() {
                         .map(drop),
                 };
                 match outcome.and_then(|()| tx.commit().map(drop)) {
-                    Ok(()) => written += 1,
+                    Ok(()) => {
+                        written += 1;
+                        commits.fetch_add(1, Ordering::Relaxed);
+                    }
                     Err(error) if error.kind() == ErrorKind::Retry => {}
                     Err(error) if error.kind() == ErrorKind::NotFound => written += 1,
                     Err(error) => panic!("{error}"),
                 }
             }
-            written
         }
     });
-    create_index(&store, "age", vec![field(&["age"])], false).unwrap();
+    // Whoever has the processors may build the index between two writes: it is built again until
+    // some were committed meanwhile.
+    loop {
+        let before = commits.load(Ordering::Relaxed);
+        create_index(&store, "age", vec![field(&["age"])], false).unwrap();
+        if commits.load(Ordering::Relaxed) > before || writer.is_finished() {
+            break;
+        }
+        store
+            .change_schema(SchemaChange::DropIndex {
+                name: "age".into(),
+                if_exists: false,
+            })
+            .unwrap();
+    }
     done.store(true, Ordering::Relaxed);
-    assert!(writer.join().unwrap() > 0);
+    writer.join().unwrap();
+    assert!(commits.load(Ordering::Relaxed) > 0);
 
     // The index holds what a scan finds.
     let tx = store.begin(Access::Read).unwrap();

@@ -4,6 +4,7 @@ mod common;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -97,9 +98,25 @@ fn scan(
                 .map(|(key, value)| (key.to_vec(), value.to_vec())),
         );
         if after.is_none() {
-            return pairs;
+            break;
         }
     }
+    // A visit sees the same, and no more than it wants.
+    for wanted in [usize::MAX, keys] {
+        let mut seen = 0;
+        tx.kv_each(bucket, range, order, &mut |key, value| {
+            assert_eq!((key, value), (&pairs[seen].0[..], &pairs[seen].1[..]));
+            seen += 1;
+            if seen == wanted {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        })
+        .unwrap();
+        assert_eq!(seen, pairs.len().min(wanted));
+    }
+    pairs
 }
 
 fn keys(tx: &Transaction, bucket: &str, range: KeyRange<'_>, order: Order) -> Vec<String> {
@@ -831,7 +848,53 @@ fn collisions_are_the_right_ones() {
         )
         .map(drop)
     }
+    fn visit_part(
+        tx: &mut Transaction,
+        start: &[u8],
+        end: Option<&[u8]>,
+        order: Order,
+        keys: usize,
+    ) -> Result<(), DataError> {
+        let mut left = keys;
+        tx.kv_each("b", KeyRange { start, end }, order, &mut |_, _| {
+            left -= 1;
+            match left {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        })
+    }
     let cases: &[(&str, Step, Step, bool)] = &[
+        (
+            "a visit and a phantom",
+            |tx| visit_part(tx, b"k", Some(b"l"), Order::Ascending, 1000),
+            |tx| tx.kv_put("b", b"k\x09x", b"n"),
+            true,
+        ),
+        (
+            "a visit that ended and what comes after it",
+            |tx| visit_part(tx, b"k\x07", Some(b"k\x30"), Order::Ascending, 3),
+            |tx| tx.kv_put("b", b"k\x20", b"n"),
+            false,
+        ),
+        (
+            "a visit that ended and what it ended at",
+            |tx| visit_part(tx, b"k\x07", Some(b"k\x30"), Order::Ascending, 1),
+            |tx| tx.kv_put("b", b"k\x07", b"n"),
+            true,
+        ),
+        (
+            "a visit backwards that ended and what comes after it",
+            |tx| visit_part(tx, b"k\x07", Some(b"k\x30"), Order::Descending, 3),
+            |tx| tx.kv_put("b", b"k\x20", b"n"),
+            false,
+        ),
+        (
+            "a visit backwards that ended and what it ended at",
+            |tx| visit_part(tx, b"k\x07", Some(b"k\x21"), Order::Descending, 1),
+            |tx| tx.kv_put("b", b"k\x20", b"n"),
+            true,
+        ),
         (
             "two blind puts of one key",
             |tx| tx.kv_put("b", b"x", b"1"),

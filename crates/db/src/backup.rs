@@ -1,17 +1,18 @@
 //! Backups of a database, and databases made out of them.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
+use isomer_storage::{Engine, StorageError};
 use isomer_store::{
-    StoreEngine, StoreOptions,
-    backup::{self, Taken},
+    StoreOptions,
+    backup::{self, Restoring, Taken},
 };
 use isomer_vfs::{
     Disk, LockError, LockMode, RealDisk,
     keys::{self, MasterKey},
 };
 
-use crate::{Database, EngineKind, Error, ErrorKind, Result, Version};
+use crate::{Database, Error, ErrorKind, Result, Version};
 
 pub use isomer_store::backup::{Point as RestorePoint, Restored};
 
@@ -49,7 +50,7 @@ pub struct BackupInfo {
 pub struct RestoreOptions {
     /// The state; the newest unless said otherwise.
     pub point: RestorePoint,
-    /// The key, which a point between two backups of an encrypted database needs.
+    /// The key that an encrypted database was backed up with; others need none, and do not look at it.
     pub key: Option<MasterKey>,
 }
 
@@ -69,6 +70,14 @@ impl RestoreOptions {
     pub fn key(mut self, key: MasterKey) -> Self {
         self.key = Some(key);
         self
+    }
+}
+
+/// Folders and points in time are given by the caller: what the engine refuses of them is no fault of ours.
+pub(crate) fn asked_wrongly(error: StorageError) -> Error {
+    match error {
+        StorageError::Invalid(message) => Error::new(ErrorKind::Invalid, message),
+        other => other.into(),
     }
 }
 
@@ -106,7 +115,9 @@ impl Database {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Backup> {
         let engine = self.store_engine()?;
-        let taken: Taken = engine.backup(&RealDisk, target.as_ref(), progress)?;
+        let taken: Taken = engine
+            .backup(&RealDisk, target.as_ref(), progress)
+            .map_err(asked_wrongly)?;
         Ok(Backup {
             number: taken.number,
             version: taken.version,
@@ -117,7 +128,7 @@ impl Database {
 
     /// The backups in a folder, oldest first.
     pub fn backups(folder: impl AsRef<Path>) -> Result<Vec<BackupInfo>> {
-        let found = backup::list(&RealDisk, folder.as_ref())?;
+        let found = backup::list(&RealDisk, folder.as_ref()).map_err(asked_wrongly)?;
         Ok(found
             .iter()
             .map(|backup| BackupInfo {
@@ -132,7 +143,7 @@ impl Database {
     /// Forgets all backups in a folder but the last `count` (at least one), and gives back the space that only they took.
     /// Answers how many went.
     pub fn keep_backups(folder: impl AsRef<Path>, count: usize) -> Result<usize> {
-        Ok(backup::keep_last(&RealDisk, folder.as_ref(), count)?)
+        backup::keep_last(&RealDisk, folder.as_ref(), count).map_err(asked_wrongly)
     }
 
     /// Makes a database in the folder `target`, which must be empty or not there, out of the backups in `source`: the
@@ -154,7 +165,7 @@ impl Database {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<Restored> {
         let target = target.as_ref();
-        let restored = StoreEngine::restore(
+        let restoring = Restoring::begin(
             &RealDisk,
             source.as_ref(),
             target,
@@ -162,16 +173,17 @@ impl Database {
             options.key.as_ref(),
             &StoreOptions::default(),
             progress,
-        )?;
-        // What was written after the backup may live on elsewhere: operations are numbered apart from now on.
-        let mut builder = Self::builder().engine(EngineKind::Store);
-        if let Some(key) = &options.key {
-            builder = builder.key(key.clone());
-        }
-        let database = builder.open(target)?;
-        database.store()?.begin_epoch()?;
-        database.close()?;
-        Ok(restored)
+        )
+        .map_err(asked_wrongly)?;
+        // What was written after the backup may live on elsewhere: operations are numbered apart from now on. Until that is on
+        // disk it does not open.
+        let engine = Arc::new(restoring.open()?);
+        let store = isomer_data::Store::open(engine.clone(), Default::default())?;
+        store.begin_epoch()?;
+        drop(store);
+        engine.sync()?;
+        drop(engine);
+        Ok(restoring.end()?)
     }
 
     /// Merges all tables into one run, and gives back the space of what nobody can read any more. Reads and writes go on;
@@ -189,7 +201,14 @@ impl Database {
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
     pub fn compact(&self) -> Result<()> {
-        Ok(self.store_engine()?.compact_all()?)
+        let engine = self.store_engine()?;
+        self.store()?.sum_up_numbers()?;
+        Ok(engine.compact_all()?)
+    }
+
+    /// Whether the database in `path` is encrypted, and so opens with its key only.
+    pub fn is_encrypted(path: impl AsRef<Path>) -> Result<bool> {
+        Ok(keys::is_encrypted(&RealDisk, path.as_ref())?)
     }
 
     /// Puts the encrypted database in `path`, which must not be open, under another key: the data keys are wrapped again,

@@ -1,7 +1,9 @@
 //! Buckets: ordered keys and values.
 
+use std::ops::ControlFlow;
+
 use isomer_data::{
-    BucketCursor, BucketOptions, DataError, Expiry, KeyRange, Order, Page, PageLimit, after_prefix,
+    BucketCursor, BucketOptions, DataError, Expiry, KeyRange, Order, PageLimit, after_prefix,
 };
 use isomer_value::Value;
 
@@ -35,11 +37,6 @@ pub struct Bucket<'t> {
 
 /// What a scan reads at once.
 const PAGE_BYTES: usize = 1 << 20;
-/// What a visit reads at once.
-const VISITED: PageLimit = PageLimit {
-    keys: 1024,
-    bytes: PAGE_BYTES,
-};
 
 impl<'t> Bucket<'t> {
     pub(crate) fn new(transaction: &'t mut Transaction, name: &str) -> Self {
@@ -58,7 +55,7 @@ impl<'t> Bucket<'t> {
     /// let db = Database::open_in_memory()?;
     /// db.transact(|tx| {
     ///     let mut emails = tx.bucket("emails");
-    ///     emails.create(BucketOptions { reversible: true, ..BucketOptions::default() })?;
+    ///     emails.create(BucketOptions::reversible())?;
     ///     emails.put("ada", "ada@example.org")?;
     ///     assert_eq!(emails.keys_of("ada@example.org", 10)?, [b"ada".to_vec()]);
     ///     Ok::<_, isomer_db::Error>(())
@@ -67,6 +64,11 @@ impl<'t> Bucket<'t> {
     /// ```
     pub fn create(&mut self, options: BucketOptions) -> Result<()> {
         self.run(|data, name| data.create_bucket(name, options))
+    }
+
+    /// How it was made; none where there is no such bucket.
+    pub fn options(&mut self) -> Result<Option<BucketOptions>> {
+        self.run(|data, name| data.bucket_options(name))
     }
 
     /// Drops the bucket with all that is in it; false where there is none.
@@ -123,6 +125,13 @@ impl<'t> Bucket<'t> {
                 },
             )
         })
+    }
+
+    /// Takes out all pairs whose keys begin with `prefix`.
+    pub fn delete_prefix(&mut self, prefix: impl AsRef<[u8]>) -> Result<()> {
+        let start = prefix.as_ref();
+        let end = after_prefix(start);
+        self.delete_range(start, end.as_deref())
     }
 
     /// Puts `new` (`None` deletes) if the bytes under `key` are `expected` (`None`: there is no key). Answers whether.
@@ -267,30 +276,18 @@ impl<'t> Bucket<'t> {
         order: Order,
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
+        let range = KeyRange {
+            start: from,
+            end: to,
+        };
         self.run(|data, name| {
-            let (mut page, mut after) = (Page::new(), None);
-            loop {
-                let range = KeyRange {
-                    start: from,
-                    end: to,
-                };
-                let mut wanted = true;
-                let mut visit_wanted = |key: &[u8], value: &[u8]| {
-                    wanted = wanted && visit(key, value);
-                };
-                after = data.kv_walk(
-                    name,
-                    range,
-                    order,
-                    VISITED,
-                    after.as_ref(),
-                    &mut page,
-                    &mut visit_wanted,
-                )?;
-                if !wanted || after.is_none() {
-                    return Ok(());
+            data.kv_each(name, range, order, &mut |key, value| {
+                if visit(key, value) {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
                 }
-            }
+            })
         })
     }
 
@@ -302,14 +299,16 @@ impl<'t> Bucket<'t> {
     /// Adds `value` to the values of `key`, in a bucket of several values a key.
     ///
     /// ```
-    /// use isomer_db::{BucketOptions, Database, data::BucketKind};
+    /// use isomer_db::{BucketOptions, Database};
     ///
     /// let db = Database::open_in_memory()?;
     /// let tags = db.transact(|tx| {
     ///     let mut tags = tx.bucket("tags");
-    ///     tags.create(BucketOptions { kind: BucketKind::Multi, ..BucketOptions::default() })?;
+    ///     tags.create(BucketOptions::multi_value())?;
     ///     tags.add("post-1", "rust")?;
     ///     tags.add("post-1", "database")?;
+    ///     assert!(tags.has("post-1", "rust")?);
+    ///     assert_eq!(tags.count("post-1")?, 2);
     ///     tags.values("post-1", 10)
     /// })?;
     /// assert_eq!(tags, [b"database".to_vec(), b"rust".to_vec()]);
@@ -322,6 +321,21 @@ impl<'t> Bucket<'t> {
     /// Takes `value` out of the values of `key`; no error where it is not there.
     pub fn remove(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         self.run(|data, name| data.kv_remove(name, key.as_ref(), value.as_ref()))
+    }
+
+    /// Takes all values of `key` out; answers how many there were.
+    pub fn remove_all(&mut self, key: impl AsRef<[u8]>) -> Result<u64> {
+        self.run(|data, name| data.kv_remove_all(name, key.as_ref()))
+    }
+
+    /// Whether `value` is one of the values of `key`, in a bucket of several values a key.
+    pub fn has(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<bool> {
+        self.run(|data, name| data.kv_has(name, key.as_ref(), value.as_ref()))
+    }
+
+    /// How many values `key` has, in a bucket of several values a key.
+    pub fn count(&mut self, key: impl AsRef<[u8]>) -> Result<u64> {
+        self.run(|data, name| data.kv_count(name, key.as_ref()))
     }
 
     /// The values of `key` in a bucket of several values a key, ascending, at most `limit`.
@@ -339,6 +353,11 @@ impl<'t> Bucket<'t> {
     /// ```
     pub fn next_number(&mut self, sequence: &str) -> Result<u64> {
         self.run(|data, name| data.sequence_next(name, sequence))
+    }
+
+    /// The last number of a gapless sequence that was given; 0 where none was.
+    pub fn last_number(&mut self, sequence: &str) -> Result<u64> {
+        self.run(|data, name| data.sequence_last(name, sequence))
     }
 
     pub(crate) fn run<T>(

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use isomer_plan::Plan;
+use isomer_plan::{Plan, physical::Mode};
 use isomer_value::Map;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+
+use crate::point::Point;
 
 /// A text that is ready to run.
 #[derive(Clone, Debug)]
@@ -15,6 +17,26 @@ pub(crate) struct Ready {
     pub(crate) lifted: Arc<Map>,
     /// How many nodes and relationships there were when the plan was made: it ages when they multiply.
     pub(crate) planned_for: u64,
+    /// The names of the result's columns.
+    pub(crate) columns: Arc<[Arc<str>]>,
+    /// What it reads, where it is no more than a read of one record.
+    pub(crate) point: Option<Arc<Point>>,
+}
+
+impl Ready {
+    pub(crate) fn new(plan: Arc<Plan>, lifted: Map, planned_for: u64) -> Self {
+        let columns: Arc<[Arc<str>]> = match plan.mode {
+            Mode::Explain => Arc::new(["plan".into()]),
+            Mode::Run | Mode::Profile => plan.columns.as_slice().into(),
+        };
+        Self {
+            columns,
+            point: Point::of(&plan).map(Arc::new),
+            plan,
+            lifted: Arc::new(lifted),
+            planned_for,
+        }
+    }
 }
 
 /// Keeps the plans used last. Two maps, young and old: what is found in the old one moves to the young one, and when

@@ -65,9 +65,11 @@ impl<'t> PlanCatalog<'t> {
     }
 }
 
-/// Changes with the schema, and with every property that becomes a convergent field: other plans are better then.
+/// Changes with the schema, with every property that becomes a convergent field, and with every index given up: other plans are
+/// better then, or right.
 pub(crate) fn planned_version(transaction: &isomer_data::Transaction) -> u64 {
-    let convergent = transaction.store().convergent_properties() as u64;
+    let store = transaction.store();
+    let convergent = (store.convergent_properties() + store.indexes_given_up()) as u64;
     transaction.catalog().schema_version() ^ convergent << 40
 }
 
@@ -171,6 +173,14 @@ impl Catalog for PlanCatalog<'_> {
         self.catalog
             .usable_indexes(label)
             .filter(|index| index.fields.len() == 1 || index.fields.iter().all(|field| !field.each))
+            // Where a replica made convergent fields elsewhere that the index cannot hold, records are looked at.
+            .filter(|index| {
+                let mut fields = index.fields.iter();
+                let store = self.transaction.store();
+                let lacks =
+                    index.unique && fields.any(|field| self.is_convergent(&field.path.0[0]));
+                !lacks && !store.is_given_up(index.id)
+            })
             .map(|index| IndexInfo {
                 id: index.id,
                 name: index.name.clone(),

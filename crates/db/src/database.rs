@@ -9,7 +9,7 @@ use std::{
 
 use isomer_data::{Access, Durability, Memory, Reservation, Store, StoreOptions, Sweeper, Version};
 use isomer_exec::Registry;
-use isomer_storage::{Engine, StorageError};
+use isomer_storage::Engine;
 use isomer_store::StoreEngine;
 use isomer_views::Views;
 use parking_lot::{Mutex, RwLock};
@@ -56,6 +56,8 @@ pub(crate) struct Inner {
     pub(crate) registry: Arc<Registry>,
     pub(crate) running: Arc<Running>,
     path: Option<PathBuf>,
+    /// Held by who uses the database as a directory.
+    pub(crate) locks: Arc<crate::files::Locks>,
 }
 
 impl Drop for Inner {
@@ -138,6 +140,10 @@ impl Database {
         let mut store_options = StoreOptions::default();
         store_options.read_only = options.read_only;
         store_options.seal = seal;
+        if let Some((bytes, time)) = options.hold_changes {
+            store_options.stream_hold_bytes = bytes;
+            store_options.stream_hold_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        }
         if let Some(memory) = &options.memory {
             store_options.memory = memory.clone();
         }
@@ -173,6 +179,7 @@ impl Database {
             running: Arc::default(),
             options,
             path,
+            locks: Arc::default(),
         };
         Ok(Self {
             inner: Arc::new(inner),
@@ -361,8 +368,10 @@ impl Database {
             At::Version(version) => (version, None),
             At::Time(ms) => {
                 let version = store.engine().version_at(ms)?.ok_or_else(|| {
+                    let time = i64::try_from(ms).ok().and_then(|ms| isomer_value::jiff::Timestamp::from_millisecond(ms).ok());
+                    let time = time.map_or_else(|| format!("{ms} ms after 1970"), |time| time.to_string());
                     Error::invalid(format!(
-                        "nobody knows which version there was {ms} ms after 1970: the oldest one that can be read is {}",
+                        "nobody knows which version there was at {time}: the oldest one that can be read is {}; have versions kept for longer, or restore a backup",
                         store.engine().oldest_version()
                     ))
                 })?;
@@ -488,14 +497,12 @@ impl Database {
     /// # Ok::<(), isomer_db::Error>(())
     /// ```
     pub fn checkpoint(&self, target: impl AsRef<Path>) -> Result<()> {
-        match self.store()?.engine().checkpoint(target.as_ref()) {
-            Err(StorageError::Invalid(message)) => Err(Error::new(ErrorKind::Invalid, message)),
-            other => Ok(other?),
-        }
+        Ok(self.store()?.checkpoint(target.as_ref())?)
     }
 
     /// Closes the database for all clones of this handle: what is used afterwards answers `Closed`. Transactions that
-    /// are under way may end; the files are free when the last of them has. Closing twice is no error.
+    /// are under way may end, and so may readers of files ([`Database::open_file`]); the folder is free, for another process or
+    /// [`Database::rotate_key`], when the last of them has. Closing twice is no error.
     ///
     /// ```
     /// use isomer_db::{Database, ErrorKind};

@@ -195,9 +195,14 @@ fn default_kind() -> EngineKind {
     EngineKind::default()
 }
 
-/// The engine's part of the memory: what was asked for, or a quarter, or less where others have taken theirs.
+/// Least that an engine takes by itself.
+const LEAST_CACHE_BYTES: usize = 1 << 20;
+
+/// The engine's part of the memory: what was asked for, or a quarter of what is free, so that many databases may share it and
+/// their queries still find room.
 fn reserve_cache(memory: &Memory, asked: Option<usize>) -> Result<Reservation> {
-    let mut bytes = asked.unwrap_or(memory.total_bytes() / 4);
+    let free = memory.total_bytes().saturating_sub(memory.used_bytes());
+    let mut bytes = asked.unwrap_or((free / 4).max(LEAST_CACHE_BYTES));
     loop {
         match memory.reserve(MemoryKind::EngineCache, bytes) {
             Err(_) if asked.is_none() && bytes > 1 << 20 => bytes /= 2,

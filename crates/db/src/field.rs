@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use isomer_data::{ConvergentKind, ConvergentOp, ConvergentOwner, DataError};
+use isomer_data::{ConvergentKind, ConvergentOp, ConvergentOrigin, ConvergentOwner, DataError};
 use isomer_value::Value;
 
 use crate::{Result, Transaction};
@@ -145,6 +145,11 @@ impl Field<'_> {
     /// At most `limit` elements of the set in their order, from a bound; none where there is no set. Reads no others.
     pub fn page(&mut self, from: Bound<&Value>, limit: usize) -> Result<Option<Vec<Value>>> {
         self.look(|data, owner, path| data.convergent_page(owner, path, from, limit))
+    }
+
+    /// Which replicas its value comes from, and whether that is all: at most `most` entries are read. None where there is no field.
+    pub fn origins(&mut self, most: usize) -> Result<Option<(Vec<ConvergentOrigin>, bool)>> {
+        self.look(|data, owner, path| data.convergent_origins(owner, path, most))
     }
 
     /// Changes it: all of the update or, with an error, nothing.

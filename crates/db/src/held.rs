@@ -48,6 +48,10 @@ impl HeldBytes {
                     self.bytes += size_of_val(items);
                     items.iter().for_each(|item| self.own(item, &mut nested));
                 }
+                // What nobody has looked into yet is held as its record's bytes.
+                Nested::Map(map) if map.unopened_bytes().is_some() => {
+                    self.bytes += map.unopened_bytes().unwrap_or_default();
+                }
                 Nested::Map(map) => {
                     self.bytes += map.len() * (size_of::<Value>() + size_of::<Arc<str>>());
                     map.values().for_each(|value| self.own(value, &mut nested));

@@ -22,6 +22,11 @@
 //! # Ok::<(), isomer_db::Error>(())
 //! ```
 //!
+//! Where to look: ordered keys ([`Bucket`], [`Cursor`], [`TypedBucket`], [`Database::watch`]), documents ([`Collection`]), files
+//! ([`Files`], [`Database::create_file`], [`Directory`]), earlier versions ([`Database::begin_at`]), copies
+//! ([`Database::backup`], [`Database::restore`], [`Database::checkpoint`]), what keeps a database in order ([`Database::check`],
+//! [`Database::compact`], [`Database::statistics`], [`Database::rotate_key`]).
+//!
 //! What this crate keeps true: a commit that returned is on disk; every error has a [`ErrorKind`] that says what to do
 //! next; nothing below it leaks an engine's type.
 
@@ -29,6 +34,7 @@ mod backup;
 mod bucket;
 mod cache;
 mod catalog;
+mod check;
 mod collection;
 mod cursor;
 mod database;
@@ -41,6 +47,7 @@ mod held;
 mod layers;
 mod options;
 mod parameters;
+mod point;
 mod rows;
 mod running;
 mod ser;
@@ -59,7 +66,8 @@ pub use de::from_value;
 pub use error::{Error, ErrorKind, Phase, QueryError, Result};
 pub use field::{Context, Fetched, Field, Update};
 pub use files::{
-    Copied, Directory, File, FileReader, FileWriter, Files, FolderError, ReadSeek, WriteFile,
+    Copied, Directory, DirectoryLock, File, FileReader, FileWriter, Files, FolderError, ReadAt,
+    ReadSeek, WriteFile,
 };
 pub use options::{At, Builder, EngineKind, QueryOptions};
 pub use parameters::IntoParameters;
@@ -73,12 +81,16 @@ pub use watch::Watch;
 
 pub use isomer_cypher::redact;
 pub use isomer_data::{
-    BucketKey, BucketOptions, ConvergentKind, ConvergentOwner, Durability, Expiry, FileAbout,
-    FromBucketKey, KvChange, KvChangeKind, Memory, MemoryKind, MemoryUse, Order, PathKind, Version,
-    Watched, Watcher,
+    BucketKey, BucketKind, BucketOptions, ConvergentKind, ConvergentOrigin, ConvergentOwner,
+    Durability, Expiry, FileAbout, FromBucketKey, KvChange, KvChangeKind, Memory, MemoryKind,
+    MemoryUse, Order, PathKind, Verdict, Version, Watched, Watcher,
 };
 pub use isomer_exec::{CancelHandle, Counters, Limits};
-pub use isomer_plan::physical::{Notice, StatementClass};
+pub use isomer_plan::{
+    physical::{Notice, StatementClass},
+    reads::{Named, Reads},
+};
+pub use isomer_storage::Statistics;
 pub use isomer_value::{Map, Node, Path, Point, Relationship, Value, jiff, json, temporal};
 pub use isomer_vfs::keys::{KeyError, MasterKey};
 

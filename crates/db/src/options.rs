@@ -47,6 +47,7 @@ pub struct Builder {
     pub(crate) max_transaction_bytes: usize,
     pub(crate) keep_versions: Duration,
     pub(crate) background_bytes_per_second: Option<u64>,
+    pub(crate) hold_changes: Option<(u64, Duration)>,
     pub(crate) limits: Limits,
     pub(crate) durability: Durability,
     pub(crate) max_retries: u32,
@@ -74,6 +75,7 @@ impl Default for Builder {
             max_transaction_bytes: 1 << 30,
             keep_versions: Duration::ZERO,
             background_bytes_per_second: None,
+            hold_changes: None,
             limits: Limits::default(),
             durability: Durability::Synced,
             max_retries: 100,
@@ -190,6 +192,15 @@ impl Builder {
     /// where more is written for long. No limit unless said otherwise. The engine `store` only.
     pub fn background_bytes_per_second(mut self, bytes: u64) -> Self {
         self.background_bytes_per_second = Some(bytes);
+        self
+    }
+
+    /// How far whoever follows changes ([`Database::watch`], a feed of the server) may be behind: the change stream is kept
+    /// for the slowest one, but for no more than about so many bytes (counted since the opening), and not for longer than
+    /// `time` after the commit that was not read. Who is further behind is told (`Invalid`) when it reads on. 4 GiB and
+    /// seven days unless said otherwise.
+    pub fn hold_changes(mut self, bytes: u64, time: Duration) -> Self {
+        self.hold_changes = Some((bytes, time));
         self
     }
 

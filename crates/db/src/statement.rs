@@ -3,7 +3,7 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use isomer_cypher::{Normalised, Span, ast::Literal};
-use isomer_data::{GraphRead, MemoryKind};
+use isomer_data::{Access, GraphRead, MemoryKind};
 use isomer_exec::{ExecError, Execution, Options, Rows};
 use isomer_plan::{
     Plan, PlanError,
@@ -104,10 +104,16 @@ pub(crate) struct Lookup {
 
 /// Whether a plan still fits the schema and the size of the database.
 pub(crate) fn holds(ready: &Ready, transaction: &Transaction) -> bool {
+    if ready.plan.schema_version != crate::catalog::planned_version(&transaction.inner) {
+        return false;
+    }
+    // There is no better plan for the read of one record, however many there are.
+    if ready.point.is_some() {
+        return true;
+    }
     let size = database_size(transaction);
     let (low, high) = (ready.planned_for.min(size), ready.planned_for.max(size));
-    ready.plan.schema_version == crate::catalog::planned_version(&transaction.inner)
-        && (high < SMALL || high / AGEING <= low)
+    high < SMALL || high / AGEING <= low
 }
 
 fn database_size(transaction: &Transaction) -> u64 {
@@ -149,11 +155,7 @@ fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Resul
     {
         let lifted = lifted(normalised);
         if !is_special(&plan, &lifted) {
-            return Ok(Ready {
-                plan,
-                lifted: Arc::new(lifted),
-                planned_for,
-            });
+            return Ok(Ready::new(plan, lifted, planned_for));
         }
     }
     let plan = plan(transaction, text).map_err(|error| {
@@ -166,11 +168,7 @@ fn make(transaction: &Transaction, text: &str, normalised: &Normalised) -> Resul
             None => made,
         }
     })?;
-    Ok(Ready {
-        plan,
-        lifted: Arc::default(),
-        planned_for,
-    })
+    Ok(Ready::new(plan, Map::default(), planned_for))
 }
 
 fn plan(transaction: &Transaction, text: &str) -> Result<Arc<Plan>, PlanError> {
@@ -214,10 +212,7 @@ impl Run {
             options.parallel_rows = rows;
         }
         let plan = statement.ready.plan.clone();
-        let columns: Arc<[Arc<str>]> = match plan.mode {
-            Mode::Explain => Arc::new(["plan".into()]),
-            Mode::Run | Mode::Profile => plan.columns.clone().into(),
-        };
+        let columns = statement.ready.columns.clone();
         let execution = if statement.ready.lifted.is_empty() {
             Execution::start(plan.clone(), parameters, &options, &mut transaction.inner)?
         } else {
@@ -329,9 +324,22 @@ pub(crate) fn gather(
     parameters: &Map,
     options: &QueryOptions,
 ) -> Result<QueryResult> {
-    let max_bytes = options
-        .resolved_limits(&transaction.db.inner.options.limits)
-        .memory_bytes;
+    let default_limits = &transaction.db.inner.options.limits;
+    if let Some(point) = &statement.ready.point
+        && !transaction.db.is_closed()
+    {
+        let read = point.read(
+            &transaction.inner,
+            &statement.ready,
+            parameters,
+            options,
+            default_limits,
+        )?;
+        if let Some(result) = read {
+            return Ok(result);
+        }
+    }
+    let max_bytes = options.resolved_limits(default_limits).memory_bytes;
     let mut run = Run::start(transaction, statement, parameters, options)?;
     let mut result = QueryResult {
         columns: run.columns.clone(),
@@ -450,6 +458,9 @@ impl Prepared {
         options: &QueryOptions,
     ) -> Result<QueryResult> {
         let parameters = given(parameters)?;
+        if let Some(result) = self.read_point(&parameters, options)? {
+            return Ok(result);
+        }
         self.db.retrying(|| {
             let mut transaction = if self.is_read_only() {
                 self.db.begin_read()?
@@ -460,6 +471,20 @@ impl Prepared {
             transaction.finish()?;
             Ok(result)
         })
+    }
+
+    /// Answers a point read; nothing where it is none, or is to go the long way.
+    fn read_point(&self, parameters: &Map, options: &QueryOptions) -> Result<Option<QueryResult>> {
+        let ready = self.ready.read();
+        let Some(point) = &ready.point else {
+            return Ok(None);
+        };
+        let transaction = self.db.store()?.begin(Access::Read)?;
+        if ready.plan.schema_version != crate::catalog::planned_version(&transaction) {
+            return Ok(None);
+        }
+        let limits = &self.db.inner.options.limits;
+        point.read(&transaction, &ready, parameters, options, limits)
     }
 
     /// The plan, made again where the schema or the size of the database changed.

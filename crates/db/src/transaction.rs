@@ -10,7 +10,7 @@ use isomer_value::Map;
 
 use crate::{
     Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions,
-    QueryResult, Result, RowCursor, RowStream,
+    QueryResult, Reads, Result, RowCursor, RowStream,
     parameters::given,
     statement::{self, Statement},
 };
@@ -119,6 +119,28 @@ impl Transaction {
         RowCursor::start(self, text, &given(parameters)?, options)
     }
 
+    /// What the rows of a query depend on: a commit that touches none of it changes none of them. `Unsupported` for what this cannot be
+    /// told of: see [`Reads`].
+    ///
+    /// ```
+    /// # let db = isomer_db::Database::open_in_memory()?;
+    /// let reads = db.begin_read()?.reads("MATCH (a:Person)-[:KNOWS]->(b:Person) RETURN b.name", ())?;
+    /// assert!(reads.labels.has("Person") && reads.types.has("KNOWS") && !reads.labels.has("City"));
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn reads(&self, text: &str, parameters: impl IntoParameters) -> Result<Reads> {
+        let statement = Statement::ready(self, text)?;
+        let mut parameters = given(parameters)?;
+        for (name, value) in statement.ready.lifted.iter() {
+            parameters.insert(name.clone(), value.clone());
+        }
+        let reads = statement.ready.plan.reads(&parameters);
+        reads.map_err(|why| {
+            let message = format!("what the rows of this query depend on cannot be told: {why}");
+            Error::new(ErrorKind::Unsupported, message)
+        })
+    }
+
     /// The documents of a label: insert, get, replace, patch, remove, by key.
     pub fn collection<'t>(&'t mut self, label: &str) -> Collection<'t> {
         Collection::new(self, label)
@@ -127,6 +149,27 @@ impl Transaction {
     /// A bucket of keys and values.
     pub fn bucket<'t>(&'t mut self, name: &str) -> Bucket<'t> {
         Bucket::new(self, name)
+    }
+
+    /// All buckets, by name, and how they were made.
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// let names = db.transact(|tx| {
+    ///     tx.bucket("b").put("k", 1)?;
+    ///     tx.bucket("a").put("k", 2)?;
+    ///     let buckets = tx.buckets()?;
+    ///     Ok::<_, isomer_db::Error>(buckets.into_iter().map(|(name, _)| name).collect::<Vec<_>>())
+    /// })?;
+    /// assert_eq!(names, ["a", "b"]);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn buckets(&mut self) -> Result<Vec<(String, crate::BucketOptions)>> {
+        let found = self.below(|data| data.list_buckets())?;
+        let named = found.into_iter();
+        Ok(named
+            .map(|(name, options)| (name.to_string(), options))
+            .collect())
     }
 
     /// The version that it reads.

@@ -43,8 +43,8 @@ impl Iterator for Watch {
 impl Database {
     /// Follows the changes of a bucket, of a key or of all keys with a prefix, that were committed after the version
     /// `after`; none for those from now on. Changes come from the change stream, which is kept for as long as the watch has not
-    /// given them; nothing is missed, however slow its reader is. `Invalid` where the stream no longer tells what happened
-    /// after that version.
+    /// given them: nothing is missed. A reader that is behind by more than [`Builder::hold_changes`](crate::Builder::hold_changes)
+    /// allows, or that asks for what is not kept, is told so: `Invalid`.
     ///
     /// ```
     /// use isomer_db::{Database, KvChangeKind, Watched};

@@ -202,3 +202,133 @@ fn views_change_no_answer() {
     database.views().clear();
     assert_eq!(rows(&database), overlaid);
 }
+
+/// A graph of `count` places with roads between them that are longer than the straight way; some lead nowhere.
+fn places(count: u64, seed: u64, point: impl Fn(f64, f64) -> String) -> Database {
+    let database = Database::open_in_memory().unwrap();
+    let mut state = seed;
+    let mut random = move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as f64 / (1u64 << 31) as f64
+    };
+    let mut parts = Vec::new();
+    for n in 0..count {
+        let place = point(random(), random());
+        parts.push(format!("(p{n}:Place {{n: {n}, at: {place}}})"));
+    }
+    database
+        .query(&format!("CREATE {}", parts.join(", ")), ())
+        .unwrap();
+    for _ in 0..3 * count {
+        let (one, other) = (
+            (random() * count as f64) as i64,
+            (random() * count as f64) as i64,
+        );
+        let longer = 1.0 + random() * random();
+        let text = format!(
+            "MATCH (a:Place {{n: {one}}}), (b:Place {{n: {other}}}) \
+             CREATE (a)-[:ROAD {{metres: point.distance(a.at, b.at) * {longer}}}]->(b)"
+        );
+        database.query(&text, ()).unwrap();
+    }
+    database
+}
+
+/// Going towards the target finds ways of the same weights as looking everywhere, over the plane and over the earth.
+#[test]
+fn estimates_change_no_weight() {
+    let plane = |x: f64, y: f64| format!("point({{x: {}, y: {}}})", x * 100.0, y * 100.0);
+    let earth = |x: f64, y: f64| {
+        let (longitude, latitude) = (x * 40.0 - 20.0, y * 60.0);
+        format!("point({{longitude: {longitude}, latitude: {latitude}}})")
+    };
+    type Place<'p> = &'p dyn Fn(f64, f64) -> String;
+    let cases: [(u64, Place<'_>); 3] = [(1, &plane), (2, &plane), (3, &earth)];
+    let (mut found, mut none) = (0, 0);
+    for (seed, point) in cases {
+        let database = places(40, seed, point);
+        for direction in ["outgoing", "both"] {
+            for to in (0..40).step_by(7) {
+                let ways = |options: &str| {
+                    let text = format!(
+                        "MATCH (a:Place {{n: 0}}), (b:Place {{n: {to}}}) \
+                         CALL algo.shortestPaths(a, b, 3, {{weight: 'metres', direction: '{direction}'{options}}}) \
+                         YIELD rank, path, weight \
+                         RETURN rank, weight, reduce(sum = 0.0, r IN relationships(path) | sum + r.metres) AS sum ORDER BY rank"
+                    );
+                    numbers(&database, &text)
+                };
+                let wanted = ways("");
+                for options in [
+                    ", position: 'at'",
+                    ", position: 'at', perUnit: 0.5",
+                    ", position: 'at', perUnit: 0",
+                ] {
+                    let got = ways(options);
+                    assert_eq!(got.len(), wanted.len());
+                    for (got, wanted) in got.iter().zip(&wanted) {
+                        let near = |a: f64, b: f64| (a - b).abs() <= 1e-9 * a.abs().max(1.0);
+                        assert!(near(got[1], wanted[1]), "{seed} {to}: {got:?} {wanted:?}");
+                        assert!(near(got[1], got[2]), "{got:?}");
+                    }
+                }
+                found += wanted.len();
+                none += usize::from(wanted.is_empty());
+            }
+        }
+    }
+    assert!(found > 60 && none > 0, "{found} found, {none} times none");
+}
+
+/// What would make the estimate say too much is told, as far as it is seen, and not answered.
+#[test]
+fn estimates_that_say_too_much_are_refused() {
+    let database = Database::open_in_memory().unwrap();
+    database
+        .query(
+            "CREATE (a:P {n: 1, at: point({x: 0, y: 0})}), (b:P {n: 2, at: point({x: 3, y: 4})}), (c:P {n: 3, at: point({x: 6, y: 8})}), \
+             (d:P {n: 4}), (e:P {n: 5, at: point({longitude: 1, latitude: 2})}), (f:P {n: 6, at: point({longitude: 1, latitude: 2, height: 3})}), \
+             (a)-[:T {w: 5}]->(b), (b)-[:T {w: 6}]->(c), (c)-[:T {w: 1}]->(d), (c)-[:T {w: 1}]->(e), (e)-[:T {w: -1}]->(f)",
+            (),
+        )
+        .unwrap();
+    let call = |from: i64, to: i64, options: &str| {
+        let text = format!(
+            "MATCH (a:P {{n: {from}}}), (b:P {{n: {to}}}) \
+             CALL algo.shortestPath(a, b, {{weight: 'w', {options}}}) YIELD weight RETURN weight"
+        );
+        let found = database.query(&text, ());
+        found.map(|rows| {
+            rows.iter()
+                .map(|row| row.get::<f64>("weight").unwrap())
+                .collect::<Vec<_>>()
+        })
+    };
+    assert_eq!(call(1, 3, "position: 'at'").unwrap(), [11.0]);
+    assert_eq!(
+        call(3, 1, "position: 'at', types: 'None'").unwrap(),
+        [0.0; 0]
+    );
+    assert_eq!(call(1, 1, "position: 'at'").unwrap(), [0.0]);
+    for (from, to, options, says) in [
+        (1, 3, "position: 'at', perUnit: 1.1", "lower `perUnit`"),
+        (1, 3, "position: 'none'", "needs a point"),
+        (1, 3, "perUnit: 1", "name the property"),
+        (1, 3, "position: 'at', perUnit: -1", "a number from 0"),
+        (1, 3, "position: 7", "a string"),
+        (1, 4, "position: 'at'", "needs a point"),
+        (1, 5, "position: 'at'", "one system"),
+        (5, 6, "position: 'at'", "without a height"),
+        (4, 3, "position: 'n'", "needs a point"),
+        (5, 6, "direction: 'both'", "a finite number from 0"),
+    ] {
+        let error = call(from, to, options).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        assert!(
+            error.to_string().contains(says),
+            "{error} does not say {says}"
+        );
+    }
+}

@@ -163,7 +163,7 @@ const LONG: &[(&str, &str)] = &[
     ),
     (
         "long text, regular expression",
-        "WITH reduce(t = 'ab', i IN range(1, 20) | t + t) AS text UNWIND range(1, 1000) AS n WITH text WHERE text =~ '((a|b)?(a|b)?(a|b)?)*(x|y)' RETURN count(*)",
+        "WITH reduce(t = 'ab', i IN range(1, 20) | t + t) AS text UNWIND range(1, 1000) AS n WITH text, n WHERE text =~ '((a|b)?(a|b)?(a|b)?)*(x|y)' + n RETURN count(*)",
     ),
     (
         "procedure",

@@ -102,6 +102,10 @@ fn files_of_the_folder_are_read_and_no_others() {
     let folder = outside.path().join("csv");
     fs::create_dir_all(folder.join("deep")).unwrap();
     fs::write(outside.path().join("secret.csv"), "a,b\n1,2\n").unwrap();
+    // Its name begins as the folder's does.
+    let sibling = outside.path().join("csv-other");
+    fs::create_dir(&sibling).unwrap();
+    fs::write(sibling.join("secret.csv"), "a,b\n1,2\n").unwrap();
     fs::write(
         folder.join("people.csv"),
         "name,age,city\nAda,36,London\n\"Grace \"\"G\"\" H\",,\"New\nYork\"\nAlan,41\n",
@@ -112,7 +116,12 @@ fn files_of_the_folder_are_read_and_no_others() {
     fs::write(folder.join("wide.csv"), "a,b\n1,2\n1,2,3\n").unwrap();
     fs::write(folder.join("twice.csv"), "a,a\n1,2\n").unwrap();
     #[cfg(unix)]
-    std::os::unix::fs::symlink(outside.path().join("secret.csv"), folder.join("link.csv")).unwrap();
+    for (to, name) in [
+        (outside.path().join("secret.csv"), "link.csv"),
+        (sibling.clone(), "beside"),
+    ] {
+        std::os::unix::fs::symlink(to, folder.join(name)).unwrap();
+    }
 
     let closed = Database::open_in_memory().unwrap();
     let error = closed
@@ -157,6 +166,11 @@ fn files_of_the_folder_are_read_and_no_others() {
         "deep",
         #[cfg(unix)]
         "link.csv",
+        #[cfg(unix)]
+        "beside/secret.csv",
+        "../csv-other/secret.csv",
+        &sibling.join("secret.csv").display().to_string(),
+        &format!("file:///{}", sibling.join("secret.csv").display()),
     ] {
         let error = db
             .query(

@@ -8,6 +8,7 @@ use crate::{
     column::value_bytes,
     error::{ExecError, Result, shown},
     eval::arithmetic,
+    exact::ExactSum,
     function::Environment,
 };
 
@@ -22,7 +23,7 @@ pub(crate) struct Accumulator {
 #[derive(Debug)]
 enum State {
     Count(i64),
-    Sum(Value),
+    Sum(Sum),
     /// Sum and number of values.
     Avg(Mean, u64),
     Min(Value),
@@ -42,73 +43,134 @@ enum State {
     },
 }
 
+/// A sum that is the same in whatever order the rows come: several threads may bring them.
 #[derive(Debug)]
-enum Mean {
-    Number(Numbers),
+enum Sum {
+    /// Integers, exactly, however large they become on the way; and floats, where there are any.
+    Number {
+        ints: i128,
+        floats: Option<ExactSum>,
+        /// Whether there was any.
+        seen: bool,
+    },
+    /// Durations.
     Other(Value),
 }
 
-/// A sum that loses nothing small beside something large (Neumaier, 1974), so that a mean does not depend on the order of
-/// the rows; and, for sums beyond the greatest double, the running mean.
-#[derive(Debug, Default)]
-struct Numbers {
-    sum: f64,
-    lost: f64,
-    running: f64,
-    /// Whether an infinity or NaN was among them.
-    infinite: bool,
+#[derive(Debug)]
+enum Mean {
+    Number(ExactSum),
+    Other(Value),
 }
 
-impl Numbers {
-    /// Takes in `x`, `times` times, after `count` others.
-    fn add(&mut self, x: f64, times: u64, count: u64) {
-        let (part, times) = (x * times as f64, times as f64);
-        let sum = self.sum + part;
-        self.lost += if self.sum.abs() >= part.abs() {
-            (self.sum - sum) + part
-        } else {
-            (part - sum) + self.sum
-        };
-        self.sum = sum;
-        self.running += (x - self.running) * (times / (count as f64 + times));
-        self.infinite |= !x.is_finite();
+impl Mean {
+    /// Bytes that it holds beside itself.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Number(sum) => sum.held_bytes(),
+            Self::Other(_) => 0,
+        }
+    }
+}
+
+impl Default for Sum {
+    fn default() -> Self {
+        Self::Number {
+            ints: 0,
+            floats: None,
+            seen: false,
+        }
+    }
+}
+
+impl Sum {
+    /// Takes in `value`, `times` times.
+    fn add(&mut self, value: &Value, times: u64, env: &dyn Environment) -> Result<()> {
+        match (&mut *self, value) {
+            (Self::Number { ints, seen, .. }, Value::Int(value)) => {
+                *seen = true;
+                let part = i128::from(*value) * i128::from(times); // 63 and 64 bits
+                *ints = ints.checked_add(part).ok_or_else(sum_overflow)?;
+            }
+            (Self::Number { floats, seen, .. }, Value::Float(value)) => {
+                *seen = true;
+                floats.get_or_insert_default().add(*value, times);
+            }
+            (Self::Number { seen: false, .. }, Value::Duration(_)) => {
+                *self = Self::Other(add_sum(&Value::Int(0), value, times, env)?)
+            }
+            (Self::Number { .. }, Value::Duration(_)) => {
+                return Err(ExecError::type_error(
+                    "sum() adds numbers or durations, not some of each",
+                ));
+            }
+            (Self::Other(sum), _) => *sum = add_sum(sum, value, times, env)?,
+            (Self::Number { .. }, _) => {
+                add_sum(&Value::Int(0), value, times, env)?; // says what is wrong with it
+            }
+        }
+        Ok(())
     }
 
-    fn into_value(self) -> Value {
-        let parts = [self.sum, self.lost, self.running].map(Value::Float);
-        parts
-            .into_iter()
-            .chain([Value::Bool(self.infinite)])
-            .collect()
+    /// Bytes that it holds beside itself.
+    fn held_bytes(&self) -> usize {
+        match self {
+            Self::Number { floats, .. } => floats.as_ref().map_or(0, ExactSum::held_bytes),
+            Self::Other(_) => 0,
+        }
     }
 
-    fn from_value(value: &Value) -> Option<Self> {
-        match value.as_list()? {
-            [
-                Value::Float(sum),
-                Value::Float(lost),
-                Value::Float(running),
-                Value::Bool(infinite),
-            ] => Some(Self {
-                sum: *sum,
-                lost: *lost,
-                running: *running,
-                infinite: *infinite,
+    /// As values, to go on later.
+    fn into_parts(self) -> Vec<Value> {
+        match self {
+            Self::Number { ints, floats, seen } => vec![
+                Value::Int((ints >> 64) as i64),
+                Value::Int(ints as i64),
+                floats.map_or(Value::Null, ExactSum::into_value),
+                Value::Bool(seen),
+            ],
+            Self::Other(sum) => vec![sum],
+        }
+    }
+
+    fn from_parts(parts: &[Value]) -> Option<Self> {
+        match parts {
+            [Value::Int(high), Value::Int(low), floats, Value::Bool(seen)] => Some(Self::Number {
+                ints: i128::from(*high) << 64 | i128::from(*low as u64),
+                floats: match floats {
+                    Value::Null => None,
+                    floats => Some(ExactSum::from_value(floats)?),
+                },
+                seen: *seen,
             }),
+            [sum] => Some(Self::Other(sum.clone())),
             _ => None,
         }
     }
 
-    fn mean(&self, count: u64) -> f64 {
-        let whole = self.sum + self.lost;
-        if self.infinite {
-            self.sum
-        } else if whole.is_finite() {
-            whole / count as f64
-        } else {
-            self.running
+    fn finish(self) -> Result<Value> {
+        match self {
+            Self::Number {
+                ints, floats: None, ..
+            } => {
+                let sum = i64::try_from(ints).map_err(|_| sum_overflow())?;
+                Ok(Value::Int(sum))
+            }
+            Self::Number {
+                ints,
+                floats: Some(mut floats),
+                ..
+            } => {
+                floats.add_integer(ints);
+                Ok(Value::Float(floats.sum()))
+            }
+            Self::Other(sum) => Ok(sum),
         }
     }
+}
+
+fn sum_overflow() -> ExecError {
+    ExecError::overflow("sum() does not fit into 64 bits")
 }
 
 impl Accumulator {
@@ -116,8 +178,8 @@ impl Accumulator {
     pub(crate) fn new(function: Aggregation, distinct: bool) -> Self {
         let state = match function {
             Aggregation::CountRows | Aggregation::Count => State::Count(0),
-            Aggregation::Sum => State::Sum(Value::Int(0)),
-            Aggregation::Avg => State::Avg(Mean::Number(Numbers::default()), 0),
+            Aggregation::Sum => State::Sum(Sum::default()),
+            Aggregation::Avg => State::Avg(Mean::Number(ExactSum::default()), 0),
             Aggregation::Min => State::Min(Value::Null),
             Aggregation::Max => State::Max(Value::Null),
             Aggregation::Collect => State::Collect(Vec::new()),
@@ -172,16 +234,24 @@ impl Accumulator {
         }
         match &mut self.state {
             State::Count(count) => add_count(count, times)?,
-            State::Sum(sum) => *sum = add_sum(sum, value, times, env)?,
+            State::Sum(sum) => {
+                let before = sum.held_bytes();
+                sum.add(value, times, env)?;
+                bytes += sum.held_bytes().saturating_sub(before);
+            }
             State::Avg(mean, count) => {
+                let before = mean.held_bytes();
                 add_mean(mean, *count, value, times, env)?;
+                bytes += mean.held_bytes().saturating_sub(before);
                 *count += times;
             }
             State::Min(min) if min.is_null() || cmp_order(value, min).is_lt() => {
-                *min = value.clone()
+                bytes += value_bytes(value).saturating_sub(value_bytes(min));
+                *min = value.clone();
             }
             State::Max(max) if max.is_null() || cmp_order(value, max).is_gt() => {
-                *max = value.clone()
+                bytes += value_bytes(value).saturating_sub(value_bytes(max));
+                *max = value.clone();
             }
             State::Min(_) | State::Max(_) => {}
             State::Collect(values) => {
@@ -220,7 +290,8 @@ impl Accumulator {
         let count = |count: u64| Value::Int(i64::try_from(count).unwrap_or(i64::MAX));
         let state = match self.state {
             State::Count(count) => vec![Value::Int(count)],
-            State::Sum(value) | State::Min(value) | State::Max(value) => vec![value],
+            State::Sum(sum) => sum.into_parts(),
+            State::Min(value) | State::Max(value) => vec![value],
             State::Avg(Mean::Number(numbers), times) => {
                 vec![Value::Bool(false), numbers.into_value(), count(times)]
             }
@@ -253,12 +324,13 @@ impl Accumulator {
         let times = |value: &Value| value.as_int().and_then(|times| u64::try_from(times).ok());
         match (&mut self.state, parts) {
             (State::Count(count), [Value::Int(saved)]) => *count = *saved,
-            (State::Sum(value) | State::Min(value) | State::Max(value), [saved]) => {
+            (State::Sum(sum), parts) => *sum = Sum::from_parts(parts).ok_or_else(lost)?,
+            (State::Min(value) | State::Max(value), [saved]) => {
                 *value = saved.clone();
             }
             (State::Avg(mean, count), [Value::Bool(other), saved, number]) => {
                 *mean = match other {
-                    false => Mean::Number(Numbers::from_value(saved).ok_or_else(lost)?),
+                    false => Mean::Number(ExactSum::from_value(saved).ok_or_else(lost)?),
                     true => Mean::Other(saved.clone()),
                 };
                 *count = times(number).ok_or_else(lost)?;
@@ -295,7 +367,7 @@ impl Accumulator {
     pub(crate) fn finish(self, env: &dyn Environment) -> Result<Value> {
         Ok(match self.state {
             State::Count(count) => Value::Int(count),
-            State::Sum(sum) => sum,
+            State::Sum(sum) => sum.finish()?,
             State::Avg(_, 0) => Value::Null,
             State::Avg(Mean::Number(numbers), count) => Value::Float(numbers.mean(count)),
             State::Avg(Mean::Other(sum), count) => arithmetic(
@@ -378,7 +450,11 @@ fn add_mean(
 ) -> Result<()> {
     match (&mut *mean, value) {
         (Mean::Number(so_far), Value::Int(_) | Value::Float(_)) => {
-            so_far.add(number(value, "avg")?, times, count);
+            match value {
+                // 63 and 64 bits.
+                Value::Int(value) => so_far.add_integer(i128::from(*value) * i128::from(times)),
+                value => so_far.add(number(value, "avg")?, times),
+            }
         }
         (Mean::Number(_), Value::Duration(_)) if count == 0 => {
             *mean = Mean::Other(add_sum(&Value::Int(0), value, times, env)?)
@@ -543,6 +619,58 @@ mod tests {
             Some((ErrorClass::ArithmeticError, "IntegerOverflow"))
         );
         assert!(run(Aggregation::Sum, false, &["a".into()]).is_err());
+    }
+
+    #[test]
+    fn numbers_and_durations_do_not_add_up() {
+        let hour = Value::from(isomer_value::Duration::default());
+        for values in [[Value::Int(0), hour.clone()], [hour.clone(), Value::Int(0)]] {
+            assert!(run(Aggregation::Sum, false, &values).is_err(), "{values:?}");
+        }
+        assert_eq!(
+            run(Aggregation::Sum, false, &[hour.clone(), hour.clone()]).unwrap(),
+            hour
+        );
+    }
+
+    #[test]
+    fn a_sum_is_the_same_in_any_order() {
+        let whole = ints(&[i64::MAX, 1, -1]);
+        let floats = [1e16, 1.0, -1e16].map(Value::Float);
+        let mixed = [
+            Value::Int(i64::MAX),
+            Value::Float(0.5),
+            Value::Int(-i64::MAX),
+        ];
+        for (values, sum) in [
+            (&whole[..], Value::Int(i64::MAX)),
+            (&floats[..], Value::Float(1.0)),
+            (&mixed[..], Value::Float(0.5)),
+        ] {
+            for order in [
+                [0, 1, 2],
+                [0, 2, 1],
+                [1, 0, 2],
+                [1, 2, 0],
+                [2, 0, 1],
+                [2, 1, 0],
+            ] {
+                let ordered = order.map(|at| values[at].clone());
+                let found = run(Aggregation::Sum, false, &ordered).unwrap();
+                assert_eq!(found, sum, "{ordered:?}");
+                // And when it is put away on the way.
+                let mut first = Accumulator::new(Aggregation::Sum, false);
+                first.add(&ordered[0], None, 1, &Stub).unwrap();
+                first.add(&ordered[1], None, 1, &Stub).unwrap();
+                let mut second = Accumulator::new(Aggregation::Sum, false);
+                second.restore(&first.into_state()).unwrap();
+                second.add(&ordered[2], None, 1, &Stub).unwrap();
+                assert_eq!(second.finish(&Stub).unwrap(), sum, "{ordered:?}");
+            }
+        }
+        let infinite = [f64::MAX, f64::MAX, 1.0].map(Value::Float);
+        let found = run(Aggregation::Sum, false, &infinite).unwrap();
+        assert_eq!(found, Value::Float(f64::INFINITY));
     }
 
     #[test]

@@ -181,12 +181,19 @@ impl Chunk {
     /// The flat rows `rows`, in that order; rows may repeat. There is no list group.
     pub(crate) fn gather(&self, rows: &[u32]) -> Self {
         debug_assert!(self.list.is_none());
+        let gathered = |column: &Column| match column {
+            // The same value each time need not be copied.
+            Column::Values(values) if values.len() == 1 && rows.len() > 1 => {
+                Column::Const(values[0].clone())
+            }
+            column => column.gather(rows),
+        };
         Self {
             len: rows.len(),
             columns: self
                 .columns
                 .iter()
-                .map(|column| column.as_ref().map(|column| column.gather(rows)))
+                .map(|column| column.as_ref().map(gathered))
                 .collect(),
             list: None,
         }
@@ -248,6 +255,24 @@ impl Chunk {
             .iter()
             .flatten()
             .map(|column| column.bytes(self.len))
+            .sum()
+    }
+
+    /// As [`Chunk::bytes`] for rows that are appended to others: there a repeated value stands in each row.
+    pub(crate) fn bytes_appended(&self) -> usize {
+        let bytes = |column: &Column| match column {
+            Column::Const(value) => crate::column::value_bytes(value).saturating_mul(self.len),
+            column => column.bytes(self.len),
+        };
+        self.columns.iter().flatten().map(bytes).sum()
+    }
+
+    /// About how many bytes one more row takes in the flat columns of these slots, beside what strings and lists share.
+    pub(crate) fn row_bytes(&self, live: impl Fn(SlotId) -> bool) -> usize {
+        let columns = self.columns.iter().enumerate();
+        columns
+            .filter(|(at, _)| live(SlotId(*at as u32)))
+            .filter_map(|(_, column)| column.as_ref().map(Column::row_bytes))
             .sum()
     }
 

@@ -127,6 +127,18 @@ impl Column {
         }
     }
 
+    /// Bytes of one row's place, without what a value holds elsewhere.
+    pub(crate) fn row_bytes(&self) -> usize {
+        match self {
+            Self::Const(_) => 0,
+            Self::Nodes(_) => size_of::<NodeId>(),
+            Self::Rels(_) => size_of::<RelRow>(),
+            Self::Ints(_) | Self::Floats(_) => 8,
+            Self::Bools(_) => size_of::<Option<bool>>(),
+            Self::Values(_) => size_of::<Value>(),
+        }
+    }
+
     /// The rows `rows`, in that order; rows may repeat.
     pub(crate) fn gather(&self, rows: &[u32]) -> Self {
         fn pick<T: Clone>(items: &[T], rows: &[u32]) -> Vec<T> {

@@ -59,6 +59,8 @@ pub(crate) struct Run {
     pub(crate) parallel_rows: f64,
     /// The shares of a scan, where this is the state of one of several threads.
     pub(crate) morsels: Option<Arc<Morsels>>,
+    /// The number of the share that was taken last.
+    pub(crate) share: u64,
     /// Where `views` came from.
     pub(crate) all_views: Option<Arc<Views>>,
     labels: Vec<Option<LabelId>>,
@@ -126,6 +128,7 @@ impl Run {
             workers: 1,
             parallel_rows: f64::INFINITY,
             morsels: None,
+            share: 0,
             all_views: None,
             random: Cell::new(surroundings.seed),
             regexes: RefCell::new(FxHashMap::default()),

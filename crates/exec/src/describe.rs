@@ -358,7 +358,7 @@ const PROCEDURES: &[(&str, &str)] = &[
     ),
     (
         "algo.shortestPath",
-        "a path of least weight between two nodes",
+        "a path of least weight between two nodes; towards the target (A*) where nodes have positions",
     ),
     (
         "algo.shortestPaths",

@@ -20,6 +20,7 @@ mod dense;
 mod describe;
 mod error;
 mod eval;
+mod exact;
 mod execution;
 mod function;
 mod hydrate;

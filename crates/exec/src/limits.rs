@@ -1,7 +1,7 @@
 //! How much a query may take, and how it is stopped.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -11,6 +11,7 @@ use std::{
 
 use isomer_data::{Memory, MemoryKind, OverBudget, Reservation};
 use isomer_value::Value;
+use parking_lot::{Condvar, Mutex};
 
 use crate::error::{ExecError, Result};
 
@@ -94,11 +95,70 @@ pub(crate) struct Watch {
     /// Work units until the clock is read again.
     ticks: u32,
     held_bytes: usize,
+    /// What was last allowed to a thread beside others, which count it too: until it asks again. None for the query's own
+    /// thread, which may be done with it long since.
+    allowed: Option<Cell<usize>>,
     /// What all threads of the query hold.
     all: Arc<Held>,
     spilled_bytes: u64,
     /// What the query has of the budget of all: what is held beyond [`FREE_BYTES`].
     reservation: RefCell<Reservation>,
+}
+
+/// Room for what is on its way between the threads of a query: who finds none waits.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    taken: Mutex<Taken>,
+    less: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    bytes: usize,
+    /// Nobody takes what is sent any more.
+    closed: bool,
+}
+
+impl Room {
+    /// Takes `bytes` of at most `most` as soon as they are free; where nothing is taken there is always room. False where
+    /// nobody takes anything any more.
+    fn enter(&self, bytes: usize, most: usize) -> bool {
+        let mut taken = self.taken.lock();
+        while !taken.closed && taken.bytes > 0 && taken.bytes.saturating_add(bytes) > most {
+            self.less.wait(&mut taken);
+        }
+        if taken.closed {
+            return false;
+        }
+        taken.bytes += bytes;
+        true
+    }
+
+    fn leave(&self, bytes: usize) {
+        self.taken.lock().bytes -= bytes;
+        self.less.notify_all();
+    }
+
+    /// Nobody takes anything any more: who waits is sent away.
+    pub(crate) fn close(&self) {
+        self.taken.lock().closed = true;
+        self.less.notify_all();
+    }
+}
+
+/// Bytes between two threads of a query.
+#[derive(Debug)]
+pub(crate) struct OnTheWay {
+    all: Arc<Held>,
+    room: Arc<Room>,
+    bytes: usize,
+}
+
+impl Drop for OnTheWay {
+    fn drop(&mut self) {
+        self.all.take(self.bytes);
+        self.room.leave(self.bytes);
+    }
 }
 
 /// What the threads of a query hold together.
@@ -129,6 +189,9 @@ const FREE_BYTES: usize = 256 << 10;
 /// Others give way to a query that can spill until it has this much.
 const WORKING_BYTES: usize = 4 << 20;
 
+/// The part of a query's memory that may be on its way between its threads.
+const WAY_SHARE: usize = 8;
+
 /// The clock is read once per so many rows or steps.
 const TICKS: u32 = 1024;
 
@@ -143,6 +206,7 @@ impl Watch {
             deadline,
             ticks: TICKS,
             held_bytes: 0,
+            allowed: None,
             all: Arc::default(),
             spilled_bytes: 0,
             reservation: RefCell::new(memory.reservation(MemoryKind::Queries)),
@@ -158,6 +222,7 @@ impl Watch {
             deadline: self.deadline,
             ticks: TICKS,
             held_bytes: 0,
+            allowed: Some(Cell::new(0)),
             spilled_bytes: 0,
             reservation: RefCell::new(memory.reservation(MemoryKind::Queries)),
         }
@@ -214,14 +279,44 @@ impl Watch {
     /// Counts `bytes` as held until they are released.
     pub(crate) fn hold(&mut self, bytes: usize) -> Result<()> {
         self.allow(bytes)?;
+        self.forget_allowed();
         self.held_bytes += bytes;
         self.all.add(bytes);
         Ok(())
     }
 
+    /// Holds `bytes` that go from one thread to another, until what is answered is dropped. Waits while much is on its way,
+    /// so that the one that takes them has room to work; none where nobody takes them any more.
+    pub(crate) fn on_the_way(&self, bytes: usize, room: &Arc<Room>) -> Option<OnTheWay> {
+        self.forget_allowed();
+        // One thread has its rows at hand without asking: several do so one at a time where there is no more memory.
+        let held = self.held_bytes.saturating_add(bytes);
+        let most = match self.reserve(held, held <= WORKING_BYTES) {
+            Ok(()) => self.limits.memory_bytes / WAY_SHARE,
+            Err(_) => 0,
+        };
+        if !room.enter(bytes, most) {
+            return None;
+        }
+        self.all.add(bytes);
+        Some(OnTheWay {
+            all: self.all.clone(),
+            room: room.clone(),
+            bytes,
+        })
+    }
+
+    /// What was allowed is not there any more, or is held.
+    fn forget_allowed(&self) {
+        if let Some(allowed) = &self.allowed {
+            self.all.take(allowed.take());
+        }
+    }
+
     /// As [`Watch::hold`], for those who can spill instead: false, and nothing is held, where the query would hold more
     /// than half of its limit, or where others would have to give way beyond what is needed to work at all.
     pub(crate) fn try_hold(&mut self, bytes: usize) -> bool {
+        self.forget_allowed();
         let held = self.held_bytes.saturating_add(bytes);
         let all = self.all.bytes().saturating_add(bytes);
         if all > self.limits.memory_bytes / 2 || self.reserve(held, held <= WORKING_BYTES).is_err()
@@ -245,18 +340,25 @@ impl Watch {
 
     /// Refuses `bytes` where they do not fit into the memory limit, or the budget of all, beside what is held.
     pub(crate) fn allow(&self, bytes: usize) -> Result<()> {
+        self.forget_allowed();
         if bytes > self.limits.memory_bytes.saturating_sub(self.all.bytes()) {
             return Err(ExecError::limit(
                 format!("{} bytes of memory", self.limits.memory_bytes),
                 "aggregate or LIMIT earlier, read it in parts, or raise the memory limit",
             ));
         }
-        self.reserve(self.held_bytes + bytes, true).map_err(|over| {
-            ExecError::limit(
-                format!("memory for all queries together ({over})"),
-                "run fewer at once, read it in parts, or raise the memory option",
-            )
-        })
+        self.reserve(self.held_bytes + bytes, true)
+            .map_err(|over| {
+                ExecError::limit(
+                    format!("memory for all queries together ({over})"),
+                    "run fewer at once, read it in parts, or raise the memory option",
+                )
+            })?;
+        if let Some(allowed) = &self.allowed {
+            allowed.set(bytes);
+            self.all.add(bytes);
+        }
+        Ok(())
     }
 
     /// Makes the reservation cover so many bytes.
@@ -297,6 +399,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
+        self.forget_allowed();
         self.all.take(self.held_bytes);
     }
 }
@@ -369,6 +472,61 @@ mod tests {
         drop(other);
         own.hold(800).unwrap();
         assert_eq!((own.held_bytes(), own.peak_bytes()), (1000, 1000));
+    }
+
+    #[test]
+    fn what_is_allowed_to_threads_is_added_up() {
+        let limits = Limits {
+            memory_bytes: 1000,
+            ..Limits::default()
+        };
+        let memory = Memory::new(0);
+        let mut own = Watch::new(limits, CancelHandle::new(), &memory);
+        let (mut one, other) = (own.fork(&memory), own.fork(&memory));
+        one.allow(600).unwrap();
+        assert!(other.allow(500).is_err() && own.hold(500).is_err());
+        // Asking again is not asking for more.
+        one.allow(700).unwrap();
+        one.allow(300).unwrap();
+        one.hold(300).unwrap();
+        other.allow(700).unwrap();
+        drop(other);
+        let waiting = one.on_the_way(600, &Arc::default()).unwrap();
+        assert!(own.hold(200).is_err());
+        drop((waiting, one));
+        own.hold(1000).unwrap();
+    }
+
+    #[test]
+    fn who_finds_no_room_waits_for_it_and_does_not_fail() {
+        let limits = Limits {
+            memory_bytes: 800,
+            ..Limits::default()
+        };
+        let memory = Memory::new(0);
+        let own = Watch::new(limits, CancelHandle::new(), &memory);
+        let room = Arc::<Room>::default();
+        // More than there is: one always may. Then an eighth.
+        let first = own.fork(&memory).on_the_way(900, &room).unwrap();
+        std::thread::scope(|scope| {
+            let others: Vec<_> = [60, 30, 70]
+                .map(|bytes| {
+                    let (other, room) = (own.fork(&memory), &room);
+                    scope.spawn(move || other.on_the_way(bytes, room).map(|way| way.bytes))
+                })
+                .into();
+            drop(first);
+            let bytes: Vec<_> = others.into_iter().map(|one| one.join().unwrap()).collect();
+            assert_eq!(bytes, [Some(60), Some(30), Some(70)]);
+        });
+        let _first = own.fork(&memory).on_the_way(60, &room).unwrap();
+        std::thread::scope(|scope| {
+            let (other, room) = (own.fork(&memory), &room);
+            let other = scope.spawn(move || other.on_the_way(60, room).is_none());
+            room.close();
+            assert!(other.join().unwrap());
+        });
+        assert_eq!(own.peak_bytes(), 900);
     }
 
     #[test]

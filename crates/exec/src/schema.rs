@@ -177,6 +177,18 @@ fn changes(command: &SchemaCommand) -> Result<Vec<SchemaChange>> {
                     };
                     paths.iter().map(convergent).collect::<Result<Vec<_>>>()?
                 }
+                Requirement::KeepEndpoints => match target {
+                    SchemaTarget::Type(rel_type) => vec![SchemaChange::KeepEndpoints {
+                        name: name.clone(),
+                        rel_type: rel_type.to_string(),
+                        if_not_exists: *if_not_exists,
+                    }],
+                    SchemaTarget::Label(label) => {
+                        return Err(ExecError::Unsupported(format!(
+                            "only relationships keep their ends, and {label} is a label: CREATE CONSTRAINT FOR ()-[r:TYPE]-() REQUIRE KEEP ENDPOINTS"
+                        )));
+                    }
+                },
                 Requirement::Type(word) => {
                     let types = value_types(word)?;
                     paths

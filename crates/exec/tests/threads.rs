@@ -1,4 +1,4 @@
-//! Aggregations whose rows several threads make: the answers of one thread, its errors, and an end when they are to stop.
+//! Aggregations, sorts and distinct rows that several threads make: the answers of one thread, its errors, and an end when they are to stop.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -30,7 +30,12 @@ fn run(
     options: Options,
 ) -> Result<Vec<Vec<Value>>, ExecError> {
     let mut catalog = MockCatalog::new();
-    for (name, count) in [("N", 20_000), ("M", 6_000), ("Fifth", 4_000)] {
+    for (name, count) in [
+        ("N", 20_000),
+        ("M", 6_000),
+        ("Fifth", 4_000),
+        ("Wide", 12_000),
+    ] {
         if transaction.catalog().label_id(name).is_some() {
             catalog = catalog.with_label(name, count);
         }
@@ -86,6 +91,167 @@ fn several_threads_answer_what_one_does() {
     let query = "MATCH (n:N) SET n.seen = true WITH n.seen AS seen RETURN count(seen)";
     let found = run(&mut writing, query, threads(4)).expect("rows");
     assert_eq!(found, [[Value::Int(NODES)]]);
+}
+
+/// Equal rows stay in the order in which one thread finds them, whatever is left out on the way.
+#[test]
+fn several_threads_sort_as_one_does() {
+    let store = store();
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    let queries = [
+        "MATCH (n:N) RETURN n.i AS i ORDER BY n.kind LIMIT 10",
+        "MATCH (n:N) RETURN n.i AS i, n.kind AS k ORDER BY k DESC, i % 3 LIMIT 700",
+        "MATCH (n:N) RETURN n.i AS i ORDER BY n.kind LIMIT 19000",
+        "MATCH (n:N) RETURN n.i AS i ORDER BY n.none LIMIT 5",
+        "MATCH (n:N) WHERE n.i % 2 = 0 RETURN n.i AS i ORDER BY n.kind SKIP 9000 LIMIT 10",
+        "MATCH (n:N) RETURN n.i AS i, n.kind AS k ORDER BY k",
+        "MATCH (n:N)-[:NEXT]->(m) RETURN m.i AS i ORDER BY n.kind, m.i % 5 DESC LIMIT 300",
+        "MATCH (n)-[r:NEXT]->(m) RETURN n.i AS i ORDER BY n.kind LIMIT 50",
+        "MATCH (n:N) RETURN n.i AS i ORDER BY n.kind LIMIT 0",
+        "MATCH (n:N) WITH n ORDER BY n.kind, n.i LIMIT 3 RETURN n.i AS i",
+        "MATCH (n:N) WITH n ORDER BY n.kind LIMIT 100 MATCH (n)-[:NEXT]->(m) RETURN m.i AS i",
+    ];
+    for query in queries {
+        let one = run(&mut transaction, query, threads(1)).expect("rows");
+        for workers in [2, 5] {
+            let found = run(&mut transaction, query, threads(workers)).expect("rows");
+            assert_eq!(found, one, "{query}");
+        }
+        // As where rows do not fit into memory, and where one thread keeps to less.
+        for memory_bytes in [300_000, 24 << 20] {
+            let mut options = threads(3);
+            options.limits.memory_bytes = memory_bytes;
+            let found = run(&mut transaction, query, options).expect("rows");
+            assert_eq!(found, one, "{query}");
+        }
+    }
+}
+
+#[test]
+fn several_threads_find_the_same_distinct_rows() {
+    let store = store();
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    for (query, count) in [
+        ("MATCH (n:N) RETURN DISTINCT n.kind AS k", 7),
+        (
+            "MATCH (n:N) RETURN DISTINCT n.i % 4000 AS i, n.kind AS k",
+            20_000,
+        ),
+        (
+            "MATCH (n:N) WHERE n.i < 9000 RETURN DISTINCT n.i / 2.0 % 500 AS half",
+            1_000,
+        ),
+        ("MATCH (n:N)-[:NEXT]->(m) RETURN DISTINCT m", 6_666),
+        (
+            "MATCH (n:N) WITH DISTINCT n.kind AS k, n.i % 2 AS two RETURN k ORDER BY k",
+            14,
+        ),
+        ("MATCH (n:N) RETURN DISTINCT n.none", 1),
+        ("MATCH (n:None) RETURN DISTINCT n", 0),
+    ] {
+        let sorted = |options: Options, transaction: &mut Transaction| {
+            let mut found = run(transaction, query, options).expect("rows");
+            found.sort_by_key(|row| format!("{row:?}"));
+            found
+        };
+        let one = sorted(threads(1), &mut transaction);
+        assert_eq!(one.len(), count, "{query}");
+        for workers in [2, 5] {
+            assert_eq!(sorted(threads(workers), &mut transaction), one, "{query}");
+        }
+        let mut options = threads(3);
+        options.limits.memory_bytes = 300_000;
+        assert_eq!(sorted(options, &mut transaction), one, "{query}");
+    }
+    // Few of them are enough.
+    let first = "MATCH (n:N) RETURN DISTINCT n.i AS i LIMIT 3";
+    assert_eq!(
+        run(&mut transaction, first, threads(3))
+            .expect("rows")
+            .len(),
+        3
+    );
+}
+
+/// A few thousand rows are more than the query may hold: they go to disk, and those between the threads wait.
+#[test]
+fn several_threads_spill_wide_rows() {
+    let store =
+        Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).expect("a store");
+    let text = "wide ".repeat(800);
+    for part in 0..3 {
+        let mut writing = store.begin(Access::Write).expect("a transaction");
+        let created = format!(
+            "UNWIND range(1, 4000) AS i CREATE (:Wide {{i: {part} * 4000 + i, kind: i % 3, text: '{text}' + toString(i % 3900)}})"
+        );
+        run(&mut writing, &created, Options::default()).expect("created");
+        writing.commit().expect("committed");
+    }
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    for query in [
+        "MATCH (n:Wide) RETURN n.i AS i, n.text AS text ORDER BY n.kind",
+        "MATCH (n:Wide) RETURN n.i AS i, n.text AS text ORDER BY text LIMIT 11000",
+        "MATCH (n:Wide) RETURN DISTINCT n.text AS text",
+    ] {
+        let sorted = |mut rows: Vec<Vec<Value>>| {
+            if query.contains("DISTINCT") {
+                rows.sort_by_key(|row| format!("{row:?}"));
+            }
+            rows
+        };
+        let one = sorted(run(&mut transaction, query, threads(1)).expect("rows"));
+        assert!(one.len() >= 3_900, "{query}");
+        for workers in [2, 3] {
+            let mut options = threads(workers);
+            options.limits.memory_bytes = 24 << 20;
+            let found = run(&mut transaction, query, options)
+                .unwrap_or_else(|error| panic!("{query}, {workers} threads: {error}"));
+            assert!(sorted(found) == one, "{query}, {workers} threads");
+        }
+    }
+}
+
+#[test]
+fn threads_that_sort_stop_with_their_query() {
+    let store = store();
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    for rest in ["RETURN n ORDER BY n.kind LIMIT 3", "RETURN DISTINCT n.kind"] {
+        let slow = format!("MATCH (n:N) WHERE all(x IN range(1, 100000) WHERE x + n.i > 0) {rest}");
+        let cancel = CancelHandle::new();
+        let options = Options {
+            cancel: cancel.clone(),
+            ..threads(3)
+        };
+        let stopper = std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(100));
+            cancel.cancel();
+        });
+        let start = Instant::now();
+        let error = run(&mut transaction, &slow, options).expect_err("cancelled");
+        assert!(matches!(error, ExecError::Cancelled), "{error}");
+        assert!(start.elapsed() < Duration::from_secs(10));
+        stopper.join().expect("it cancelled");
+        let wrong = format!("MATCH (n:N) WHERE 10 / (n.i - 9000) < 100 {rest}");
+        let error = run(&mut transaction, &wrong, threads(3)).expect_err("a division by zero");
+        assert!(error.to_string().contains("zero"), "{error}");
+    }
+}
+
+#[test]
+fn a_sum_does_not_depend_on_which_thread_is_first() {
+    let store = store();
+    let mut writing = store.begin(Access::Write).expect("a transaction");
+    let query = "MATCH (n:N) SET n.v = CASE n.i WHEN 100 THEN 9223372036854775807 WHEN 6000 THEN 1 WHEN 12000 THEN -1 ELSE 0 END, \
+                 n.f = CASE n.i WHEN 100 THEN 1e16 WHEN 6000 THEN 1.0 WHEN 12000 THEN -1e16 ELSE 0.0 END";
+    run(&mut writing, query, Options::default()).expect("set");
+    writing.commit().expect("committed");
+    let mut transaction = store.begin(Access::Read).expect("a transaction");
+    let query = "MATCH (n:N) RETURN sum(n.v), sum(n.f), stDev(n.i) > 5773.0";
+    for round in 0..10 {
+        let found = run(&mut transaction, query, threads(4)).expect("sums");
+        let sums = [Value::Int(i64::MAX), Value::Float(1.0), Value::Bool(true)];
+        assert_eq!(found, [sums], "{round}");
+    }
 }
 
 #[test]

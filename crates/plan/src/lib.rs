@@ -14,6 +14,7 @@ mod logical;
 pub mod physical;
 mod point;
 mod prepare;
+pub mod reads;
 pub mod schema;
 mod solve;
 pub mod walk;

@@ -86,6 +86,8 @@ pub enum Requirement {
     Type(ValueType),
     /// The property is a convergent field, of the kind that these words name.
     Convergent(Arc<str>),
+    /// Relationships keep their ends where another replica deletes them unseen.
+    KeepEndpoints,
     /// A condition that must not be false, as written; `variable` stands for the record.
     Check {
         /// The record's variable.

@@ -2,6 +2,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{
         Arc, OnceLock,
@@ -10,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_db::Limits;
+use isomer_db::{Limits, MasterKey};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::{
@@ -20,10 +21,32 @@ use crate::{
     config::Config,
     metrics::Metrics,
     open::OpenTransactions,
+    operations::Operations,
+    quick::Waits,
+    traces::Traces,
 };
 
 /// Passwords that are hashed at once: each takes 19 MiB and a core for tens of milliseconds.
 const PASSWORDS_AT_ONCE: usize = 2;
+
+fn bug() -> ServerError {
+    ServerError::Internal("the request met a bug in the server: its log tells more".into())
+}
+
+/// Does something on a thread that may wait.
+async fn at<T: Send + 'static>(
+    place: OwnedSemaphorePermit,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        work()
+    });
+    done.await.unwrap_or_else(|error| {
+        tracing::error!(%error, "a request ended in a bug");
+        Err(bug())
+    })
+}
 
 /// The server without its front ends.
 pub struct Core {
@@ -40,9 +63,14 @@ pub struct Core {
     pub metrics: Metrics,
     /// The audit log.
     pub audit: Audit,
+    /// Spans of requests and queries.
+    pub(crate) traces: Traces,
+    /// Who asks where the server runs without authentication.
+    anybody: Arc<Principal>,
     gates: Arc<Gates>,
     passwords: Semaphore,
     requests: Arc<Semaphore>,
+    waits: Arc<Waits>,
     stopping: watch::Sender<bool>,
     feeds: AtomicUsize,
     /// Places for connections of all kinds.
@@ -51,6 +79,10 @@ pub struct Core {
     pub(crate) bolt_address: OnceLock<SocketAddr>,
     /// The database of those who name none.
     home: Option<Arc<str>>,
+    /// Backups and restores at work.
+    pub(crate) operations: Arc<Operations>,
+    /// The key of encrypted databases.
+    pub(crate) key: Option<MasterKey>,
 }
 
 impl Core {
@@ -62,9 +94,11 @@ impl Core {
         audit: Audit,
         metrics: Metrics,
         home: Option<Arc<str>>,
-    ) -> Arc<Self> {
+        key: Option<MasterKey>,
+    ) -> Result<Arc<Self>> {
         let limits = &config.limits;
-        Arc::new(Self {
+        let traces = Traces::new(config.traces.as_ref())?;
+        Ok(Arc::new(Self {
             open: OpenTransactions::new(
                 limits.transaction_idle,
                 limits.transaction_time,
@@ -76,25 +110,30 @@ impl Core {
                 limits.user_memory,
                 limits.query_memory,
             ),
+            anybody: Arc::new(Principal::anybody()),
             passwords: Semaphore::new(PASSWORDS_AT_ONCE),
             requests: Arc::new(Semaphore::new(limits.requests)),
+            waits: Arc::new(Waits::new(config.threads)),
             stopping: watch::Sender::new(false),
             feeds: AtomicUsize::new(0),
             connections: Arc::new(Semaphore::new(limits.connections)),
             bolt_address: OnceLock::new(),
             home,
+            key,
+            operations: Arc::default(),
             databases: Arc::new(databases),
             config,
             system,
             metrics,
             audit,
-        })
+            traces,
+        }))
     }
 
     /// Lets in who shows this token. No token, no session.
     pub fn session(&self, token: Option<&str>, from: IpAddr) -> Result<Session> {
         let principal = match (&self.system, token) {
-            (None, _) => Principal::anybody(),
+            (None, _) => return self.admit(self.anybody.clone(), from),
             (Some(_), None) => {
                 return Err(ServerError::Unauthenticated(
                     "a token is needed: send `Authorization: Bearer TOKEN` (POST /v1/login gives one)".into(),
@@ -105,8 +144,7 @@ impl Core {
                 Err(error) => {
                     // Whoever guesses is answered less and less; right tokens are never held up.
                     self.metrics.logins_failed.fetch_add(1, Ordering::Relaxed);
-                    self.guesses.check(&from.to_string())?;
-                    self.guesses.failed(&from.to_string());
+                    self.guesses.wrong_token(&from.to_string(), token)?;
                     return Err(error);
                 }
             },
@@ -124,11 +162,10 @@ impl Core {
 
     /// Who shows a credential now.
     pub fn principal(&self, credential: &Credential) -> Result<Arc<Principal>> {
-        let principal = match &self.system {
-            None => Principal::anybody(),
-            Some(system) => system.principal_of(credential)?,
-        };
-        Ok(Arc::new(principal))
+        match &self.system {
+            None => Ok(self.anybody.clone()),
+            Some(system) => Ok(Arc::new(system.principal_of(credential)?)),
+        }
     }
 
     /// Users and tokens, where there are any.
@@ -146,19 +183,37 @@ impl Core {
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {
         let place = self.place().await?;
-        let done = tokio::task::spawn_blocking(move || {
-            let _place = place;
-            work()
-        });
-        match done.await {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                tracing::error!(%error, "a request ended in a bug");
-                Err(ServerError::Internal(
-                    "the request met a bug in the server: its log tells more".into(),
-                ))
-            }
+        at(place, work).await
+    }
+
+    /// As [`Core::blocking`], for what no request waits for: it has a place when there is one.
+    pub async fn patient<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        // It is refused only where the server is gone.
+        let place = self.requests.clone().acquire_owned().await;
+        at(place.map_err(|_| bug())?, work).await
+    }
+
+    /// Reads one record: here while such reads are quick, on a thread that may wait where they are not.
+    pub async fn quick<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let mut stay = self.waits.may_stay();
+        if stay.is_none() && self.waits.may_stay_soon() {
+            tokio::task::yield_now().await;
+            stay = self.waits.may_stay();
         }
+        let Some(_stay) = stay else {
+            let waits = self.waits.clone();
+            return self.blocking(move || waits.timed(work)).await;
+        };
+        catch_unwind(AssertUnwindSafe(|| self.waits.timed(work))).unwrap_or_else(|_| {
+            tracing::error!("a request ended in a bug");
+            Err(bug())
+        })
     }
 
     /// The right to work on a thread that may wait.
@@ -256,34 +311,8 @@ impl Core {
         let databases = self.databases.close();
         let system = self.system.as_ref().map_or(Ok(()), System::close);
         self.audit.sync();
+        self.traces.end();
         databases.and(system)
-    }
-
-    /// A folder for a backup of this name, beside the others.
-    pub fn backup_folder(&self, name: &str) -> Result<std::path::PathBuf> {
-        let Some(folder) = &self.config.backups_folder else {
-            return Err(ServerError::Invalid(
-                "backups cannot be written over the network here: start the server with `backups_folder`".into(),
-            ));
-        };
-        let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
-        if name.is_empty()
-            || name.len() > 100
-            || name.starts_with('.')
-            || !name.chars().all(allowed)
-        {
-            return Err(ServerError::Invalid(
-                "the name of a backup has 1 to 100 letters, digits, `_`, `-` or `.`, and begins with no dot".into(),
-            ));
-        }
-        make_folder(folder)?;
-        let path = folder.join(name);
-        if path.symlink_metadata().is_ok() {
-            return Err(ServerError::Exists(format!(
-                "there is a backup `{name}` already"
-            )));
-        }
-        Ok(path)
     }
 }
 

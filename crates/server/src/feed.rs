@@ -31,6 +31,14 @@ impl CommitObserver for Observer {
         // Wakes nobody where nobody waits.
         self.0.newest.send_replace(Newest::Version(version));
     }
+
+    fn abandoned(&self, from: Version) {
+        self.0.take_back(from);
+    }
+
+    fn unsettled(&self, from: Version) {
+        self.0.take_back(from);
+    }
 }
 
 impl Feed {
@@ -53,8 +61,43 @@ impl Feed {
         self.newest.subscribe()
     }
 
+    /// Nobody waits for versions that will not be seen.
+    fn take_back(&self, from: Version) {
+        let seen = from.saturating_sub(1);
+        self.newest.send_if_modified(|newest| match newest {
+            Newest::Version(version) if *version > seen => {
+                *version = seen;
+                true
+            }
+            _ => false,
+        });
+    }
+
     /// Tells all who wait that nothing more will come.
     pub(crate) fn close(&self) {
         self.newest.send_replace(Newest::Closed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_that_did_not_happen_is_waited_for_by_nobody() {
+        let db = Database::open_in_memory().unwrap();
+        let feed = Feed::follow(&db).unwrap();
+        let observer = Observer(feed.clone());
+        let newest = feed.subscribe();
+        observer.committing(7, b"");
+        observer.committing(8, b"");
+        observer.abandoned(7);
+        assert_eq!(*newest.borrow(), Newest::Version(6));
+        observer.committing(7, b"");
+        observer.unsettled(9);
+        assert_eq!(*newest.borrow(), Newest::Version(7));
+        feed.close();
+        observer.abandoned(2);
+        assert_eq!(*newest.borrow(), Newest::Closed);
     }
 }

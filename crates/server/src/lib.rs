@@ -8,6 +8,7 @@
 //! - what was acknowledged is on disk, also when the server is stopped under load.
 
 pub mod access;
+mod arrow;
 mod audit;
 pub mod bolt;
 pub mod config;
@@ -19,9 +20,12 @@ mod listen;
 mod logging;
 mod metrics;
 mod open;
+mod operations;
+mod quick;
 mod replication;
 mod serve;
 mod slow;
+mod traces;
 mod weight;
 
 pub use error::{Result, ServerError};

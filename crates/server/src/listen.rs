@@ -1,19 +1,20 @@
 //! Connections: how many, over TLS or not, and how slow they may be.
 //!
-//! A connection is *waiting* for a request, in the *head* of one, or *busy* with one; [`Timed`] ends it when it waits too
-//! long, when a head takes too long, and when its client takes nothing of an answer for too long.
+//! A connection is *waiting* for a request, in the *head* of one, or *busy* with one; it is ended when it waits too long, when a head
+//! takes too long, and when its client takes nothing of an answer for too long. One that waits for longer than a moment *rests*: it gives back the
+//! buffers of its talk, about 20 KiB, and holds one to two KiB until the next request begins, or it has waited too long.
 
 use std::{
     convert::Infallible,
-    future::Future,
+    future::{Future, poll_fn},
     io,
     net::SocketAddr,
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU8, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
@@ -22,10 +23,10 @@ use axum::{
     body::{Body, Bytes},
     http::{Request, Response},
 };
-use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::body::{Body as _, Frame, Incoming, SizeHint};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::{TcpListener, TcpStream},
     time::{Instant, Sleep},
 };
@@ -109,8 +110,13 @@ async fn connection(
     let Some(tls) = tls else {
         return speak(core, stream, peer, spoken).await;
     };
-    match tokio::time::timeout(core.config.limits.head_time, tls.accept(stream)).await {
-        Ok(Ok(stream)) => speak(core, stream, peer, spoken).await,
+    // What is rare is kept elsewhere: each connection that is open would take the room for it.
+    let accepted = Box::pin(tokio::time::timeout(
+        core.config.limits.head_time,
+        tls.accept(stream),
+    ));
+    match accepted.await {
+        Ok(Ok(stream)) => Box::pin(speak(core, stream, peer, spoken)).await,
         Ok(Err(error)) => tracing::debug!(%peer, %error, "no TLS connection"),
         Err(_) => {
             core.metrics
@@ -128,41 +134,90 @@ async fn speak(
 ) {
     match spoken {
         Spoken::Http(router) => serve(core, stream, peer, router).await,
-        Spoken::Bolt => bolt::serve(core, stream, peer).await,
+        Spoken::Bolt => Box::pin(bolt::serve(core, stream, peer)).await,
     }
 }
 
+/// A connection that waits has no more room than this for what comes first.
+const FIRST: usize = 32;
+/// A connection that had no request for so long gives back what it needs to talk.
+const REST: Duration = Duration::from_secs(1);
+
+/// Speaks HTTP: waits for a request, and talks while requests come.
 async fn serve(
     core: &Arc<Core>,
-    stream: impl AsyncRead + AsyncWrite + Unpin,
+    mut stream: impl AsyncRead + AsyncWrite + Unpin + Send,
     peer: SocketAddr,
     router: Router,
 ) {
+    let limits = &core.config.limits;
+    let mut stopping = core.stopping();
+    let mut waits = limits.idle_time;
+    loop {
+        let mut first = [0; FIRST];
+        let came = tokio::select! {
+            came = tokio::time::timeout(waits, stream.read(&mut first)) => came,
+            () = stop_asked(&mut stopping) => {
+                // It may be gone already.
+                let _ = tokio::time::timeout(limits.write_time, stream.shutdown()).await;
+                return;
+            }
+        };
+        let mut first = match came {
+            Ok(Ok(0) | Err(_)) => return,
+            Ok(Ok(count)) => Bytes::copy_from_slice(&first[..count]),
+            Err(_) => {
+                core.metrics
+                    .connections_slow
+                    .fetch_add(1, Ordering::Relaxed);
+                return;
+            }
+        };
+        // The room for talking is given back with the talk.
+        while !first.is_empty() {
+            let talk = Box::pin(talk(core, stream, first, peer, router.clone()));
+            let Some((rests, unread)) = talk.await else {
+                return;
+            };
+            (stream, first) = (rests, unread);
+        }
+        waits = limits.idle_time.saturating_sub(REST);
+    }
+}
+
+/// Answers requests, of which the first one begins with `first`, until the connection has ended; or rests: then it is given back, with
+/// what came and was not understood yet.
+async fn talk<S: AsyncRead + AsyncWrite + Unpin + Send>(
+    core: &Arc<Core>,
+    stream: S,
+    first: Bytes,
+    peer: SocketAddr,
+    router: Router,
+) -> Option<(S, Bytes)> {
     let phase = Arc::new(Phase::default());
     let limits = &core.config.limits;
     let timed = Timed {
         stream,
+        first,
         phase: phase.clone(),
-        seen: (WAITING, 0),
-        reading: Box::pin(tokio::time::sleep(limits.idle_time)),
         writing: None,
-        head_time: limits.head_time,
-        idle_time: limits.idle_time,
         write_time: limits.write_time,
     };
+    let busy = phase.clone();
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let busy = Busy::begin(&phase);
+        let busy = Busy::begin(&busy);
         let mut router = router.clone();
         let (mut parts, body) = request.into_parts();
         parts.extensions.insert(From(peer.ip()));
-        let answering = router.call(Request::from_parts(parts, Body::new(body)));
+        let body = Asked::of(body, &busy.0);
+        let answering = router.call(Request::from_parts(parts, body));
         async move {
             let response: Response<Body> = answering.await.unwrap_or_else(|never| match never {});
             let (parts, body) = response.into_parts();
             Ok::<_, Infallible>(Response::from_parts(parts, Answer { body, _busy: busy }))
         }
     });
-    let connection = hyper::server::conn::http1::Builder::new()
+    let mut connection = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(None)
         .max_buf_size(limits.head_bytes.max(8 << 10))
@@ -170,26 +225,71 @@ async fn serve(
         .max_headers(100)
         .half_close(false)
         .serve_connection(TokioIo::new(timed), service);
-    let mut connection = std::pin::pin!(connection);
-    let mut stopping = core.stopping();
-    let outcome = tokio::select! {
-        outcome = connection.as_mut() => outcome,
-        () = stop_asked(&mut stopping) => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
+    let (mut stopping, mut stops) = (core.stopping(), false);
+    let mut stop = std::pin::pin!(stop_asked(&mut stopping));
+    let mut timer = std::pin::pin!(tokio::time::sleep(limits.head_time));
+    let mut timed_for = None;
+    // What is left of a request's body must never be taken for another request.
+    let may_rest = || limits.idle_time > REST && phase.is_whole.load(Ordering::Acquire);
+    let end = poll_fn(|context| {
+        if !stops && stop.as_mut().poll(context).is_ready() {
+            stops = true;
+            Pin::new(&mut connection).graceful_shutdown();
         }
-    };
-    if let Err(error) = outcome {
-        let slow = std::error::Error::source(&error)
-            .and_then(|source| source.downcast_ref::<io::Error>())
-            .is_some_and(|source| source.kind() == io::ErrorKind::TimedOut);
-        if slow {
-            core.metrics
-                .connections_slow
-                .fetch_add(1, Ordering::Relaxed);
+        if let Poll::Ready(outcome) = Pin::new(&mut connection).poll(context) {
+            return Poll::Ready(End::Over(outcome));
         }
-        tracing::debug!(%peer, %error, "a connection ended");
+        // Here, and not where it is read: nothing is read any more by one that has looked already and found nothing.
+        let Some(now) = phase.waits() else {
+            return Poll::Pending;
+        };
+        if timed_for != Some(now) {
+            timed_for = Some(now);
+            let time = match now {
+                (HEAD, _) => limits.head_time,
+                _ if may_rest() => REST,
+                _ => limits.idle_time,
+            };
+            timer.as_mut().reset(Instant::now() + time);
+        }
+        ready!(timer.as_mut().poll(context));
+        Poll::Ready(match now {
+            (WAITING, _) if may_rest() && !stops => End::Rests,
+            _ => End::Slow,
+        })
+    })
+    .await;
+    match end {
+        End::Rests => {
+            let parts = connection.into_parts();
+            return Some((parts.io.into_inner().stream, parts.read_buf));
+        }
+        End::Over(Ok(())) => return None,
+        End::Over(Err(error)) => {
+            let slow = std::error::Error::source(&error)
+                .and_then(|source| source.downcast_ref::<io::Error>())
+                .is_some_and(|source| source.kind() == io::ErrorKind::TimedOut);
+            tracing::debug!(%peer, %error, "a connection ended");
+            if !slow {
+                return None;
+            }
+        }
+        End::Slow => {}
     }
+    core.metrics
+        .connections_slow
+        .fetch_add(1, Ordering::Relaxed);
+    None
+}
+
+/// Why a talk has ended.
+enum End {
+    /// The connection is closed, or broken.
+    Over(hyper::Result<()>),
+    /// Nothing was asked for a while.
+    Rests,
+    /// A request takes too long to come.
+    Slow,
 }
 
 const WAITING: u8 = 0;
@@ -201,6 +301,19 @@ const BUSY: u8 = 2;
 struct Phase {
     now: AtomicU8,
     round: AtomicU64,
+    /// The client takes nothing of an answer, which has a time of its own.
+    writes: AtomicBool,
+    /// The last request was read to the end of its body.
+    is_whole: AtomicBool,
+}
+
+impl Phase {
+    /// What is waited for, a request or the rest of its head, and in which round; nothing where the client need not do anything.
+    fn waits(&self) -> Option<(u8, u64)> {
+        let now = self.now.load(Ordering::Acquire);
+        let waits = now != BUSY && !self.writes.load(Ordering::Relaxed);
+        waits.then(|| (now, self.round.load(Ordering::Acquire)))
+    }
 }
 
 /// A request at work: from its head to the last byte of its answer.
@@ -217,6 +330,50 @@ impl Drop for Busy {
     fn drop(&mut self) {
         self.0.round.fetch_add(1, Ordering::Release);
         self.0.now.store(WAITING, Ordering::Release);
+    }
+}
+
+/// A request's body, which notes that it was read to its end.
+struct Asked {
+    body: Incoming,
+    phase: Arc<Phase>,
+}
+
+impl Asked {
+    fn of(body: Incoming, phase: &Arc<Phase>) -> Body {
+        let is_whole = body.is_end_stream();
+        phase.is_whole.store(is_whole, Ordering::Release);
+        match is_whole {
+            true => Body::empty(),
+            false => Body::new(Self {
+                body,
+                phase: phase.clone(),
+            }),
+        }
+    }
+}
+
+impl hyper::body::Body for Asked {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        if frame.is_none() || self.body.is_end_stream() {
+            self.phase.is_whole.store(true, Ordering::Release);
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -246,17 +403,14 @@ impl hyper::body::Body for Answer {
     }
 }
 
-/// A stream that gives up on those who are too slow.
+/// A stream that notes where its connection is, and gives up on those who take nothing.
 struct Timed<S> {
     stream: S,
+    /// What came before it talked, until that was read.
+    first: Bytes,
     phase: Arc<Phase>,
-    /// The phase and round for which `reading` was set.
-    seen: (u8, u64),
-    reading: Pin<Box<Sleep>>,
     /// Set while the client takes nothing.
     writing: Option<Pin<Box<Sleep>>>,
-    head_time: Duration,
-    idle_time: Duration,
     write_time: Duration,
 }
 
@@ -271,28 +425,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
-        let mut now = self.phase.now.load(Ordering::Acquire);
-        if outcome.is_ready() && buffer.filled().len() > before && now == WAITING {
-            // The first bytes of a head. It is not overtaken: only this task ends a round.
-            let begun =
+        if !self.first.is_empty() {
+            let count = self.first.len().min(buffer.remaining());
+            buffer.put_slice(&self.first.split_to(count));
+        }
+        let mut outcome = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before && outcome.is_pending() {
+            outcome = Poll::Ready(Ok(()));
+        }
+        if outcome.is_ready() && buffer.filled().len() > before {
+            // The first bytes of a head, if it waited for one. It is not overtaken: only this task ends a round.
+            let _ =
                 self.phase
                     .now
                     .compare_exchange(WAITING, HEAD, Ordering::AcqRel, Ordering::Acquire);
-            now = begun.map_or_else(|other| other, |_| HEAD);
-        }
-        let seen = (now, self.phase.round.load(Ordering::Acquire));
-        if seen != self.seen {
-            self.seen = seen;
-            let time = if now == HEAD {
-                self.head_time
-            } else {
-                self.idle_time
-            };
-            self.reading.as_mut().reset(Instant::now() + time);
-        }
-        if outcome.is_pending() && now != BUSY && self.reading.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(too_slow("no request came in time")));
         }
         outcome
     }
@@ -306,9 +452,12 @@ impl<S: AsyncWrite + Unpin> Timed<S> {
         outcome: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if outcome.is_ready() {
-            self.writing = None;
+            if self.writing.take().is_some() {
+                self.phase.writes.store(false, Ordering::Relaxed);
+            }
             return outcome;
         }
+        self.phase.writes.store(true, Ordering::Relaxed);
         let time = self.write_time;
         let sleep = self
             .writing

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use isomer_db::{Builder, Database, Memory};
+use isomer_db::{Builder, Database, MasterKey, Memory};
 use tokio::{net::TcpListener, runtime::Runtime};
 use tokio_rustls::{
     TlsAcceptor,
@@ -46,6 +46,8 @@ pub struct ServeOptions {
     pub create: bool,
     /// The first administrator's password, from the environment.
     pub admin_password: Option<String>,
+    /// The key that `builder` has, too: the system database is encrypted with it, and databases are restored with it.
+    pub key: Option<MasterKey>,
 }
 
 impl ServeOptions {
@@ -58,6 +60,7 @@ impl ServeOptions {
             open: Vec::new(),
             create: false,
             admin_password: None,
+            key: None,
         }
     }
 }
@@ -98,8 +101,8 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
 
     let databases = Databases::new(options.builder.clone(), config.databases_folder.clone());
     for (name, path) in &options.databases {
-        let db = options.builder.clone().create(options.create).open(path)?;
-        databases.add(&name.clone().unwrap_or_else(|| name_of(path)), db)?;
+        let name = name.clone().unwrap_or_else(|| name_of(path));
+        databases.add_at(&name, path, options.create)?;
     }
     for (name, db) in &options.open {
         databases.add(name, db.clone())?;
@@ -115,7 +118,7 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
             ServerError::Invalid("a folder for users and tokens is missing: set `system`".into())
         })?;
         make_folder(folder)?;
-        let system = System::open(&folder.join("db"))?;
+        let system = System::open(&folder.join("db"), options.key.as_ref())?;
         if !system.has_users() {
             match first_password(&options)? {
                 Some(password) => {
@@ -145,7 +148,15 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
         MESSAGES.iter().map(|message| message.name),
     );
     let home = home(&options, &config)?;
-    let core = Core::new(config, system, databases, audit, metrics, home);
+    let core = Core::new(
+        config,
+        system,
+        databases,
+        audit,
+        metrics,
+        home,
+        options.key.clone(),
+    )?;
     let http = Spoken::Http(http::router(&core));
     let accept = |listener, spoken| {
         runtime.spawn(listen::accept(core.clone(), listener, spoken, tls.clone()))

@@ -27,7 +27,9 @@ use redb::{
 use crate::{
     RedbOptions,
     block_file::BLOCK_BYTES,
-    open::{self, Instance, META, PAIRS, STREAM, VERSION, damaged_blocks, guarded, redb_error},
+    open::{
+        self, Instance, META, PAIRS, STREAM, TRIMMED, VERSION, damaged_blocks, guarded, redb_error,
+    },
 };
 
 /// Buffered bytes and commits after which a commit is synced all the same, so that redb can reuse space.
@@ -41,6 +43,8 @@ pub struct RedbBackend {
     options: RedbOptions,
     published: RwLock<Arc<RedbView>>,
     durable_version: AtomicU64,
+    /// The change stream was forgotten up to here.
+    trimmed: AtomicU64,
     buffered: Mutex<Buffered>,
     /// Why nothing may be trusted until reopening.
     poison: Mutex<Option<String>>,
@@ -187,10 +191,12 @@ impl RedbBackend {
             open::create_if_missing(directory, &options)?;
         }
         let instance = Arc::new(open::open_data(directory, &options, options.read_only)?);
+        let trimmed = open::stored_number(directory, &instance.database, TRIMMED)?;
         let view = RedbView::open(instance, directory.into(), lock.clone())?;
         Ok(Self {
             directory: directory.to_owned(),
             durable_version: AtomicU64::new(view.version),
+            trimmed: AtomicU64::new(trimmed.unwrap_or(0)),
             published: RwLock::new(Arc::new(view)),
             options,
             buffered: Mutex::default(),
@@ -569,6 +575,8 @@ impl Backend for RedbBackend {
         let _exclusive = self.exclusive.lock();
         let instance = self.writable()?;
         let version = self.published.read().version;
+        let trimmed = self.trimmed.fetch_max(upto.min(version), Ordering::AcqRel);
+        let trimmed = trimmed.max(upto.min(version));
         // Durable at once, so that a crash cannot bring entries back; earlier buffered commits become durable with it.
         self.transact(
             &instance,
@@ -578,11 +586,16 @@ impl Backend for RedbBackend {
                 transaction
                     .open_table(STREAM)?
                     .retain_in::<u64, _>(..=upto, |_, _| false)?;
+                transaction.open_table(META)?.insert(TRIMMED, trimmed)?;
                 Ok(())
             },
         )?;
         self.note_durable(version);
         Ok(())
+    }
+
+    fn stream_trimmed(&self) -> Result<Version, StorageError> {
+        Ok(self.trimmed.load(Ordering::Acquire))
     }
 
     fn sync(&self) -> Result<(), StorageError> {
@@ -611,7 +624,9 @@ impl Backend for RedbBackend {
             )));
         }
         open::prepare(target, &options)?;
-        let copied = open::create_data(target, &options, |database| copy(&view, target, database));
+        let copied = open::create_data(target, &options, |database| {
+            copy(&view, &self.trimmed, target, database)
+        });
         if copied.is_err() && !existed {
             drop(disk.remove_folder(target));
         }
@@ -778,7 +793,12 @@ impl Feed<'_, '_> {
 }
 
 /// Copies a view into an empty database.
-fn copy(view: &RedbView, target: &Path, database: &Database) -> Result<(), StorageError> {
+fn copy(
+    view: &RedbView,
+    trimmed: &AtomicU64,
+    target: &Path,
+    database: &Database,
+) -> Result<(), StorageError> {
     let convert = |error: redb::Error| redb_error(target, error);
     let transaction = database
         .begin_write()
@@ -834,6 +854,9 @@ fn copy(view: &RedbView, target: &Path, database: &Database) -> Result<(), Stora
             .open_table(META)
             .map_err(|error| convert(error.into()))?;
         meta.insert(VERSION, view.version)
+            .map_err(|error| convert(error.into()))?;
+        let trimmed = trimmed.load(Ordering::Acquire).min(view.version);
+        meta.insert(TRIMMED, trimmed)
             .map_err(|error| convert(error.into()))?;
     }
     transaction.commit().map_err(|error| convert(error.into()))

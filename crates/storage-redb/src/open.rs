@@ -21,6 +21,8 @@ pub const PAIRS: TableDefinition<'static, &[u8], &[u8]> = TableDefinition::new("
 pub const STREAM: TableDefinition<'static, u64, &[u8]> = TableDefinition::new("stream");
 pub const META: TableDefinition<'static, &str, u64> = TableDefinition::new("meta");
 pub const VERSION: &str = "version";
+/// Up to where the change stream was forgotten; missing where it never was.
+pub const TRIMMED: &str = "stream_trimmed";
 
 pub const DATA: &str = "data";
 const LOCK: &str = "LOCK";
@@ -217,12 +219,21 @@ pub fn fill_empty(directory: &Path, database: &Database) -> Result<(), StorageEr
 
 /// Makes a new, empty database where there is none.
 pub fn create_if_missing(directory: &Path, options: &RedbOptions) -> Result<(), StorageError> {
+    let sync = |folder: &Path| {
+        let synced = options.disk.sync_folder(folder);
+        synced.map_err(|error| io_error("writing", folder, &error))
+    };
     if has_data(directory, options)? {
-        return Ok(());
+        // Whoever made it may have failed at that, or ended before: without a name nothing in it is durable.
+        return sync(directory);
     }
     create_data(directory, options, |database| {
         fill_empty(directory, database)
-    })
+    })?;
+    match directory.parent() {
+        Some(parent) if parent != Path::new("") => sync(parent),
+        _ => Ok(()),
+    }
 }
 
 /// The path of the data file.
@@ -408,6 +419,16 @@ fn check_superblock(
 
 /// The version that an instance has committed last.
 pub fn stored_version(directory: &Path, database: &Database) -> Result<u64, StorageError> {
+    stored_number(directory, database, VERSION)?
+        .ok_or_else(|| damaged(directory, "its version is missing"))
+}
+
+/// A number that an instance has noted.
+pub fn stored_number(
+    directory: &Path,
+    database: &Database,
+    name: &str,
+) -> Result<Option<u64>, StorageError> {
     guarded(directory, || {
         let read = database
             .begin_read()
@@ -415,10 +436,8 @@ pub fn stored_version(directory: &Path, database: &Database) -> Result<u64, Stor
         let meta = read
             .open_table(META)
             .map_err(|error| redb_error(directory, error))?;
-        let version =
-            ReadableTable::get(&meta, VERSION).map_err(|error| redb_error(directory, error))?;
-        version
-            .map(|version| version.value())
-            .ok_or_else(|| damaged(directory, "its version is missing"))
+        let number =
+            ReadableTable::get(&meta, name).map_err(|error| redb_error(directory, error))?;
+        Ok(number.map(|number| number.value()))
     })
 }

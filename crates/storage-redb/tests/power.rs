@@ -186,49 +186,91 @@ fn power_cuts_lose_nothing_synced() {
     println!("{done} power cuts");
 }
 
-/// Each call on the disk fails once: an error or none, no panic, and the database opens afterwards with what was
-/// acknowledged.
-#[test]
-fn every_call_fails_once() {
+/// What goes wrong, once.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// The call of this number is refused with this error of the operating system.
+    Refused { at: u64, error: i32 },
+    /// The write of this number takes half of its bytes.
+    Short { at: u64 },
+    /// The sync of this number fails and loses what it should have kept; those after it answer well.
+    LostSync { at: u64 },
+}
+
+const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+
+/// Calls that a full disk refuses.
+fn grows(call: Call) -> bool {
+    matches!(
+        call,
+        Call::Write | Call::SetLen | Call::Open | Call::MakeFolder | Call::Link
+    )
+}
+
+/// Commits, a bulk load, a copy, a trim and two openings with one fault among them; how many calls, writes and syncs there
+/// were.
+fn attempt(fault: Option<Fault>) -> [u64; 3] {
     use std::sync::atomic::{AtomicU64, Ordering};
-    let attempt = |fail_at: u64| {
-        let disk = SimDisk::new();
-        disk.make_folder(Path::new(DATABASE)).expect("a folder");
-        let calls = Arc::new(AtomicU64::new(0));
-        let failed = Arc::new(std::sync::Mutex::new(None));
-        let hook = {
-            let (calls, failed) = (calls.clone(), failed.clone());
-            move |call: Call, _: &Path| {
-                if calls.fetch_add(1, Ordering::SeqCst) == fail_at {
-                    *failed.lock().expect("no panic") = Some(call);
-                    return Err(std::io::Error::from_raw_os_error(5));
-                }
-                Ok(())
+    let disk = SimDisk::new();
+    disk.make_folder(Path::new(DATABASE)).expect("a folder");
+    disk.sync_folder(Path::new("/")).expect("synced");
+    match fault {
+        Some(Fault::Short { at }) => disk.shorten_write_after(at),
+        Some(Fault::LostSync { at }) => disk.lose_sync_after(at),
+        _ => {}
+    }
+    let counts = Arc::new([const { AtomicU64::new(0) }; 3]);
+    let hook = {
+        let counts = counts.clone();
+        move |call: Call, _: &Path| {
+            let number = counts[0].fetch_add(1, Ordering::SeqCst);
+            match call {
+                Call::Write => drop(counts[1].fetch_add(1, Ordering::SeqCst)),
+                Call::Sync => drop(counts[2].fetch_add(1, Ordering::SeqCst)),
+                _ => {}
             }
-        };
-        let mut acknowledged = 0;
-        let mut attempted = 0;
-        if let Ok(engine) = open(Arc::new(FaultyDisk::new(
-            Arc::new(disk.clone()),
-            Arc::new(hook),
-        ))) {
-            for round in 1..6_u64 {
-                let run = || -> Result<u64, StorageError> {
-                    let mut transaction = engine.begin()?;
-                    transaction.put(b"left", &round.to_be_bytes())?;
-                    transaction.put(b"right", &[round as u8; 9000])?;
-                    transaction.commit(Durability::Synced)
-                };
-                attempted = round;
-                if run().is_ok() {
-                    acknowledged = round;
+            match fault {
+                Some(Fault::Refused { at, error })
+                    if number == at && (error == EIO || grows(call)) =>
+                {
+                    Err(std::io::Error::from_raw_os_error(error))
                 }
+                _ => Ok(()),
             }
         }
-        let what = format!("call {fail_at}, {:?}", failed.lock().expect("no panic"));
-        let engine = open(Arc::new(disk)).unwrap_or_else(|error| panic!("{what}: {error}"));
+    };
+    let faulty: Arc<dyn Disk> = Arc::new(FaultyDisk::new(Arc::new(disk.clone()), Arc::new(hook)));
+    let (mut acknowledged, mut attempted) = (0, 0);
+    for opening in 0..2 {
+        let Ok(engine) = open(faulty.clone()) else {
+            continue;
+        };
+        for _ in 0..3 {
+            attempted += 1;
+            let run = || -> Result<u64, StorageError> {
+                let mut transaction = engine.begin()?;
+                transaction.put(b"left", &u64::to_be_bytes(attempted))?;
+                transaction.put(b"right", &[attempted as u8; 9000])?;
+                transaction.append_stream(b"told");
+                transaction.commit(Durability::Synced)
+            };
+            if run().is_ok() {
+                acknowledged = attempted;
+            }
+        }
+        let load = (0..20_u8).map(|number| Ok((vec![b'z', opening, number], vec![7; 300])));
+        let _ = engine.ingest(&mut load.into_iter(), None);
+        let _ = engine.checkpoint(Path::new(&format!("/copy{opening}")));
+        let _ = engine.trim_stream(2);
+    }
+    let what = format!("{fault:?}");
+    let found_as = |disk: SimDisk, how: &str| {
+        let engine = open(Arc::new(disk)).unwrap_or_else(|error| panic!("{what}, {how}: {error}"));
         let snapshot = engine.snapshot().expect("a snapshot");
-        let left = snapshot.get(b"left").expect("read");
+        let left = snapshot
+            .get(b"left")
+            .unwrap_or_else(|error| panic!("{what}, {how}: {error}"));
         let right = snapshot.get(b"right").expect("read");
         let found = left.map_or(0, |bytes| {
             u64::from_be_bytes(bytes[..].try_into().expect("8 bytes"))
@@ -236,18 +278,49 @@ fn every_call_fails_once() {
         assert_eq!(
             right.map(|bytes| bytes.to_vec()),
             (found > 0).then(|| vec![found as u8; 9000]),
-            "{what}: half a commit"
+            "{what}, {how}: half a commit"
         );
         assert!(
             (acknowledged..=attempted).contains(&found),
-            "{what}: {found} is there, {acknowledged} was acknowledged"
+            "{what}, {how}: {found} is there, {acknowledged} was acknowledged"
         );
-        calls.load(Ordering::SeqCst)
+        for opening in 0..2_u8 {
+            let loaded = (0..20_u8).filter(|number| {
+                snapshot
+                    .get(&[b'z', opening, *number])
+                    .expect("read")
+                    .is_some()
+            });
+            let loaded = loaded.count();
+            assert!(loaded == 0 || loaded == 20, "{what}, {how}: half a load");
+        }
     };
-    let calls = attempt(u64::MAX);
-    for fail_at in 0..calls {
-        attempt(fail_at);
+    // After a sync that failed the operating system takes for clean what never reached the disk. redb's file, opened again
+    // before the machine is, cannot know which blocks these are (the engine `store` writes again what it is not sure of).
+    if !matches!(fault, Some(Fault::LostSync { .. })) {
+        for loss in Loss::ALL {
+            found_as(disk.after_power_loss(loss, 3), "after a loss of power");
+        }
     }
-    println!("{calls} calls");
-    assert!(calls > 100);
+    found_as(disk, "as it is");
+    [0, 1, 2].map(|at: usize| counts[at].load(Ordering::SeqCst))
+}
+
+/// Each call on the disk fails once, in each way that a disk fails: an error or none, no panic, and the database opens
+/// afterwards with what was acknowledged, also after a loss of power, but for one case (see above).
+#[test]
+fn every_call_fails_once() {
+    let [calls, writes, syncs] = attempt(None);
+    for at in 0..calls {
+        attempt(Some(Fault::Refused { at, error: EIO }));
+        attempt(Some(Fault::Refused { at, error: ENOSPC }));
+    }
+    for at in 0..writes {
+        attempt(Some(Fault::Short { at }));
+    }
+    for at in 0..syncs {
+        attempt(Some(Fault::LostSync { at }));
+    }
+    println!("{calls} calls, {writes} of them writes, {syncs} syncs");
+    assert!(calls > 100 && writes > 30 && syncs > 10);
 }

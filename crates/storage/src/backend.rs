@@ -17,6 +17,9 @@ pub type Pairs<'a> = dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError
 
 /// All pairs of one version. It never changes; it may be read from many threads at once.
 pub trait View: Send + Sync + 'static {
+    /// Whether [`View::visit`] may be given a visitor that takes its time, reads and writes elsewhere, or panics: it holds no
+    /// lock and keeps nothing that the engine wants to be rid of. Where not, such visits are made of pages.
+    const LENDS: bool = false;
     /// The version.
     fn version(&self) -> Version;
     /// The value under `key`.
@@ -95,6 +98,8 @@ pub trait Backend: Send + Sync + 'static {
     ) -> Result<Vec<StreamEntry>, StorageError>;
     /// Forgets change-stream entries up to and including `upto`.
     fn trim_stream(&self, upto: Version) -> Result<(), StorageError>;
+    /// As [`crate::Engine::stream_trimmed`]. Raised before the first entry goes.
+    fn stream_trimmed(&self) -> Result<Version, StorageError>;
     /// Makes everything applied durable.
     fn sync(&self) -> Result<(), StorageError>;
     /// As [`crate::Engine::settle`].

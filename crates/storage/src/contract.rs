@@ -1,8 +1,10 @@
 //! The traits and types that an engine fills.
 
-use std::{any::Any, fmt, path::Path, sync::Arc};
+use std::{any::Any, fmt, ops::ControlFlow, path::Path, sync::Arc};
 
 use thiserror::Error;
+
+use crate::Visitor;
 
 /// Number of a commit: 1 for the first, increasing by at least 1. Version 0 is the empty database.
 pub type Version = u64;
@@ -47,6 +49,9 @@ pub trait Engine: Send + Sync {
     ) -> Result<Vec<StreamEntry>, StorageError>;
     /// Forgets change-stream entries with a version up to and including `upto`.
     fn trim_stream(&self, upto: Version) -> Result<(), StorageError>;
+    /// The change stream was forgotten up to and including this version; 0 where nothing was. Who has read it up to an
+    /// earlier one has missed something: read a part of the stream first, then ask.
+    fn stream_trimmed(&self) -> Result<Version, StorageError>;
     /// Makes every commit so far durable, those with [`Durability::Buffered`] included.
     fn sync(&self) -> Result<(), StorageError>;
     /// Waits until nothing is left to do in the background: what was written is where it stays, and whatever is merged
@@ -115,6 +120,48 @@ pub trait Read: Send {
         limit: PageLimit,
         page: &mut Page,
     ) -> Result<(), StorageError>;
+    /// Calls `visit` with the pairs of `range` in `order` until it breaks or the range ends. An engine that has its pairs at
+    /// hand lends them, where a page would be a copy; `visit` may take its time, read and write elsewhere, and panic.
+    fn visit(
+        &self,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        visit_by_pages(self, range, order, visit)
+    }
+}
+
+/// Pairs and bytes of the pages that are read for a visit.
+const VISITED: PageLimit = PageLimit {
+    keys: 1024,
+    bytes: 1 << 20,
+};
+
+/// [`Read::visit`] for whatever has pages.
+pub(crate) fn visit_by_pages(
+    read: &(impl Read + ?Sized),
+    range: KeyRange<'_>,
+    order: Order,
+    visit: &mut Visitor<'_>,
+) -> Result<(), StorageError> {
+    let mut page = Page::new();
+    read.scan(range, order, VISITED, &mut page)?;
+    loop {
+        for (key, value) in page.iter() {
+            if visit(key, value) == ControlFlow::Break(()) {
+                return Ok(());
+            }
+        }
+        let Some((start, end)) = page.next.take() else {
+            return Ok(());
+        };
+        let rest = KeyRange {
+            start: &start,
+            end: end.as_deref(),
+        };
+        read.scan(rest, order, VISITED, &mut page)?;
+    }
 }
 
 /// A read view of one version.

@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     ops::ControlFlow,
     path::Path,
-    sync::{Arc, atomic::AtomicU64},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use crate::sync::{Mutex, RwLock};
@@ -20,6 +23,9 @@ pub const MAX_KEY_BYTES: usize = 64 << 10;
 pub const MAX_VALUE_BYTES: usize = 64 << 20;
 /// Largest write set unless told otherwise.
 pub const MAX_TRANSACTION_BYTES: usize = 1 << 30;
+
+/// So many pairs of a commit are put into the tree at once: enough that nodes are looked at once for many of them.
+const PUT_AT_ONCE: usize = 4096;
 
 /// An engine that keeps everything in memory and forgets it when it is dropped.
 ///
@@ -53,6 +59,7 @@ delegate_engine!(MemoryEngine, engine);
 struct MemoryBackend {
     published: RwLock<Arc<MemoryView>>,
     stream: Mutex<BTreeMap<Version, Arc<[u8]>>>,
+    trimmed: AtomicU64,
     max_transaction_bytes: usize,
     syncs: AtomicU64,
 }
@@ -63,6 +70,8 @@ struct MemoryView {
 }
 
 impl View for MemoryView {
+    const LENDS: bool = true;
+
     fn version(&self) -> Version {
         self.version
     }
@@ -90,6 +99,7 @@ impl MemoryBackend {
                 tree: Tree::default(),
             })),
             stream: Mutex::default(),
+            trimmed: AtomicU64::new(0),
             max_transaction_bytes,
             syncs: AtomicU64::new(0),
         }
@@ -130,15 +140,16 @@ impl Backend for MemoryBackend {
             for range in commit.writes.erased() {
                 tree.delete_range(range);
             }
-            // Many values are empty: those of keys that say it all.
-            let empty: Arc<[u8]> = Arc::from(&b""[..]);
             let slots = commit.writes.slots();
-            let mut put = Vec::with_capacity(slots.len());
+            let mut put = Vec::with_capacity(slots.len().min(PUT_AT_ONCE));
             for (key, value) in slots {
                 match value {
-                    Some([]) => put.push((key.into(), empty.clone())),
-                    Some(value) => put.push((key.into(), value.into())),
+                    Some(value) => put.push((key, value)),
                     None => tree.delete(key),
+                }
+                if put.len() == PUT_AT_ONCE {
+                    tree.put_all(&put);
+                    put.clear();
                 }
             }
             tree.put_all(&put);
@@ -186,15 +197,20 @@ impl Backend for MemoryBackend {
     }
 
     fn trim_stream(&self, upto: Version) -> Result<(), StorageError> {
+        let upto = upto.min(self.published.read().version);
         let mut stream = self.stream.lock();
-        let kept = stream.split_off(&upto.saturating_add(1));
+        self.trimmed.fetch_max(upto, Ordering::AcqRel);
+        let kept = stream.split_off(&(upto + 1));
         *stream = kept;
         Ok(())
     }
 
+    fn stream_trimmed(&self) -> Result<Version, StorageError> {
+        Ok(self.trimmed.load(Ordering::Acquire))
+    }
+
     fn sync(&self) -> Result<(), StorageError> {
-        self.syncs
-            .fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        self.syncs.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -217,7 +233,7 @@ impl Backend for MemoryBackend {
             if tree.get(&key).is_some() {
                 return Err(key_exists(&key));
             }
-            tree.put(key.into(), value.into());
+            tree.put(&key, &value);
         }
         if let Some(bytes) = stream.filter(|bytes| !bytes.is_empty()) {
             self.stream.lock().insert(version, bytes.into());

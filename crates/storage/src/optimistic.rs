@@ -17,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::contract::visit_by_pages;
 use crate::sync::{Condvar, Mutex, RwLock};
 
 use crate::{
@@ -190,6 +191,11 @@ impl<B: Backend> Optimistic<B> {
         self.core.backend.trim_stream(upto)
     }
 
+    /// See [`crate::Engine::stream_trimmed`].
+    pub fn stream_trimmed(&self) -> Result<Version, StorageError> {
+        self.core.backend.stream_trimmed()
+    }
+
     /// See [`crate::Engine::sync`].
     pub fn sync(&self) -> Result<(), StorageError> {
         let _writer = self.core.writer.lock();
@@ -334,6 +340,9 @@ macro_rules! delegate_engine {
             fn trim_stream(&self, upto: $crate::Version) -> Result<(), $crate::StorageError> {
                 self.$field.trim_stream(upto)
             }
+            fn stream_trimmed(&self) -> Result<$crate::Version, $crate::StorageError> {
+                self.$field.stream_trimmed()
+            }
             fn sync(&self) -> Result<(), $crate::StorageError> {
                 self.$field.sync()
             }
@@ -465,7 +474,7 @@ impl<B: Backend> Core<B> {
     /// moment to come back, so that they share one sync with those who came meanwhile.
     fn gather(&self) -> Vec<Arc<Ticket>> {
         let mut queue = self.queue.lock();
-        let patience = queue.took / 4;
+        let patience = queue.took / 2;
         if patience >= MIN_PATIENCE {
             let deadline = Instant::now() + patience.min(MAX_PATIENCE);
             while queue.waiting.len() < queue.writers {
@@ -622,6 +631,21 @@ impl<V: View> Read for ViewSnapshot<V> {
             self.view.visit_on(parked, range, order, visit)
         })
     }
+
+    fn visit(
+        &self,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        if crate::write_set::is_empty_range(range) {
+            return Ok(());
+        }
+        if V::LENDS {
+            return self.view.visit(range, order, visit);
+        }
+        visit_by_pages(self, range, order, visit)
+    }
 }
 
 /// Fills a page from a visit; the first pair that does not fit is where the next page begins.
@@ -732,6 +756,21 @@ impl<B: Backend> Read for OptimisticTransaction<B> {
         fill(page, range, order, limit, |parked, visit| {
             self.writes.visit(&*self.view, parked, range, order, visit)
         })
+    }
+
+    fn visit(
+        &self,
+        range: KeyRange<'_>,
+        order: Order,
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), StorageError> {
+        if <B::View as View>::LENDS && !self.writes.may_touch(range) {
+            if crate::write_set::is_empty_range(range) {
+                return Ok(());
+            }
+            return self.view.visit(range, order, visit);
+        }
+        visit_by_pages(self, range, order, visit)
     }
 }
 

@@ -149,6 +149,10 @@ impl Backend for Slow {
         not_here()
     }
 
+    fn stream_trimmed(&self) -> Result<Version, StorageError> {
+        not_here()
+    }
+
     fn sync(&self) -> Result<(), StorageError> {
         let written = *self.written.lock();
         *self.durable.lock() = written;

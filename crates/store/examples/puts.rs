@@ -1,17 +1,19 @@
 //! Measures the store on the storage contract: puts of random UUIDs in transactions of 100, gets, a scan.
 //!
 //! ```text
-//! cargo run --profile quick -p isomer-store --example puts -- [MILLIONS] [FOLDER] [buffered|synced]
+//! cargo run --profile quick -p isomer-store --example puts -- [MILLIONS] [FOLDER] [buffered|synced] [streamed]
 //! ```
 //!
 //! One JSON object a line; keys and values are 36 bytes of text.
 
 use std::{
+    ops::ControlFlow,
+    os::unix::fs::FileExt,
     path::PathBuf,
     time::{Duration, Instant},
 };
 
-use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, conformance::Random};
+use isomer_storage::{Durability, Engine, KeyRange, Order, conformance::Random};
 use isomer_store::{StoreEngine, StoreOptions};
 
 const PER_TRANSACTION: u64 = 100;
@@ -43,6 +45,27 @@ fn cpu_s() -> f64 {
         .next()
         .and_then(|text| text.parse::<f64>().ok());
     nanoseconds.unwrap_or(0.0) / 1e9
+}
+
+/// Where the time of this thread goes, as the kernel tells: milliseconds on a processor, and waiting for one.
+struct Schedule(Option<std::fs::File>);
+
+impl Schedule {
+    fn new() -> Self {
+        Self(std::fs::File::open("/proc/thread-self/schedstat").ok())
+    }
+
+    fn now(&self) -> (f64, f64) {
+        let mut bytes = [0; 128];
+        let len = self
+            .0
+            .as_ref()
+            .and_then(|file| file.read_at(&mut bytes, 0).ok());
+        let text = std::str::from_utf8(&bytes[..len.unwrap_or(0)]).unwrap_or_default();
+        let mut numbers = text.split(' ').map(|number| number.parse().unwrap_or(0.0));
+        let mut next = || numbers.next().unwrap_or(0.0) / 1e6;
+        (next(), next())
+    }
 }
 
 /// Bytes of memory that the process has at most had.
@@ -90,33 +113,27 @@ fn read_all(
         "1/s",
     );
     let (began, cpu) = (Instant::now(), cpu_s());
-    let mut page = Page::new();
-    let (mut found, mut rest, mut bytes) = (0u64, Some((Vec::new(), None::<Vec<u8>>)), 0);
-    while let Some((start, end)) = rest {
-        let range = KeyRange {
-            start: &start,
-            end: end.as_deref(),
-        };
-        snapshot.scan(
-            range,
-            Order::Ascending,
-            PageLimit {
-                keys: 1024,
-                bytes: 1 << 20,
-            },
-            &mut page,
-        )?;
-        for (key, value) in page.iter() {
-            let (key, value) = (
-                std::str::from_utf8(key)?.to_owned(),
-                std::str::from_utf8(value)?.to_owned(),
-            );
-            bytes += key.len() + value.len();
-            found += 1;
+    let (mut found, mut bytes, mut fault) = (0u64, 0, None);
+    let all = KeyRange {
+        start: b"",
+        end: None,
+    };
+    snapshot.visit(all, Order::Ascending, &mut |key, value| {
+        match (
+            String::from_utf8(key.to_vec()),
+            String::from_utf8(value.to_vec()),
+        ) {
+            (Ok(key), Ok(value)) => bytes += key.len() + value.len(),
+            (Err(error), _) | (_, Err(error)) => {
+                fault = Some(error);
+                return ControlFlow::Break(());
+            }
         }
-        rest = page
-            .next()
-            .map(|rest| (rest.start.to_vec(), rest.end.map(<[u8]>::to_vec)));
+        found += 1;
+        ControlFlow::Continue(())
+    })?;
+    if let Some(fault) = fault {
+        return Err(fault.into());
     }
     if found != count || bytes as u64 != count * 72 {
         return Err(format!("{found} pairs found, {count} put").into());
@@ -146,6 +163,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     } else {
         Durability::Buffered
     };
+    // With an entry of the change stream in each transaction, as large as its writes.
+    let streamed = std::env::args().any(|argument| argument == "streamed");
     let store = StoreEngine::open(&folder, StoreOptions::default())?;
     let engine: &dyn Engine = &store;
 
@@ -155,6 +174,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut slow = Vec::new();
     let mut marks = vec![(0, Instant::now())];
     let cpu = cpu_s();
+    let schedule = Schedule::new();
+    let mut before = schedule.now();
     let mut pairs = Vec::with_capacity(PER_TRANSACTION as usize);
     for first in (0..count).step_by(PER_TRANSACTION as usize) {
         let began = Instant::now();
@@ -169,13 +190,24 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let mut transaction = engine.begin()?;
         for (key, value) in &pairs {
             transaction.put(key, value)?;
+            if streamed {
+                transaction.append_stream(key);
+                transaction.append_stream(value);
+            }
         }
         transaction.commit(durability)?;
         let took = began.elapsed();
         worst = worst.max(took);
-        if took > Duration::from_millis(10) {
-            slow.push(took.as_millis());
+        let now = schedule.now();
+        if took > Duration::from_millis(5) {
+            let took = took.as_secs_f64() * 1e3;
+            let (working, waiting) = (now.0 - before.0, now.1 - before.1);
+            slow.push((
+                first / PER_TRANSACTION,
+                [took, working, waiting, took - working - waiting].map(|ms| ms.round() as i64),
+            ));
         }
+        before = now;
         let done = first + PER_TRANSACTION;
         if done.is_multiple_of(1_000_000) || done == count {
             marks.push((done, Instant::now()));
@@ -203,7 +235,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         tell("last_to_first_million_time", first / last, "ratio");
     }
     let rounded: Vec<u64> = rates.iter().map(|rate| (rate / 1000.0) as u64).collect();
-    eprintln!("thousand puts/s by million: {rounded:?}; commits above 10 ms: {slow:?}");
+    eprintln!("thousand puts/s by million: {rounded:?}");
+    eprintln!(
+        "{} commits above 5 ms; the worst, with ms in all, working, waiting for a processor, and for else:",
+        slow.len()
+    );
+    slow.sort_by_key(|(_, [.., blocked])| -blocked);
+    eprintln!("{:?}", &slow[..slow.len().min(20)]);
     tell("worst_commit", worst.as_secs_f64() * 1e3, "ms");
     tell("peak_rss_after_puts", peak_mib(), "MiB");
 

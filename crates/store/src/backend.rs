@@ -1,9 +1,11 @@
 //! The engine's backend: groups of commits go into the log and the memtable, then become visible.
 
 use std::{
+    collections::HashSet,
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock, Weak, atomic::Ordering},
+    time::Duration,
 };
 
 use isomer_storage::sync::{Mutex, MutexGuard, RwLock};
@@ -20,7 +22,7 @@ use crate::{
     backup::{begin, end},
     core::{Core, Progress},
     limit::{Limiter, Work},
-    log::{Change, Flushed, Log, LogOptions},
+    log::{Change, Flushed, Log, LogOptions, Replayed},
     memtable::{Chunks, Committer, Memtable},
     open,
     state::{Shared, State, StoreView},
@@ -43,16 +45,31 @@ const ALL: KeyRange<'static> = KeyRange {
 /// A deleted range with more keys than this becomes an erasure.
 const FEW_KEYS: usize = 32;
 
+/// At most so many threads read ahead of long scans.
+const MOST_HELPERS: usize = 4;
+
+/// A scan that has taken nothing for so long loses its thread.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// With more entries than this, pairs are not counted one by one.
 const MANY_ENTRIES: u64 = 200_000;
 
 impl StoreBackend {
-    pub fn open(directory: &Path, mut options: StoreOptions) -> Result<Self, StorageError> {
-        open::prepare(directory, &options)?;
+    /// `unfinished`: also where a database is being made by restoring.
+    pub fn open(
+        directory: &Path,
+        mut options: StoreOptions,
+        unfinished: bool,
+    ) -> Result<Self, StorageError> {
+        open::prepare(directory, &options, unfinished)?;
         // Two that make a database at once must not both make its keys.
         let lock = open::lock(directory, &options)?;
         options.seal = open::seal(directory, &options)?;
         open::identity(directory, &options)?;
+        open::settle(directory, &options)?;
+        if !options.read_only {
+            crate::StoreEngine::remove_checkpoint(directory, &options);
+        }
         let progress = Arc::new(Progress::default());
         let limiter = options
             .background_bytes_per_second
@@ -79,34 +96,26 @@ impl StoreBackend {
             needed_from: tables.log_needed_from,
             ingested: tables.ingested,
         };
-        let (log, last) = Log::open(
-            &directory.join(open::LOG),
-            log_options,
-            &flushed,
-            &mut |replayed| {
-                let mut committer = memtable.committer();
-                let version = replayed.version;
-                let applied = replayed.writes.for_each(|change| match change {
-                    Change::Erase(range) => erase(&mut committer, range, version),
-                    Change::Set(key, value) => committer.insert(key, version, value),
-                });
-                applied.map_err(|_| {
-                    damaged(
-                        directory,
-                        &format!("the commit {version} in its log does not decode"),
-                    )
-                })
-            },
-        )?;
         let state = State {
             active: memtable,
             sealed: Vec::new(),
             levels: tree.current(),
         };
+        let (log, last) = Log::open(
+            &directory.join(open::LOG),
+            log_options,
+            &flushed,
+            &mut |replayed| replay(&state, replayed, directory),
+        )?;
         let opened = Arc::new(Shared::new(state, tables.collected_below));
         // Nobody else has set it.
         let _ = shared.set(Arc::downgrade(&opened));
         let published = RwLock::new(opened.publish(last));
+        if options.background {
+            // One processor is left to whoever scans.
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            cache.allow_helpers((processors - 1).min(MOST_HELPERS), PATIENCE);
+        }
         let threads = options.background && !options.read_only;
         let core = Arc::new(Core::new(
             directory.to_owned(),
@@ -256,6 +265,7 @@ fn tree_options(
         if let Some(limiter) = &limiter {
             limiter.take(
                 bytes,
+                // Bulk loads wait as merges do: a flush, for which others may wait, goes before.
                 if is_flushing() {
                     Work::Flush
                 } else {
@@ -306,6 +316,11 @@ fn copy_tables(
             continue;
         }
         let copied = (|| {
+            // An error does not say that there is no link, and what is written into one is written into the database.
+            match disk.remove(&to) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
             let (from, to) = (disk.open(&from, Open::Read)?, disk.open(&to, Open::Create)?);
             let (mut bytes, mut at) = (vec![0; 1 << 20], 0);
             loop {
@@ -349,34 +364,74 @@ fn erase(committer: &mut Committer<'_>, range: KeyRange<'_>, version: Version) {
     });
 }
 
-/// Deletes the keys of a range one by one where they are few: an erasure costs whoever reads beside it, until it has come
-/// down to the last level. Whether that was done.
+/// Deletes the keys of a range one by one where they are few, but for those that the same commit writes: an erasure costs
+/// whoever reads beside it, until it has come down to the last level. Whether that was done.
 fn delete_few(
     state: &State,
     committer: &mut Committer<'_>,
-    commit: &Commit<'_>,
+    version: Version,
     range: KeyRange<'_>,
-) -> bool {
+    is_written: &dyn Fn(&[u8]) -> bool,
+) -> Result<bool, StorageError> {
     let mut keys: Vec<Vec<u8>> = Vec::new();
-    let read = state
-        .cursor(range, commit.version - 1)
-        .and_then(|mut cursor| {
-            cursor.visit(range, Order::Ascending, &mut |key, _| {
-                keys.push(key.to_vec());
-                match keys.len() > FEW_KEYS {
-                    true => ControlFlow::Break(()),
-                    false => ControlFlow::Continue(()),
-                }
-            })
+    let mut cursor = state.cursor(range, version - 1)?;
+    cursor.visit(range, Order::Ascending, &mut |key, _| {
+        keys.push(key.to_vec());
+        match keys.len() > FEW_KEYS {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
+    if keys.len() > FEW_KEYS {
+        return Ok(false);
+    }
+    for key in keys.iter().filter(|key| !is_written(key)) {
+        committer.insert(key, version, None);
+    }
+    Ok(true)
+}
+
+/// Puts a commit that only the log has into the memtable.
+///
+/// Where a bulk load that is in tables came behind it, a range that it deletes must not become an erasure of what was loaded,
+/// above it: there the keys are found again that were deleted one by one before. Were they many, they were erased, and the load
+/// waited until that was in tables, or has none of the range.
+fn replay(state: &State, replayed: Replayed<'_>, directory: &Path) -> Result<(), StorageError> {
+    let Replayed { version, writes } = replayed;
+    let undecoded = |_| {
+        damaged(
+            directory,
+            &format!("the commit {version} in its log does not decode"),
+        )
+    };
+    let is_before_load = state.levels.ingested.is_some_and(|load| load > version);
+    let mut written: HashSet<Vec<u8>> = HashSet::new();
+    if is_before_load {
+        let noted = writes.for_each(|change| {
+            if let Change::Set(key, _) = change {
+                written.insert(key.to_vec());
+            }
         });
-    // What cannot be read can still be erased.
-    if read.is_err() || keys.len() > FEW_KEYS {
-        return false;
+        noted.map_err(undecoded)?;
     }
-    for key in keys.iter().filter(|key| !commit.writes.has_slot(key)) {
-        committer.insert(key, commit.version, None);
-    }
-    true
+    let mut committer = state.active.committer();
+    let mut outcome = Ok(());
+    let applied = writes.for_each(|change| match change {
+        Change::Erase(range) => {
+            let is_written = |key: &[u8]| written.contains(key);
+            match is_before_load {
+                true => match delete_few(state, &mut committer, version, range, &is_written) {
+                    Ok(true) => {}
+                    Ok(false) => erase(&mut committer, range, version),
+                    Err(error) => outcome = Err(error),
+                },
+                false => erase(&mut committer, range, version),
+            }
+        }
+        Change::Set(key, value) => committer.insert(key, version, value),
+    });
+    applied.map_err(undecoded)?;
+    outcome
 }
 
 impl Backend for StoreBackend {
@@ -443,7 +498,11 @@ impl Backend for StoreBackend {
         let mut committer = state.active.committer();
         for commit in commits {
             for range in commit.writes.erased() {
-                if !delete_few(&state, &mut committer, commit, range) {
+                let is_written = |key: &[u8]| commit.writes.has_slot(key);
+                // What cannot be read can still be erased.
+                if !delete_few(&state, &mut committer, commit.version, range, &is_written)
+                    .unwrap_or(false)
+                {
                     erase(&mut committer, range, commit.version);
                 }
             }
@@ -490,6 +549,10 @@ impl Backend for StoreBackend {
         core.log
             .trim(upto, core.now_ms())
             .map_err(|failure| core.failed(failure))
+    }
+
+    fn stream_trimmed(&self) -> Result<Version, StorageError> {
+        Ok(self.core.log.trimmed())
     }
 
     fn sync(&self) -> Result<(), StorageError> {

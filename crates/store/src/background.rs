@@ -120,7 +120,20 @@ fn prepare(core: &Core) {
     }
 }
 
+/// How far merges step back behind other threads.
+const NICE: i32 = 5;
+
+/// Lets those who commit and read go first where processors are few: what of them waited longest waited for a processor that a
+/// merge had. Only Linux knows such a thing for a single thread.
+fn step_back() {
+    // Where it may not, it goes on as it is.
+    #[cfg(target_os = "linux")]
+    let _ = rustix::process::getpriority_process(None)
+        .and_then(|now| rustix::process::setpriority_process(None, now + NICE));
+}
+
 fn merge(core: &Core) {
+    step_back();
     let mut patience = PATIENCE;
     loop {
         {

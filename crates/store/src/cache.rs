@@ -8,15 +8,19 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
     sync::{
         Arc, Weak,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use isomer_storage::sync::Mutex;
 use isomer_storage::{Memory, MemoryKind, OverBudget, Reclaim, Reservation};
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 
-use crate::table::block::Block;
+use crate::{
+    state::{LANES, lane},
+    table::block::Block,
+};
 
 /// What a block costs beside its bytes: its place in the map, and the allocator's share.
 const ENTRY_BYTES: usize = 160;
@@ -70,10 +74,46 @@ struct Shared {
     limits: Mutex<Limits>,
     /// Bytes that blocks may take now; a copy of what `limits` says.
     capacity: AtomicU64,
+    /// Bytes that blocks may still be put in before it is looked how full the cache is: that takes all of its locks.
+    room: AtomicI64,
+    /// Whether what comes in pushes something else out.
+    full: AtomicBool,
+    /// Which blocks were asked for lately and not kept: where such a one would be, half of its hash.
+    asked_for: Box<[AtomicU32]>,
     most: usize,
+    searches: [Searches; LANES],
+    next_file: AtomicU64,
+    /// Threads that scans may still have to read ahead.
+    helpers: AtomicUsize,
+    /// Milliseconds after which a scan that has taken nothing loses its thread.
+    patience_ms: AtomicU64,
+}
+
+/// Searches of some of the threads. They are told to people only: a lost count does not matter, traffic between processors
+/// would.
+#[derive(Default)]
+#[repr(align(128))]
+struct Searches {
     hits: AtomicU64,
     misses: AtomicU64,
-    next_file: AtomicU64,
+}
+
+/// The right to have a thread read ahead; given back when dropped.
+pub(crate) struct Helper {
+    shared: Arc<Shared>,
+}
+
+impl Helper {
+    /// How long a scan may take nothing and keep its thread.
+    pub(crate) fn patience(&self) -> Duration {
+        Duration::from_millis(self.shared.patience_ms.load(Ordering::Relaxed))
+    }
+}
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        self.shared.helpers.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 struct Limits {
@@ -109,16 +149,45 @@ impl BlockCache {
                 pinned: 0,
             }),
             capacity: AtomicU64::new(granted as u64),
+            room: AtomicI64::new(0),
+            full: AtomicBool::new(false),
+            asked_for: (0..(most / 4096).next_power_of_two())
+                .map(|_| AtomicU32::new(0))
+                .collect(),
             most,
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
+            searches: Default::default(),
             next_file: AtomicU64::new(1),
+            helpers: AtomicUsize::new(0),
+            patience_ms: AtomicU64::new(0),
         });
         if let Some(memory) = memory {
             let holder: Weak<dyn Reclaim> = Arc::downgrade(&(shared.clone() as Arc<dyn Reclaim>));
             memory.add_reclaimer(MemoryKind::EngineCache, holder);
         }
         Self { shared }
+    }
+
+    /// Lets long scans have so many threads, all together, that read ahead of them; none before. A scan that has taken nothing
+    /// for as long as `patience` loses its thread.
+    pub fn allow_helpers(&self, count: usize, patience: Duration) {
+        let patience_ms = u64::try_from(patience.as_millis()).unwrap_or(u64::MAX);
+        self.shared
+            .patience_ms
+            .store(patience_ms, Ordering::Relaxed);
+        self.shared.helpers.store(count, Ordering::Relaxed);
+    }
+
+    /// A thread's worth of reading ahead, where one is left.
+    pub(crate) fn helper(&self) -> Option<Helper> {
+        let helpers = &self.shared.helpers;
+        helpers
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            })
+            .ok()?;
+        Some(Helper {
+            shared: self.shared.clone(),
+        })
     }
 
     /// A number for a file, distinct among those that share the cache.
@@ -129,22 +198,42 @@ impl BlockCache {
     #[inline]
     pub(crate) fn get(&self, id: BlockId) -> Option<Block> {
         let block = self.shared.blocks.get(&id);
+        let searches = &self.shared.searches[lane()];
         let counter = if block.is_some() {
-            &self.shared.hits
+            &searches.hits
         } else {
-            &self.shared.misses
+            &searches.misses
         };
-        // Told to people only: a lost count does not matter, a shared counter's traffic would.
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         block
     }
 
+    /// Whether a block that was asked for and is not here should be put in: always while there is room. After that only if it was
+    /// asked for not long ago, too; most blocks of a large database are not before something else pushes them out again, and
+    /// to keep one costs more than to read it once.
+    #[inline]
+    pub(crate) fn admits(&self, id: BlockId) -> bool {
+        if !self.shared.full.load(Ordering::Relaxed) {
+            return true;
+        }
+        let mut hasher = BlockHasher::default();
+        hasher.write_u64(id.0);
+        hasher.write_u64(id.1);
+        let hash = hasher.finish();
+        let place = (hash >> 32) as usize & (self.shared.asked_for.len() - 1);
+        let place = &self.shared.asked_for[place];
+        if place.load(Ordering::Relaxed) == hash as u32 {
+            return true;
+        }
+        place.store(hash as u32, Ordering::Relaxed);
+        false
+    }
+
     pub(crate) fn insert(&self, id: BlockId, block: Block) {
-        let weight = Weights.weight(&id, &block);
-        let capacity = self.shared.capacity.load(Ordering::Relaxed);
-        // Shards fill unevenly: an eighth is left when the first of them evicts.
-        if self.shared.blocks.weight() + weight > capacity - capacity / 8 {
-            self.shared.widen();
+        let weight = Weights.weight(&id, &block) as i64;
+        let room = self.shared.room.fetch_sub(weight, Ordering::Relaxed);
+        if room < weight {
+            self.shared.look_for_room(weight as u64);
         }
         self.shared.blocks.insert(id, block);
     }
@@ -185,10 +274,12 @@ impl BlockCache {
 
     /// Searches that found their block here, and those that did not; about.
     pub fn hits_and_misses(&self) -> (u64, u64) {
-        (
-            self.shared.hits.load(Ordering::Relaxed),
-            self.shared.misses.load(Ordering::Relaxed),
-        )
+        let sum = |of: fn(&Searches) -> &AtomicU64| {
+            let all = self.shared.searches.iter();
+            all.map(|searches| of(searches).load(Ordering::Relaxed))
+                .sum()
+        };
+        (sum(|all| &all.hits), sum(|all| &all.misses))
     }
 }
 
@@ -198,22 +289,42 @@ fn shards_for(bytes: usize) -> usize {
 }
 
 impl Shared {
+    /// Notes how much may be put in before it is looked again, and whether the cache is full; takes more where there is more.
+    #[cold]
+    fn look_for_room(&self, weight: u64) {
+        // Shards fill unevenly: an eighth is left when the first of them evicts.
+        let left = || {
+            let capacity = self.capacity.load(Ordering::Relaxed);
+            (capacity - capacity / 8) as i64 - (self.blocks.weight() + weight) as i64
+        };
+        let mut room = left();
+        if room < 0 && self.widen() {
+            room = left();
+        }
+        self.full.store(room < 0, Ordering::Relaxed);
+        // Full, it is looked again after so much: the budget may give more by then.
+        self.room
+            .store(room.max(STEP_BYTES as i64 / 4), Ordering::Relaxed);
+    }
+
     /// Takes another step from the budget, where it gives one.
-    fn widen(&self) {
+    fn widen(&self) -> bool {
         let mut limits = self.limits.lock();
         let limits = &mut *limits;
         let Some(reserved) = &mut limits.reserved else {
-            return;
+            return false;
         };
         if limits.granted >= self.most {
-            return;
+            return false;
         }
         let step = STEP_BYTES.min(self.most.saturating_sub(limits.granted));
         // Views give way to queries, not to a cache; blocks can be read again.
-        if step > 0 && reserved.try_grow(step).is_ok() {
+        let grown = step > 0 && reserved.try_grow(step).is_ok();
+        if grown {
             limits.granted += step;
         }
         self.set_capacity(limits);
+        grown
     }
 
     fn pin(&self, bytes: usize) {
@@ -244,6 +355,8 @@ impl Shared {
         if self.capacity.swap(capacity, Ordering::Relaxed) != capacity {
             // Never 0: the map would forget what it knows of what is asked for often.
             self.blocks.set_capacity(capacity.max(1));
+            self.room.store(0, Ordering::Relaxed);
+            self.full.store(false, Ordering::Relaxed);
         }
     }
 }
@@ -263,6 +376,7 @@ impl Reclaim for Shared {
         let capacity = granted.saturating_sub(pinned) as u64;
         self.capacity.store(capacity, Ordering::Relaxed);
         self.blocks.set_capacity(capacity.max(1));
+        self.room.store(0, Ordering::Relaxed);
         reserved.shrink(free);
         free
     }
@@ -310,6 +424,27 @@ mod tests {
         assert!(cache.used_bytes() <= 1 << 20);
         drop(pinned);
         assert_eq!(cache.pinned_bytes(), 0);
+    }
+
+    /// While there is room everything is kept; once full, what is asked for again soon is.
+    #[test]
+    fn a_full_cache_keeps_what_is_asked_for_again() {
+        let cache = BlockCache::new(4 << 20, None);
+        let mut kept = 0;
+        while cache.admits((1, kept)) {
+            cache.insert((1, kept), block(4000));
+            kept += 1;
+            assert!(kept < 2000, "it is never full");
+        }
+        assert!(cache.used_bytes() > 3 << 20, "{}", cache.used_bytes());
+        assert!(!cache.admits((2, 7)));
+        assert!(cache.admits((2, 7)));
+        assert!((0..100_000).filter(|at| cache.admits((3, *at))).count() < 100);
+        assert!(!cache.admits((2, 7)), "that was long ago");
+        // Where there is room again, all is kept again.
+        let pinned = cache.pin(2 << 20);
+        drop(pinned);
+        assert!(cache.admits((4, 1)));
     }
 
     #[test]

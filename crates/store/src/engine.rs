@@ -21,7 +21,14 @@ impl StoreEngine {
     /// [`StorageError::Corrupt`] where it is damaged, of a newer format, or no database at all.
     pub fn open(path: impl AsRef<Path>, options: StoreOptions) -> Result<Self, StorageError> {
         Ok(Self {
-            engine: Optimistic::new(StoreBackend::open(path.as_ref(), options)?),
+            engine: Optimistic::new(StoreBackend::open(path.as_ref(), options, false)?),
+        })
+    }
+
+    /// As [`StoreEngine::open`], where the restoring of the database has not ended.
+    pub(crate) fn open_restored(path: &Path, options: StoreOptions) -> Result<Self, StorageError> {
+        Ok(Self {
+            engine: Optimistic::new(StoreBackend::open(path, options, true)?),
         })
     }
 

@@ -40,7 +40,8 @@ impl Tree {
             table_bytes: options.table_bytes * 2,
             slice_bytes: u64::MAX,
         };
-        let mut output = Output::new(&self.files, None, limits, &nothing, &blobs, &relocate, &[]);
+        let pace = options.pace.clone();
+        let mut output = Output::new(&self.files, pace, limits, &nothing, &blobs, &relocate, &[]);
         // The first existing key at or behind the last pair; `None`: there is none behind it.
         let mut next_existing: Option<Vec<u8>> = None;
         let mut last: Vec<u8> = Vec::new();

@@ -27,6 +27,8 @@ mod memtable;
 mod merge;
 #[cfg(all(test, feature = "model"))]
 mod model_tests;
+#[doc(hidden)]
+pub mod mutants;
 mod open;
 mod options;
 mod source;

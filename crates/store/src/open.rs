@@ -15,6 +15,7 @@ use isomer_storage::{StorageError, damaged, io_error};
 use isomer_vfs::{
     Disk, Kind, Lock, LockError, LockMode, Open, Seal,
     keys::{self, KEYS_FILE, KeyError, NEW_KEYS_FILE},
+    sync_above,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -30,8 +31,13 @@ const MAGIC: [u8; 8] = *b"isomerST";
 const FORMAT: u32 = 1;
 const STORE_BYTES: usize = 40;
 
-/// Makes sure that `directory` may be a database, making the folder where that is allowed.
-pub fn prepare(directory: &Path, options: &StoreOptions) -> Result<(), StorageError> {
+/// Makes sure that `directory` may be a database, making the folder where that is allowed. One that is being restored is
+/// none, unless it may be `unfinished`.
+pub fn prepare(
+    directory: &Path,
+    options: &StoreOptions,
+    unfinished: bool,
+) -> Result<(), StorageError> {
     let place = directory.display();
     let not_a_database = |why: String| {
         Err(StorageError::Corrupt(format!(
@@ -58,7 +64,9 @@ pub fn prepare(directory: &Path, options: &StoreOptions) -> Result<(), StorageEr
         }
         Ok(Kind::Folder) => {}
     }
-    refuse_unfinished(&*options.disk, directory)?;
+    if !unfinished {
+        refuse_unfinished(&*options.disk, directory)?;
+    }
     if exists(directory, options)? {
         return Ok(());
     }
@@ -116,6 +124,9 @@ pub fn lock(directory: &Path, options: &StoreOptions) -> Result<Option<Lock>, St
 pub fn identity(directory: &Path, options: &StoreOptions) -> Result<u128, StorageError> {
     if !exists(directory, options)? {
         let identity = u128::from((options.random)()) << 64 | u128::from((options.random)());
+        // Before it is a database: one that is there has a durable name.
+        sync_above(&*options.disk, directory)
+            .map_err(|error| io_error("making", directory, &error))?;
         create(directory, options, identity)?;
         return Ok(identity);
     }
@@ -157,7 +168,7 @@ pub fn identity(directory: &Path, options: &StoreOptions) -> Result<u128, Storag
     ))
 }
 
-/// Makes an empty database with an identity. What an attempt before left behind is taken over: it is empty.
+/// Makes an empty database with an identity in a folder whose own name is durable. What an attempt before left behind is taken over: it is empty.
 pub fn create(
     directory: &Path,
     options: &StoreOptions,
@@ -184,12 +195,17 @@ pub fn create(
         disk.rename(&new, &path)?;
         disk.sync_folder(directory)
     })();
-    made.and_then(|()| match directory.parent() {
-        // The folder may be new, too.
-        Some(parent) if parent != Path::new("") => disk.sync_folder(parent),
-        _ => Ok(()),
-    })
-    .map_err(|error| io_error("making", &path, &error))
+    made.map_err(|error| io_error("making", &path, &error))
+}
+
+/// Makes durable what is found in `directory` (the database itself, its keys) before anything builds upon it: whoever made or
+/// changed it may have ended, or failed, before its name was, and only the operating system's memory has it.
+pub fn settle(directory: &Path, options: &StoreOptions) -> Result<(), StorageError> {
+    if options.read_only {
+        return Ok(());
+    }
+    let synced = options.disk.sync_folder(directory);
+    synced.map_err(|error| io_error("opening", directory, &error))
 }
 
 /// What encrypts the database in `directory`: a wrong or missing key is told before anything is touched.

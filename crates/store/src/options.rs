@@ -38,6 +38,8 @@ pub struct StoreOptions {
     /// Largest write set of a transaction.
     pub max_transaction_bytes: usize,
     /// What is kept beyond the last version.
+    ///
+    /// What the bounds of the change stream let go counts as trimmed from then on.
     pub retention: Retention,
     /// Values of at least so many bytes are kept apart from their keys.
     pub blob_threshold_bytes: usize,
@@ -61,6 +63,8 @@ pub struct StoreOptions {
 }
 
 /// What is kept beyond the last version.
+///
+/// What the bounds of the change stream let go counts as trimmed from then on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Retention {
     /// Every version of the last so many milliseconds can be read.

@@ -2,7 +2,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Weak},
+    ops::ControlFlow,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use isomer_storage::sync::{Mutex, RwLock};
@@ -101,9 +105,31 @@ impl State {
     }
 }
 
+/// Threads are told apart where processors would otherwise hand one word of memory to and fro.
+pub const LANES: usize = if cfg!(feature = "model") { 2 } else { 8 };
+
+/// The lane of this thread: threads that begin one after another have different ones.
+#[inline]
+pub fn lane() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static LANE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
+    }
+    LANE.with(|lane| *lane)
+}
+
+/// The state for the threads of one lane, with a count of its own of who holds it.
+#[repr(align(128))]
+struct Lane(RwLock<Arc<Lent>>);
+
+/// A state, with a count of those who read it that only some of the threads use.
+struct Lent(Arc<State>);
+
 /// The state, and who reads what.
 pub struct Shared {
     state: RwLock<Arc<State>>,
+    /// The same for single reads, which are so short that threads would meet in one lock and one count.
+    lanes: [Lane; LANES],
     readers: Mutex<Readers>,
 }
 
@@ -120,8 +146,10 @@ struct Readers {
 impl Shared {
     /// A first state, with versions from `floor` on.
     pub fn new(state: State, floor: Version) -> Self {
+        let state = Arc::new(state);
         Self {
-            state: RwLock::new(Arc::new(state)),
+            lanes: std::array::from_fn(|_| Lane(RwLock::new(Arc::new(Lent(state.clone()))))),
+            state: RwLock::new(state),
             readers: Mutex::new(Readers {
                 floor,
                 ..Readers::default()
@@ -134,13 +162,24 @@ impl Shared {
         self.state.read().clone()
     }
 
-    /// Replaces the state by what `change` makes of it. The old one is dropped after the lock.
+    /// The present state, for a single read.
+    #[inline]
+    fn state_to_read(&self) -> Arc<Lent> {
+        self.lanes[lane()].0.read().clone()
+    }
+
+    /// Replaces the state by what `change` makes of it: for all who ask for it once this has returned. The old one is dropped after
+    /// the lock.
     pub fn change(&self, change: impl FnOnce(&State) -> State) {
         let mut state = self.state.write();
         let new = Arc::new(change(&state));
+        let before = self.lanes.each_ref().map(|lane| {
+            let new = Arc::new(Lent(new.clone()));
+            std::mem::replace(&mut *lane.0.write(), new)
+        });
         let old = std::mem::replace(&mut *state, new);
         drop(state);
-        drop(old);
+        drop((before, old));
     }
 
     /// A view of a version that is published with it.
@@ -201,7 +240,25 @@ impl StoreView {
     pub fn cursor(&self, range: KeyRange<'_>) -> Result<MergeCursor<Source>, StorageError> {
         self.shared.state().cursor(range, self.version)
     }
+
+    /// A cursor at the first pair of a range.
+    fn place(&self, range: KeyRange<'_>, order: Order) -> Result<Place, StorageError> {
+        let state = self.shared.state();
+        let mut cursor = state.cursor(range, self.version)?;
+        cursor.begin(range, order)?;
+        Ok(Place {
+            cursor,
+            state,
+            shared: Arc::downgrade(&self.shared),
+            version: self.version,
+            order,
+            bound: far_end(range, order).map(Into::into),
+        })
+    }
 }
+
+/// After so many pairs a visit looks whether the engine has moved on.
+const PAIRS_BETWEEN_LOOKS: u32 = 4096;
 
 /// A cursor where a page of a scan ended. It keeps what it reads, memtables and files of tables, until the next page is asked
 /// for: where the engine has moved on by then, that page searches anew and what was kept is let go.
@@ -262,12 +319,14 @@ impl Drop for StoreView {
 }
 
 impl View for StoreView {
+    const LENDS: bool = true;
+
     fn version(&self) -> Version {
         self.version
     }
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
-        self.shared.state().get(key, self.version)
+        self.shared.state_to_read().0.get(key, self.version)
     }
 
     fn visit(
@@ -276,7 +335,47 @@ impl View for StoreView {
         order: Order,
         visit: &mut Visitor<'_>,
     ) -> Result<(), StorageError> {
-        self.cursor(range)?.visit(range, order, visit)
+        let mut place = self.place(range, order)?;
+        // Where the rest of the range begins, once the engine has moved on: its first key, or the end behind its last one.
+        let mut edge = Vec::new();
+        let mut rest = range;
+        loop {
+            let (mut left, mut wanted) = (PAIRS_BETWEEN_LOOKS, true);
+            let flow = place.cursor.go_on(rest, order, &mut |key, value| {
+                // The cursor stays at this pair, which comes next.
+                let Some(fewer) = left.checked_sub(1) else {
+                    return ControlFlow::Break(());
+                };
+                left = fewer;
+                let flow = visit(key, value);
+                wanted = flow.is_continue();
+                flow
+            })?;
+            if flow.is_continue() || !wanted {
+                return Ok(());
+            }
+            if Arc::ptr_eq(&place.state, &self.shared.state()) {
+                continue;
+            }
+            edge.clear();
+            edge.extend_from_slice(place.cursor.pair()?.0);
+            rest = match order {
+                Order::Ascending => KeyRange {
+                    start: &edge,
+                    ..range
+                },
+                Order::Descending => {
+                    edge.push(0);
+                    KeyRange {
+                        end: Some(&edge),
+                        ..range
+                    }
+                }
+            };
+            // What has been merged away meanwhile is let go before anything else is read.
+            drop(place);
+            place = self.place(rest, order)?;
+        }
     }
 
     fn visit_on(
@@ -289,19 +388,7 @@ impl View for StoreView {
         let left = parked.take::<Place>();
         let mut place = match left.and_then(|place| place.going_on(self, range, order)) {
             Some(place) => place,
-            None => {
-                let state = self.shared.state();
-                let mut cursor = state.cursor(range, self.version)?;
-                cursor.begin(range, order)?;
-                Box::new(Place {
-                    cursor,
-                    state,
-                    shared: Arc::downgrade(&self.shared),
-                    version: self.version,
-                    order,
-                    bound: far_end(range, order).map(Into::into),
-                })
-            }
+            None => Box::new(self.place(range, order)?),
         };
         if place.cursor.go_on(range, order, visit)?.is_break() {
             parked.put(place);

@@ -32,6 +32,7 @@ use crate::{
     levels::{Levels, Part, Run},
     manifest::{MANIFEST, NEW_MANIFEST, Stored, StoredBlob, StoredRun},
     merge::Merge,
+    mutants::{Mutant, broken},
     table::{Table, TableFile, builder::TableOptions, sealed::Pace},
 };
 
@@ -259,6 +260,11 @@ impl Tree {
                 ));
             }
         };
+        if !options.read_only && !broken(Mutant::ManifestNameNotSettled) {
+            // It may be in the operating system's memory only, if whoever renamed it ended, or failed, before its name was
+            // durable. What the log tells from now on, and the files that go, take it for durable.
+            disk.sync_folder(&folder).map_err(fail)?;
+        }
         let highest = found.iter().map(|(number, _)| number + 1).max();
         let files = Files {
             next: AtomicU64::new(stored.next_file.max(highest.unwrap_or(1))),
@@ -495,7 +501,7 @@ impl Tree {
             &relocate,
             &[],
         );
-        let mut written = write_merged(&mut merge, None, &mut rule, false, &|| false, output)?;
+        let mut written = write_merged(&mut merge, None, &mut rule, None, &|| false, output)?;
         self.files.sync_folder()?;
         let parts = self.open_parts(&written)?;
         let collected = readable.from;

@@ -600,6 +600,123 @@ fn erased_tables_are_dropped_whole() {
     assert_eq!(cursor.pair().unwrap().0, 1500_u32.to_be_bytes());
 }
 
+fn filled(tree: &Tree, keys: std::ops::Range<u32>, version: Version) {
+    let entries: Vec<Entry> = keys
+        .map(|key| {
+            let mut random = Random::new(u64::from(key) * 31 + version);
+            let value = (0..30).map(|_| random.below(256) as u8).collect();
+            (key.to_be_bytes().to_vec(), version, Some(value))
+        })
+        .collect();
+    flushed(tree, entries, version);
+}
+
+fn flushed(tree: &Tree, entries: Vec<Entry>, version: Version) {
+    let sources = vec![Source::List(entries, 0)];
+    tree.flush(sources, &Erasures::new(), version, 1, &latest(version))
+        .unwrap();
+}
+
+/// Nobody reads an older version.
+fn latest(version: Version) -> Readable {
+    Readable {
+        snapshots: Vec::new(),
+        from: version,
+    }
+}
+
+/// Deletions of single keys come down to the bottom though there is nothing else to merge, and only where they are.
+#[test]
+fn ranges_of_many_deletions_are_merged_first() {
+    let disk = SimDisk::new();
+    let (tree, _) = open(&disk, &Seal::plain()).unwrap();
+    filled(&tree, 0..4000, 1);
+    tree.compact_all(&latest(1)).unwrap();
+    let bytes = |tree: &Tree| tree.current().file_bytes();
+    let before = bytes(&tree);
+    let names = || disk.list(std::path::Path::new(FOLDER)).unwrap();
+    let untouched = names();
+    let deletions = (1000..2000_u32).map(|key| (key.to_be_bytes().to_vec(), 2, None));
+    flushed(&tree, deletions.collect(), 2);
+    assert!(bytes(&tree) > before);
+    while tree.compact_once(&latest(2)).unwrap() {}
+    assert!(
+        bytes(&tree) < before * 4 / 5,
+        "{} of {before} bytes are left",
+        bytes(&tree)
+    );
+    let left = names()
+        .iter()
+        .filter(|name| untouched.contains(name))
+        .count();
+    assert!(
+        left * 2 > untouched.len(),
+        "{left} of {} tables stay",
+        untouched.len()
+    );
+    let levels = tree.current();
+    for key in [0, 999, 1000, 1999, 2000, 3999_u32] {
+        let found = levels.get(&key.to_be_bytes(), 2).unwrap();
+        let value = found.and_then(|(_, value)| value);
+        assert_eq!(value.is_some(), !(1000..2000).contains(&key));
+    }
+}
+
+/// Merging everything takes room for a slice and for the tables that the inputs are in the middle of, not for the whole again.
+#[test]
+fn a_merge_of_any_size_takes_room_for_little_more_than_a_slice() {
+    let disk = SimDisk::new();
+    let folder_bytes = {
+        let disk = disk.clone();
+        move || -> u64 {
+            disk.list(std::path::Path::new(FOLDER))
+                .unwrap()
+                .iter()
+                .map(
+                    |name| match disk.open(&std::path::Path::new(FOLDER).join(name), Open::Read) {
+                        Ok(file) => file.len().unwrap(),
+                        Err(error) => panic!("{name:?}: {error}"),
+                    },
+                )
+                .sum()
+        }
+    };
+    let most = Arc::new(std::sync::atomic::AtomicU64::new(0));
+    let mut options = options(&disk, &Seal::plain());
+    let (counted, bytes) = (most.clone(), folder_bytes.clone());
+    options.pace = Some(Arc::new(move |_| {
+        counted.fetch_max(bytes(), std::sync::atomic::Ordering::Relaxed);
+    }));
+    let (table_bytes, slice_bytes) = (options.table_bytes, options.slice_bytes);
+    let (tree, _) = Tree::open(options, Arc::new(|_| ())).unwrap();
+    // As many runs as gather before a level is full, each over all keys.
+    let runs = 7;
+    for run in 0..runs {
+        let entries = (0..6000_u32).map(|at| {
+            let mut random = Random::new(u64::from(at) * 31 + run);
+            let value = (0..30).map(|_| random.below(256) as u8).collect();
+            (
+                (at * 7 + run as u32).to_be_bytes().to_vec(),
+                run + 1,
+                Some(value),
+            )
+        });
+        flushed(&tree, entries.collect(), run + 1);
+    }
+    let before = folder_bytes();
+    most.store(0, std::sync::atomic::Ordering::Relaxed);
+    tree.compact_all(&latest(runs)).unwrap();
+    let most = most.load(std::sync::atomic::Ordering::Relaxed);
+    assert_eq!(tree.current().runs().count(), 1);
+    assert!(most > 0, "the merge was not seen");
+    let room = slice_bytes + (runs + 1) * 2 * table_bytes;
+    assert!(room * 10 < before, "{room} bytes tell nothing of {before}");
+    assert!(
+        most <= before + room,
+        "{most} bytes where {before} were, a slice takes {room}"
+    );
+}
+
 /// A flipped bit or a cut in any file: an error, or the right answer.
 #[test]
 fn damaged_files_give_errors_and_no_wrong_answers() {

@@ -163,3 +163,9 @@ fn a_store_of_format_1_opens() {
 fn an_encrypted_store_of_format_1_opens() {
     check("store-1-encrypted", Some(key()));
 }
+
+/// Its loaded pairs are packed by columns.
+#[test]
+fn a_store_with_tables_of_format_2_opens() {
+    check("store-2", None);
+}

@@ -84,6 +84,29 @@ fn flushes_and_merges_keep_to_the_limit() {
 }
 
 #[test]
+fn bulk_loads_keep_to_the_limit() {
+    let (disk, time) = (SimDisk::new(), SimTime::default());
+    let engine = StoreEngine::open("/db", options(&disk, &time, Some(RATE))).expect("opens");
+    let mut random = Random(11);
+    let mut pairs = (0..6000u32).map(|number| {
+        // Every third value is stored apart.
+        let words = if number % 3 == 0 { 300 } else { 60 };
+        let value: Vec<u8> = (0..words)
+            .flat_map(|_| random.number().to_le_bytes())
+            .collect();
+        Ok((number.to_be_bytes().to_vec(), value))
+    });
+    let taken = seconds(&time, || {
+        engine.ingest(&mut pairs, None).expect("loaded");
+    });
+    let least = table_bytes(&disk) as f64 / RATE as f64 - 0.2;
+    assert!(
+        least > 4.0 && (least..least + 0.5).contains(&taken),
+        "{least} s of bytes were loaded in {taken} s"
+    );
+}
+
+#[test]
 fn without_a_limit_nobody_waits() {
     let (disk, time) = (SimDisk::new(), SimTime::default());
     let engine = StoreEngine::open("/db", options(&disk, &time, None)).expect("opens");

@@ -142,6 +142,36 @@ fn retention_by_size_trims_the_stream() {
     assert_eq!(last.expect("not empty").version, 1000);
 }
 
+/// A bound on their age does, too, and a reader that is behind it can find out.
+#[test]
+fn retention_by_age_trims_the_stream() {
+    let disk = SimDisk::new();
+    let mut options = options(Arc::new(disk.clone()));
+    let now = Arc::new(AtomicU64::new(1_000));
+    let clock = now.clone();
+    options.clock = Arc::new(move || clock.load(Ordering::SeqCst));
+    options.retention = Retention {
+        stream_ms: Some(10_000),
+        ..Retention::default()
+    };
+    let engine = open(&options);
+    for number in 0..400 {
+        commit(&engine, number, true, Durability::Buffered).expect("a commit");
+        now.fetch_add(100, Ordering::SeqCst);
+    }
+    assert_eq!(stream_count(&engine), 400, "nothing was looked at yet");
+    assert_eq!(engine.stream_trimmed().expect("a version"), 0);
+    engine.flush().expect("flushed");
+    let kept = stream_count(&engine);
+    // A segment holds about thirty of them.
+    assert!((100..140).contains(&kept), "{kept} entries of 100 in 10 s");
+    let trimmed = engine.stream_trimmed().expect("a version");
+    assert_eq!(trimmed, 400 - kept as u64);
+    drop(engine);
+    let engine = open(&options);
+    assert_eq!(stream_count(&engine), kept);
+}
+
 /// Damage before what was on disk is refused with segment and offset; a torn tail is dropped.
 #[test]
 fn damage_is_refused_and_a_torn_tail_dropped() {

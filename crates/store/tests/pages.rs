@@ -1,6 +1,6 @@
 //! Scans in pages: what is left in a page for the next one changes no answer, whatever happens between them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::ControlFlow};
 
 use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, conformance::Random};
 use isomer_store::{StoreEngine, StoreOptions};
@@ -169,4 +169,73 @@ fn what_a_page_leaves_for_the_next_changes_no_answer() {
             while scan.go_on(random, "at the end") {}
         }
     }
+}
+
+/// A visit of much goes on in what the engine has become meanwhile, and does not keep what it was.
+#[test]
+fn a_long_visit_lets_go_of_what_was_merged() {
+    const PAIRS: u32 = 40_000;
+    for order in [Order::Ascending, Order::Descending] {
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = StoreOptions {
+            background: false,
+            memtable_bytes: 512 << 10,
+            ..StoreOptions::default()
+        };
+        let engine = StoreEngine::open(folder.path(), options).expect("a store");
+        let put_all = |value: &[u8]| {
+            for first in (0..PAIRS).step_by(500) {
+                let mut transaction = engine.begin().expect("a transaction");
+                for number in first..first + 500 {
+                    transaction
+                        .put(&number.to_be_bytes(), value)
+                        .expect("a put");
+                }
+                transaction.commit(Durability::Buffered).expect("a commit");
+            }
+            engine.flush().expect("a flush");
+        };
+        let files = || std::fs::read_dir(folder.path().join("tables")).expect("a folder");
+        let names = || -> Vec<_> { files().map(|file| file.expect("a file").path()).collect() };
+        put_all(b"one");
+        engine.compact_all().expect("a merge");
+        let before = names();
+        let snapshot = engine.snapshot().expect("a snapshot");
+        let (mut seen, mut left) = (0, usize::MAX);
+        let all = KeyRange {
+            start: b"",
+            end: None,
+        };
+        snapshot
+            .visit(all, order, &mut |key, value| {
+                let expected = match order {
+                    Order::Ascending => seen,
+                    Order::Descending => PAIRS - 1 - seen,
+                };
+                assert_eq!((key, value), (&expected.to_be_bytes()[..], &b"one"[..]));
+                seen += 1;
+                if seen == 1000 {
+                    put_all(b"two");
+                    engine.compact_all().expect("a merge");
+                }
+                if seen == 20_000 {
+                    // What waits for its last reader goes with the next change.
+                    put_all(b"three");
+                    engine.compact_all().expect("a merge");
+                    let after = names();
+                    left = before
+                        .iter()
+                        .filter(|name| after.contains(name) && is_table(name))
+                        .count();
+                }
+                ControlFlow::Continue(())
+            })
+            .expect("a visit");
+        assert_eq!(seen, PAIRS);
+        assert_eq!(left, 0, "tables that were merged away");
+    }
+}
+
+fn is_table(path: &std::path::Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "tab")
 }

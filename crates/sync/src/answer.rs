@@ -6,8 +6,9 @@ use crate::frame::{self, Kind, NoFrame};
 
 /// Longest frame that is read.
 pub const MAX_FRAME_BYTES: usize = frame::MOST + frame::HEAD;
-/// About how long pages of a snapshot are.
-pub(crate) const SNAPSHOT_BYTES: usize = 4 << 20;
+/// About how long pages of a snapshot are: what is made of one on its way (rows, a write set, a record of the log) is used again
+/// for the next one, where larger ones would take fresh memory each time.
+pub(crate) const SNAPSHOT_BYTES: usize = 1 << 20;
 /// About how long pages of entries are.
 pub(crate) const PAGE_BYTES: usize = 1 << 20;
 

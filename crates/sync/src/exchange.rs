@@ -1,8 +1,12 @@
 //! Bringing two databases to the same state.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
 
-use isomer_data::{Applied, ErrorKind, PushedPage, Store};
+use isomer_data::{Applied, ErrorKind, Joining, PushedPage, Store};
 
 use crate::{
     Result, SyncError,
@@ -10,8 +14,15 @@ use crate::{
     frame::{self, Kind, NoFrame},
 };
 
+/// How often one exchange begins to join a state, where what it is of is not held any more.
+const MOST_BEGUN: u32 = 3;
+/// How often one page of a state is asked for again where the connection broke off: the peer holds that state for a while. Between two
+/// there is a pause, twice as long as the one before.
+const MOST_ASKED_AGAIN: u32 = 6;
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
 /// Somebody to exchange with.
-pub trait Peer {
+pub trait Peer: Send {
     /// What it is called in messages.
     fn name(&self) -> &str;
     /// Sends a frame and waits for the answer.
@@ -102,6 +113,13 @@ pub fn scrub(store: &Store, peer: &mut dyn Peer, progress: Progress<'_>) -> Resu
     })
 }
 
+/// A page of a peer's state.
+struct StatePage {
+    page: Vec<u8>,
+    /// Where the next one begins.
+    next: Option<Vec<u8>>,
+}
+
 struct Talk<'p> {
     peer: &'p mut dyn Peer,
     done: Exchanged,
@@ -164,29 +182,112 @@ impl Talk<'_> {
         if self.done.joined {
             return Err(SyncError::Unreachable {
                 peer: self.peer.name().to_owned(),
-                reason: "its log was cut while its state was joined".into(),
+                reason: "its log does not reach back to here again, just after its state was joined: either transactions are kept there for a shorter time than joining takes (`isomer replica retain`), or it was written faster than they came".into(),
             });
         }
-        let mut joining = store.begin_join()?;
         self.done.joined = true;
+        let mut begun = 0;
         loop {
-            let place = joining.place().to_vec();
-            let page = self.ask(Kind::Snapshot, &place, Kind::Page)?;
-            let is_last = joining.join_page(store, &page)?;
-            self.done.pages = joining.pages();
-            progress(&self.done);
-            if is_last {
-                return Ok(());
+            let mut joining = store.begin_join()?;
+            begun += 1;
+            match self.join_pages(store, &mut joining, progress) {
+                // What its pages are of is not held for ever: of a newer state, then.
+                Err(error @ SyncError::There { .. })
+                    if error.kind() == ErrorKind::Unavailable
+                        && joining.pages() > 0
+                        && begun < MOST_BEGUN => {}
+                done => return done,
             }
         }
+    }
+
+    /// Joins page after page; the peer makes the next one while one is joined here.
+    fn join_pages(
+        &mut self,
+        store: &Store,
+        joining: &mut Joining,
+        progress: Progress<'_>,
+    ) -> Result<()> {
+        let first = self.page_at(&[])?;
+        let mut is_last = joining.join_page(store, &first.page)?;
+        self.done.pages += 1;
+        progress(&self.done);
+        if let Some(next) = first.next.filter(|_| !is_last) {
+            let done = &mut self.done;
+            let mut talk = Talk {
+                peer: &mut *self.peer,
+                done: *done,
+            };
+            thread::scope(|scope| {
+                // One page is made, and one is joined; none waits in between.
+                let (sender, pages) = mpsc::sync_channel(0);
+                scope.spawn(move || {
+                    let mut place = Some(next);
+                    while let Some(from) = place.take() {
+                        let told = talk.page_at(&from).map(|came| {
+                            place = came.next;
+                            (came.page, talk.done.bytes)
+                        });
+                        if sender.send(told).is_err() {
+                            return; // what was joined went wrong
+                        }
+                    }
+                });
+                for came in pages {
+                    let (page, bytes) = came?;
+                    is_last = joining.join_page(store, &page)?;
+                    done.pages += 1;
+                    done.bytes = bytes;
+                    progress(done);
+                }
+                Ok::<_, SyncError>(())
+            })?;
+        }
+        match is_last {
+            true => Ok(()),
+            false => Err(SyncError::Malformed {
+                peer: self.peer.name().to_owned(),
+                what: "a page of its state that says neither where the next one begins nor that it is the last".into(),
+            }),
+        }
+    }
+
+    /// A page of the peer's state, and where the next one begins. Asked for again where the connection breaks off: what was joined
+    /// until then is worth more than a pause.
+    fn page_at(&mut self, place: &[u8]) -> Result<StatePage> {
+        let (mut asked, mut pause) = (0, FIRST_PAUSE);
+        let page = loop {
+            match self.ask(Kind::Snapshot, place, Kind::Page) {
+                Err(SyncError::Unreachable { .. })
+                    if !place.is_empty() && asked < MOST_ASKED_AGAIN =>
+                {
+                    thread::sleep(pause);
+                    (asked, pause) = (asked + 1, pause * 2);
+                }
+                told => break told?,
+            }
+        };
+        let next = isomer_data::next_place(&page)?;
+        Ok(StatePage { page, next })
     }
 
     /// Hands this database's whole state over.
     fn hand_over(&mut self, store: &Store, progress: Progress<'_>) -> Result<()> {
         let own = store.begin_replication()?;
-        let (mut place, mut session) = (Vec::new(), 0);
+        let (mut place, mut session, mut begun) = (Vec::new(), 0, 1);
         loop {
-            let page = store.snapshot_page(&place, SNAPSHOT_BYTES)?;
+            let page = match store.snapshot_page(&place, SNAPSHOT_BYTES) {
+                // What the pages are of is not held for ever: of a newer state, then.
+                Err(error)
+                    if error.kind() == ErrorKind::Unavailable
+                        && !place.is_empty()
+                        && begun < MOST_BEGUN =>
+                {
+                    (place, session, begun) = (Vec::new(), 0, begun + 1);
+                    continue;
+                }
+                page => page?,
+            };
             let next = isomer_data::next_place(&page)?;
             let pushed = encode_pushed(&PushedPage {
                 session,
@@ -237,4 +338,101 @@ impl Talk<'_> {
 /// Whether there is more to come; a page without progress ends an exchange in any case.
 fn goes_on(applied: Applied) -> bool {
     applied.more && applied.transactions > 0
+}
+
+#[cfg(test)]
+mod tests {
+    use isomer_db::Database;
+
+    use super::*;
+    use crate::{answer::answer, frame};
+
+    /// Somebody who lets the state of a join go, once, and whose connection breaks off at every so manieth page.
+    struct Busy {
+        store: Store,
+        pages: u32,
+        lets_go: bool,
+        breaks: Option<u32>,
+    }
+
+    impl Peer for Busy {
+        fn name(&self) -> &str {
+            "busy"
+        }
+
+        fn ask(&mut self, asked: &[u8]) -> Result<Vec<u8>> {
+            if let Ok((Kind::Snapshot, _)) = frame::decode(asked) {
+                self.pages += 1;
+                if self.pages == 2 && self.lets_go {
+                    let gone = frame::encode(Kind::Snapshot, &[0; 20]);
+                    return Ok(answer(&self.store, &gone));
+                }
+                let is_cut = |every: u32| self.pages.is_multiple_of(every);
+                if self.breaks.is_some_and(is_cut) {
+                    // The page was made, and is lost.
+                    drop(answer(&self.store, asked));
+                    return Err(SyncError::Unreachable {
+                        peer: "busy".into(),
+                        reason: "the connection broke off".into(),
+                    });
+                }
+            }
+            Ok(answer(&self.store, asked))
+        }
+    }
+
+    /// Joins ten records of a mebibyte; answers how many pages were asked for, and what was told of the way.
+    fn joined(lets_go: bool, breaks: Option<u32>) -> (u32, Vec<(u64, u64)>) {
+        let (full, new) = (
+            Database::open_in_memory().unwrap(),
+            Database::open_in_memory().unwrap(),
+        );
+        let long = "x".repeat(1 << 20);
+        for key in 0..10 {
+            let text = format!("CREATE (:Long {{_key: {key}, text: '{long}'}})");
+            full.query(&text, ()).unwrap();
+        }
+        let mut busy = Busy {
+            store: full.store().unwrap(),
+            pages: 0,
+            lets_go,
+            breaks,
+        };
+        busy.store.begin_replication().unwrap();
+        let store = new.store().unwrap();
+        store.begin_replication().unwrap();
+        let mut steps = Vec::new();
+        let done = exchange(&store, &mut busy, &mut |so_far| {
+            steps.push((so_far.pages, so_far.bytes));
+        })
+        .unwrap();
+        assert!(done.joined);
+        assert!(steps.is_sorted(), "it goes forward: {steps:?}");
+        let found = new
+            .query("MATCH (n:Long) RETURN count(n) AS n", ())
+            .unwrap();
+        assert_eq!(found.rows()[0].get::<i64>("n").unwrap(), 10);
+        assert!(!store.is_joining());
+        (busy.pages, steps)
+    }
+
+    #[test]
+    fn a_join_whose_state_was_let_go_begins_anew() {
+        let (pages, _) = joined(true, None);
+        assert!(pages > 4, "{pages} pages");
+    }
+
+    #[test]
+    fn a_join_goes_on_where_the_connection_broke_off() {
+        let (all, _) = joined(false, None);
+        let (pages, steps) = joined(false, Some(3));
+        let cut = u64::from(pages / 3);
+        assert!(cut > 1, "{pages} pages");
+        assert_eq!(
+            u64::from(pages),
+            u64::from(all) + cut,
+            "no page is made again but those"
+        );
+        assert!(steps.len() >= all as usize);
+    }
 }

@@ -302,6 +302,10 @@ impl Engine for Faulty {
         Ok(())
     }
 
+    fn stream_trimmed(&self) -> Result<Version, StorageError> {
+        self.engine().stream_trimmed()
+    }
+
     fn sync(&self) -> Result<(), StorageError> {
         self.inner.pass(Call::Sync)?;
         self.engine().sync()?;

@@ -49,6 +49,10 @@ impl Engine for Unchecked {
         self.0.trim_stream(upto)
     }
 
+    fn stream_trimmed(&self) -> Result<Version, StorageError> {
+        self.0.stream_trimmed()
+    }
+
     fn sync(&self) -> Result<(), StorageError> {
         self.0.sync()
     }

@@ -42,6 +42,11 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Puts the byte back that was read last.
+    pub fn back(&mut self) {
+        self.at -= 1;
+    }
+
     #[inline]
     pub fn peek(&self) -> Option<u8> {
         self.bytes.get(self.at).copied()

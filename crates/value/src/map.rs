@@ -2,14 +2,25 @@
 
 use std::sync::Arc;
 
-use crate::Value;
+use crate::{Value, record::Sealed};
+
+/// A name with its value.
+pub(crate) type Entry = (Arc<str>, Value);
 
 /// A map from names to values: entries sorted by name, each name once.
 ///
-/// `get` is a binary search; building from `n` unsorted entries is O(n log n), the last of equal names wins.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// `get` is a binary search; building from `n` unsorted entries is O(n log n), the last of equal names wins. The properties
+/// of a record that was read as a whole are decoded when the map is first looked into (see
+/// [`RecordSealer`](crate::record::RecordSealer)).
+#[derive(Clone)]
 pub struct Map {
-    entries: Vec<(Arc<str>, Value)>,
+    entries: Entries,
+}
+
+#[derive(Clone)]
+enum Entries {
+    Plain(Vec<Entry>),
+    Sealed(Box<Sealed>),
 }
 
 impl Map {
@@ -20,26 +31,30 @@ impl Map {
 
     /// The value under `name`.
     pub fn get(&self, name: &str) -> Option<&Value> {
-        self.position(name).ok().map(|at| &self.entries[at].1)
+        let entries = self.entries();
+        position(entries, name).ok().map(|at| &entries[at].1)
     }
 
     /// The value under `name`, to be changed in place.
     pub fn get_mut(&mut self, name: &str) -> Option<&mut Value> {
-        self.position(name).ok().map(|at| &mut self.entries[at].1)
+        let entries = self.plain();
+        let at = position(entries, name).ok()?;
+        Some(&mut entries[at].1)
     }
 
     /// Whether there is an entry of this name.
     pub fn contains(&self, name: &str) -> bool {
-        self.position(name).is_ok()
+        position(self.entries(), name).is_ok()
     }
 
     /// Puts `value` under `name` and returns what was there.
     pub fn insert(&mut self, name: impl Into<Arc<str>>, value: Value) -> Option<Value> {
         let name = name.into();
-        match self.position(&name) {
-            Ok(at) => Some(std::mem::replace(&mut self.entries[at].1, value)),
+        let entries = self.plain();
+        match position(entries, &name) {
+            Ok(at) => Some(std::mem::replace(&mut entries[at].1, value)),
             Err(at) => {
-                self.entries.insert(at, (name, value));
+                entries.insert(at, (name, value));
                 None
             }
         }
@@ -47,32 +62,37 @@ impl Map {
 
     /// Takes `name` out.
     pub fn remove(&mut self, name: &str) -> Option<Value> {
-        self.position(name).ok().map(|at| self.entries.remove(at).1)
+        let entries = self.plain();
+        let at = position(entries, name).ok()?;
+        Some(entries.remove(at).1)
     }
 
     /// Number of entries.
     pub fn len(&self) -> usize {
-        self.entries.len()
+        match &self.entries {
+            Entries::Plain(entries) => entries.len(),
+            Entries::Sealed(sealed) => sealed.len(),
+        }
     }
 
     /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
+        self.len() == 0
     }
 
     /// Entries in the order of their names.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Value)> + DoubleEndedIterator {
-        self.entries.iter().map(|(name, value)| (name, value))
+        self.entries().iter().map(|(name, value)| (name, value))
     }
 
     /// Names in order.
     pub fn names(&self) -> impl ExactSizeIterator<Item = &Arc<str>> + DoubleEndedIterator {
-        self.entries.iter().map(|(name, _)| name)
+        self.entries().iter().map(|(name, _)| name)
     }
 
     /// Values in the order of their names.
     pub fn values(&self) -> impl ExactSizeIterator<Item = &Value> + DoubleEndedIterator {
-        self.entries.iter().map(|(_, value)| value)
+        self.entries().iter().map(|(_, value)| value)
     }
 
     /// A map of entries that are already sorted by name, each name once.
@@ -81,12 +101,80 @@ impl Map {
             entries.windows(2).all(|pair| pair[0].0 < pair[1].0),
             "entries must come sorted, names once"
         );
-        Self { entries }
+        Self {
+            entries: Entries::Plain(entries),
+        }
     }
 
-    fn position(&self, name: &str) -> Result<usize, usize> {
-        self.entries
-            .binary_search_by(|(entry, _)| entry.as_ref().cmp(name))
+    /// Properties that are in their record's bytes.
+    pub(crate) fn sealed(sealed: Sealed) -> Self {
+        Self {
+            entries: Entries::Sealed(Box::new(sealed)),
+        }
+    }
+
+    /// Bytes that the map holds while its entries are not decoded yet; nothing where they are.
+    pub fn unopened_bytes(&self) -> Option<usize> {
+        match &self.entries {
+            Entries::Plain(_) => None,
+            Entries::Sealed(sealed) => sealed.unopened_bytes(),
+        }
+    }
+
+    #[inline]
+    fn entries(&self) -> &[Entry] {
+        match &self.entries {
+            Entries::Plain(entries) => entries,
+            Entries::Sealed(sealed) => sealed.entries(),
+        }
+    }
+
+    pub(crate) fn into_entries(self) -> Vec<Entry> {
+        match self.entries {
+            Entries::Plain(entries) => entries,
+            Entries::Sealed(sealed) => sealed.into_entries(),
+        }
+    }
+
+    /// The entries, to be changed.
+    fn plain(&mut self) -> &mut Vec<Entry> {
+        if let Entries::Sealed(_) = &self.entries {
+            let sealed = std::mem::take(self);
+            self.entries = Entries::Plain(sealed.into_entries());
+        }
+        match &mut self.entries {
+            Entries::Plain(entries) => entries,
+            Entries::Sealed(_) => unreachable!("it was opened above"),
+        }
+    }
+}
+
+#[inline]
+fn position(entries: &[Entry], name: &str) -> Result<usize, usize> {
+    entries.binary_search_by(|(entry, _)| entry.as_ref().cmp(name))
+}
+
+impl Default for Map {
+    fn default() -> Self {
+        Self {
+            entries: Entries::Plain(Vec::new()),
+        }
+    }
+}
+
+impl PartialEq for Map {
+    fn eq(&self, other: &Self) -> bool {
+        self.entries() == other.entries()
+    }
+}
+
+impl Eq for Map {}
+
+impl std::fmt::Debug for Map {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Map")
+            .field("entries", &self.entries())
+            .finish()
     }
 }
 
@@ -99,7 +187,9 @@ impl<N: Into<Arc<str>>> FromIterator<(N, Value)> for Map {
         entries.reverse();
         entries.sort_by(|a, b| a.0.cmp(&b.0)); // stable: of equal names the last given now stands first
         entries.dedup_by(|later, first| later.0 == first.0);
-        Self { entries }
+        Self {
+            entries: Entries::Plain(entries),
+        }
     }
 }
 
@@ -108,6 +198,6 @@ impl IntoIterator for Map {
     type IntoIter = std::vec::IntoIter<(Arc<str>, Value)>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.entries.into_iter()
+        self.into_entries().into_iter()
     }
 }

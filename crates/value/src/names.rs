@@ -8,6 +8,11 @@ use crate::{PropId, ValueError};
 pub trait Names {
     /// The name of this number.
     fn name(&self, prop: PropId) -> Option<Arc<str>>;
+
+    /// A number below which every number has a name, for whoever asks for many. Names are never taken back.
+    fn named_below(&self) -> u32 {
+        0
+    }
 }
 
 /// Gives property names their numbers, new ones included.
@@ -51,6 +56,10 @@ impl NameTable {
 impl Names for NameTable {
     fn name(&self, prop: PropId) -> Option<Arc<str>> {
         self.names.get(prop.0 as usize).cloned()
+    }
+
+    fn named_below(&self) -> u32 {
+        u32::try_from(self.names.len()).unwrap_or(u32::MAX)
     }
 }
 

@@ -8,20 +8,53 @@ use std::{
 
 use crate::{Call, Disk, DiskFile, Kind, Lock, LockError, LockMode, Open};
 
-/// Decides before each call whether it fails, and how.
+/// Decides whether a call fails, and how.
 pub type FaultHook = Arc<dyn Fn(Call, &Path) -> io::Result<()> + Send + Sync>;
 
-/// Another disk, with a hook before each call; a call that fails does nothing.
+/// Another disk, with a hook before each call, and one behind it: a call that fails has done nothing, or all that it was
+/// asked for.
 #[derive(Clone)]
 pub struct FaultyDisk {
     disk: Arc<dyn Disk>,
-    hook: FaultHook,
+    hooks: Hooks,
 }
 
 impl FaultyDisk {
-    /// `disk`, with `hook` asked before each call.
-    pub fn new(disk: Arc<dyn Disk>, hook: FaultHook) -> Self {
-        Self { disk, hook }
+    /// `disk`, with `before` asked before each call.
+    pub fn new(disk: Arc<dyn Disk>, before: FaultHook) -> Self {
+        let hooks = Hooks {
+            before,
+            behind: None,
+        };
+        Self { disk, hooks }
+    }
+
+    /// The same, with `behind` asked once a call has done what it should: an error is all that the caller hears of it then.
+    pub fn and_behind(mut self, behind: FaultHook) -> Self {
+        self.hooks.behind = Some(behind);
+        self
+    }
+}
+
+#[derive(Clone)]
+struct Hooks {
+    before: FaultHook,
+    behind: Option<FaultHook>,
+}
+
+impl Hooks {
+    fn around<T>(
+        &self,
+        call: Call,
+        path: &Path,
+        run: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        (self.before)(call, path)?;
+        let done = run()?;
+        if let Some(behind) = &self.behind {
+            behind(call, path)?;
+        }
+        Ok(done)
     }
 }
 
@@ -36,56 +69,55 @@ impl fmt::Debug for FaultyDisk {
 
 impl Disk for FaultyDisk {
     fn open(&self, path: &Path, how: Open) -> io::Result<Arc<dyn DiskFile>> {
-        (self.hook)(Call::Open, path)?;
+        let open = || self.disk.open(path, how);
         Ok(Arc::new(FaultyFile {
-            file: self.disk.open(path, how)?,
+            file: self.hooks.around(Call::Open, path, open)?,
             path: path.to_owned(),
-            hook: self.hook.clone(),
+            hooks: self.hooks.clone(),
         }))
     }
 
     fn kind(&self, path: &Path) -> io::Result<Kind> {
-        (self.hook)(Call::List, path)?;
-        self.disk.kind(path)
+        self.hooks.around(Call::List, path, || self.disk.kind(path))
     }
 
     fn list(&self, folder: &Path) -> io::Result<Vec<PathBuf>> {
-        (self.hook)(Call::List, folder)?;
-        self.disk.list(folder)
+        self.hooks
+            .around(Call::List, folder, || self.disk.list(folder))
     }
 
     fn make_folder(&self, path: &Path) -> io::Result<()> {
-        (self.hook)(Call::MakeFolder, path)?;
-        self.disk.make_folder(path)
+        self.hooks
+            .around(Call::MakeFolder, path, || self.disk.make_folder(path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        (self.hook)(Call::Rename, from)?;
-        self.disk.rename(from, to)
+        self.hooks
+            .around(Call::Rename, from, || self.disk.rename(from, to))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        (self.hook)(Call::Link, from)?;
-        self.disk.link(from, to)
+        self.hooks
+            .around(Call::Link, from, || self.disk.link(from, to))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        (self.hook)(Call::Remove, path)?;
-        self.disk.remove(path)
+        self.hooks
+            .around(Call::Remove, path, || self.disk.remove(path))
     }
 
     fn remove_folder(&self, path: &Path) -> io::Result<()> {
-        (self.hook)(Call::Remove, path)?;
-        self.disk.remove_folder(path)
+        self.hooks
+            .around(Call::Remove, path, || self.disk.remove_folder(path))
     }
 
     fn sync_folder(&self, folder: &Path) -> io::Result<()> {
-        (self.hook)(Call::SyncFolder, folder)?;
-        self.disk.sync_folder(folder)
+        self.hooks
+            .around(Call::SyncFolder, folder, || self.disk.sync_folder(folder))
     }
 
     fn lock(&self, path: &Path, mode: LockMode) -> Result<Option<Lock>, LockError> {
-        (self.hook)(Call::Lock, path).map_err(LockError::Io)?;
+        (self.hooks.before)(Call::Lock, path).map_err(LockError::Io)?;
         self.disk.lock(path, mode)
     }
 
@@ -97,7 +129,7 @@ impl Disk for FaultyDisk {
 struct FaultyFile {
     file: Arc<dyn DiskFile>,
     path: PathBuf,
-    hook: FaultHook,
+    hooks: Hooks,
 }
 
 impl fmt::Debug for FaultyFile {
@@ -111,37 +143,38 @@ impl fmt::Debug for FaultyFile {
 
 impl DiskFile for FaultyFile {
     fn read_at(&self, out: &mut [u8], offset: u64) -> io::Result<usize> {
-        (self.hook)(Call::Read, &self.path)?;
-        self.file.read_at(out, offset)
+        self.hooks
+            .around(Call::Read, &self.path, || self.file.read_at(out, offset))
     }
 
     fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        (self.hook)(Call::Write, &self.path)?;
-        self.file.write_at(bytes, offset)
+        self.hooks.around(Call::Write, &self.path, || {
+            self.file.write_at(bytes, offset)
+        })
     }
 
     fn len(&self) -> io::Result<u64> {
-        (self.hook)(Call::List, &self.path)?;
-        self.file.len()
+        self.hooks
+            .around(Call::List, &self.path, || self.file.len())
     }
 
     fn stored_bytes(&self) -> io::Result<u64> {
-        (self.hook)(Call::List, &self.path)?;
-        self.file.stored_bytes()
+        self.hooks
+            .around(Call::List, &self.path, || self.file.stored_bytes())
     }
 
     fn name_count(&self) -> io::Result<u64> {
-        (self.hook)(Call::List, &self.path)?;
-        self.file.name_count()
+        self.hooks
+            .around(Call::List, &self.path, || self.file.name_count())
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        (self.hook)(Call::SetLen, &self.path)?;
-        self.file.set_len(len)
+        self.hooks
+            .around(Call::SetLen, &self.path, || self.file.set_len(len))
     }
 
     fn sync(&self) -> io::Result<()> {
-        (self.hook)(Call::Sync, &self.path)?;
-        self.file.sync()
+        self.hooks
+            .around(Call::Sync, &self.path, || self.file.sync())
     }
 }

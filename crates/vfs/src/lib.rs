@@ -9,6 +9,7 @@
 //! What every disk keeps true:
 //! - what was written before a sync that returned without error is there after a loss of power;
 //! - a file's name is there after a loss of power once its folder was synced; until then it may be the old one;
+//! - a call that fails may have done all the same what it was asked for: whoever goes on relies on neither;
 //! - everything else may be there or not, in part too.
 
 mod faulty;
@@ -135,6 +136,29 @@ pub trait Disk: Send + Sync + fmt::Debug {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Makes the names of `path` and of all folders above it durable: any of them may be as new as it is. What may not be synced
+/// here (a folder that is not to be read, a file system that knows no such call) was not made here either.
+pub fn sync_above(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    use io::ErrorKind::{InvalidInput, PermissionDenied, ReadOnlyFilesystem, Unsupported};
+    for folder in path.ancestors().skip(1) {
+        let here = Path::new(".");
+        let folder = if folder.as_os_str().is_empty() {
+            here
+        } else {
+            folder
+        };
+        match disk.sync_folder(folder) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    InvalidInput | PermissionDenied | ReadOnlyFilesystem | Unsupported
+                ) => {}
+            outcome => outcome?,
+        }
+    }
+    Ok(())
 }
 
 /// An open file. Calls may come from many threads at once.

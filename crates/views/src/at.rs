@@ -1,6 +1,9 @@
 //! The views at one version.
 
-use std::sync::{Arc, OnceLock, atomic::Ordering};
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, Ordering},
+};
 
 use isomer_data::{Catalog, Store, Transaction, Version};
 use isomer_value::{LabelId, NodeId, PropId, TypeId};
@@ -9,8 +12,8 @@ use roaring::RoaringBitmap;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    AdjacencyAt, ColumnAt, Owner, Side, ViewKind, Views, members::MemberBase, slot::Pinned,
-    views::Records,
+    AdjacencyAt, ColumnAt, Owner, Side, ViewError, ViewKind, Views, members::MemberBase,
+    slot::Pinned, views::Records,
 };
 
 /// With more types than this, "any type" is one range of rows instead of as many views.
@@ -34,6 +37,14 @@ struct Pins {
     members: FxHashMap<Option<LabelId>, Pinned<MemberBase>>,
     columns: Vec<ColumnAt>,
     by_prop: FxHashMap<(Records, PropId), Arc<[ColumnAt]>>,
+}
+
+/// Whether a view was made by who had taken `busy` for it: given back where its turn did not come before it was to stop.
+fn built(outcome: Result<(), ViewError>, busy: &AtomicBool) -> Option<()> {
+    if matches!(outcome, Err(ViewError::Taken)) {
+        busy.store(false, Ordering::Release);
+    }
+    outcome.ok()
 }
 
 impl ViewsAt {
@@ -163,7 +174,7 @@ impl ViewsAt {
             return None;
         }
         let kind = ViewKind::Adjacency(type_id, side);
-        views.build(&kind, false, go_on).ok()?;
+        built(views.build(&kind, false, go_on), &slot.busy)?;
         self.adjacency_of(type_id, side, false, 0)
     }
 
@@ -192,7 +203,7 @@ impl ViewsAt {
             return None;
         }
         let kind = owner.column(path.into());
-        views.build(&kind, false, go_on).ok()?;
+        built(views.build(&kind, false, go_on), &slot.busy)?;
         self.column_asked(owner, path, 0)
     }
 

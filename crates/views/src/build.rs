@@ -60,6 +60,16 @@ impl<'a> Effort<'a> {
         Ok(())
     }
 
+    /// Gives back what was taken for a part of the work.
+    pub(crate) fn passed(&mut self, bytes: usize) {
+        self.passing.shrink(bytes);
+    }
+
+    #[cfg(test)]
+    pub(crate) fn passing_bytes(&self) -> usize {
+        self.passing.bytes()
+    }
+
     /// What the base keeps.
     pub(crate) fn into_kept(self) -> Reservation {
         self.kept

@@ -61,11 +61,11 @@ impl Views {
         kind: &ViewKind,
     ) -> Result<Option<bool>, ViewError> {
         let _making = slot.making.lock();
-        if !slot.stands() && !self.restore(slot, kind, |_| true)? {
+        if !slot.stands() && !self.restore(slot, kind, ALWAYS, |_| true)? {
             return Ok(None);
         }
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
-        let told = self.feed.lock().told;
+        let told = self.inbox.newest();
         let tx = self.settled(&store, told, ALWAYS)?;
         let Some(pinned) = slot.pin(tx.version()) else {
             return Ok(None);
@@ -80,8 +80,10 @@ impl Views {
             if let Some(keeping) = &self.keeping {
                 keeping.forget(kind);
             }
-            let _feed = self.feed.lock();
-            slot.clear();
+            let feed = self.feed();
+            let cleared = slot.clear();
+            drop(feed);
+            drop(cleared);
         }
         Ok(Some(agrees))
     }

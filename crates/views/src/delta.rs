@@ -10,6 +10,16 @@ const SHARDS: usize = 16;
 /// No entry before this one.
 const END: u32 = u32::MAX;
 
+/// What is told of a node.
+pub(crate) trait Weighed {
+    /// About how many bytes it holds beside itself.
+    fn heap_bytes(&self) -> usize {
+        0
+    }
+}
+
+impl Weighed for bool {}
+
 /// Entries per node, each with the commit that made it. One thread at a time appends (the one that applies commits), any
 /// number read.
 ///
@@ -21,6 +31,8 @@ pub(crate) struct Delta<T> {
     touched: Box<[AtomicU64]>,
     shards: [RwLock<Shard<T>>; SHARDS],
     len: AtomicUsize,
+    /// What the entries hold beside themselves.
+    heap_bytes: AtomicUsize,
     /// The lowest version of an entry, `Version::MAX` without any.
     first: AtomicU64,
 }
@@ -67,7 +79,7 @@ fn shard_of(node: u32) -> usize {
     node as usize % SHARDS
 }
 
-impl<T: Clone> Delta<T> {
+impl<T: Clone + Weighed> Delta<T> {
     /// No entry. `nodes` is about how many ids there are: up to 2²² of them have a bit of their own.
     pub(crate) fn new(nodes: u64) -> Self {
         let bits = nodes.clamp(1 << 10, 1 << 22).next_power_of_two();
@@ -75,6 +87,7 @@ impl<T: Clone> Delta<T> {
             touched: (0..bits / 64).map(|_| AtomicU64::new(0)).collect(),
             shards: std::array::from_fn(|_| RwLock::default()),
             len: AtomicUsize::new(0),
+            heap_bytes: AtomicUsize::new(0),
             first: AtomicU64::new(Version::MAX),
         }
     }
@@ -86,6 +99,8 @@ impl<T: Clone> Delta<T> {
 
     /// Appends an entry; versions ascend.
     pub(crate) fn push(&self, version: Version, node: u32, change: T) {
+        self.heap_bytes
+            .fetch_add(change.heap_bytes(), Ordering::Relaxed);
         self.shards[shard_of(node)]
             .write()
             .push(version, node, change);
@@ -103,7 +118,12 @@ impl<T: Clone> Delta<T> {
     /// Bytes of memory, about.
     pub(crate) fn bytes(&self) -> usize {
         // The map's slot beside the entry.
-        self.touched.len() * 8 + self.len() * (size_of::<Entry<T>>() + 16)
+        self.touched.len() * 8 + self.len() * (size_of::<Entry<T>>() + 16) + self.heap_bytes()
+    }
+
+    /// Bytes that the entries hold beside themselves: texts, lists, maps.
+    pub(crate) fn heap_bytes(&self) -> usize {
+        self.heap_bytes.load(Ordering::Relaxed)
     }
 
     /// Whether a reader of `version` may meet an entry at all.
@@ -187,7 +207,7 @@ impl<T: Clone> Delta<T> {
 
     /// Forgets the entries of `from` and later versions. Nothing may be appended meanwhile.
     pub(crate) fn abandon(&self, from: Version) {
-        let mut len = 0;
+        let (mut len, mut heap_bytes) = (0, 0);
         let mut first = Version::MAX;
         for shard in &self.shards {
             let mut shard = shard.write();
@@ -195,12 +215,14 @@ impl<T: Clone> Delta<T> {
             for entry in old.entries {
                 if entry.version < from {
                     first = first.min(entry.version);
+                    heap_bytes += entry.change.heap_bytes();
                     shard.push(entry.version, entry.node, entry.change);
                 }
             }
             len += shard.entries.len();
         }
         self.len.store(len, Ordering::Release);
+        self.heap_bytes.store(heap_bytes, Ordering::Relaxed);
         self.first.store(first, Ordering::Release);
     }
 }
@@ -208,6 +230,12 @@ impl<T: Clone> Delta<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    impl Weighed for u8 {
+        fn heap_bytes(&self) -> usize {
+            usize::from(*self) * 1000
+        }
+    }
 
     fn seen(delta: &Delta<u8>, node: u32, from: Version, to: Version) -> Vec<u8> {
         let mut seen = Vec::new();
@@ -233,7 +261,11 @@ mod tests {
         assert_eq!(delta.nodes(4, 9), [7]);
         assert_eq!((delta.after(3, 0).len(), delta.len()), (4, 5));
 
+        assert_eq!(delta.heap_bytes(), 15_000);
+        assert_eq!(delta.after(3, 0).heap_bytes(), 14_000);
+
         delta.abandon(4);
+        assert_eq!(delta.heap_bytes(), 1000);
         assert_eq!((delta.len(), seen(&delta, 7, 0, 9)), (1, vec![1]));
         delta.push(4, 7, 8);
         assert_eq!(seen(&delta, 7, 0, 9), [8, 1]);

@@ -1,9 +1,9 @@
-//! Following commits: each is told to the views before anybody can see it.
+//! Following commits: each is handed in before anybody can see it, and told to the views before anybody looks at it there.
 
 use std::sync::atomic::Ordering;
 
 use isomer_data::{
-    Catalog, Change, ChangeSet, CommitObserver, DataError, LoadSink, Loading, Version,
+    Catalog, Change, ChangeSet, CommitObserver, DataError, LoadSink, Loading, Store, Version,
 };
 use isomer_value::{LabelId, NodeId, PropId, TypeId, record::RecordRef};
 
@@ -11,6 +11,7 @@ use crate::{
     Owner, Side, Views,
     adjacency::{Link, small},
     column::{CellChange, cell_at, cell_of},
+    inbox::{Commits, Inbox, Then},
     loading::LoadFiles,
     registry::Registry,
     slot::Slot,
@@ -21,6 +22,11 @@ use crate::{
 /// A delta is merged when it has this part of its base: a merge writes the base anew, and readers of changed nodes are
 /// the slower the more of them there are.
 const MERGED_SHARE: u64 = 64;
+
+/// So many bytes of texts, lists and maps in a delta are merged however few changes they are ...
+const MERGED_HEAP_BYTES: usize = 16 << 20;
+/// ... and from so many on the budget is told of them.
+const SETTLED_HEAP_BYTES: usize = 1 << 20;
 
 /// A relationship that came or went.
 struct LinkChange {
@@ -247,6 +253,34 @@ impl Telling<'_> {
     }
 }
 
+/// Commits that are being told. Where that panics, they are not told again, some of them twice: no view answers from the first
+/// of them on.
+struct Unfinished<'a> {
+    inbox: &'a Inbox,
+    registry: &'a Registry,
+    telling: &'a mut Commits,
+    done: bool,
+}
+
+impl Drop for Unfinished<'_> {
+    fn drop(&mut self) {
+        if !self.done {
+            // Each by itself: a view that is being made may have read the first ones already.
+            for (version, _) in self.telling.iter() {
+                self.registry.each(|_, slot| slot.lose(version));
+            }
+        }
+        self.telling.clear();
+        self.inbox.told();
+    }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Telling of this commit panics on this thread.
+    pub(crate) static PANICS_AT: std::cell::Cell<Version> = const { std::cell::Cell::new(0) };
+}
+
 impl Views {
     /// Tells a commit to the views of `registry`.
     pub(crate) fn tell(
@@ -255,41 +289,96 @@ impl Views {
         version: Version,
         changes: &[u8],
     ) -> Result<(), DataError> {
-        let Some(store) = self.store.upgrade() else {
-            return Ok(());
-        };
-        let catalog = store.catalog();
+        match self.store.upgrade() {
+            Some(store) => Self::tell_named(registry, &store.catalog(), version, changes),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`Views::tell`], with the names that the changes are told in.
+    fn tell_named(
+        registry: &Registry,
+        catalog: &Catalog,
+        version: Version,
+        changes: &[u8],
+    ) -> Result<(), DataError> {
         let telling = Telling {
             registry,
-            catalog: &catalog,
+            catalog,
             version,
         };
+        #[cfg(test)]
+        assert!(PANICS_AT.get() != version, "as told");
         let set = ChangeSet::decode(changes)?;
         set.changes
             .iter()
             .try_for_each(|change| telling.change(change))
     }
 
+    /// Tells what was handed in. The feed is held.
+    pub(crate) fn tell_waiting(&self, feed: &mut Feed) {
+        let Feed { told, telling } = feed;
+        *told = self.inbox.take(telling);
+        if telling.is_empty() {
+            return;
+        }
+        let store = self.store.upgrade();
+        let catalog = store.as_ref().map(Store::catalog);
+        let registry = self.registry.read();
+        let mut unfinished = Unfinished {
+            inbox: &self.inbox,
+            registry: &registry,
+            telling,
+            done: false,
+        };
+        for (version, changes) in unfinished.telling.iter() {
+            // Where nobody has the database any more, nobody asks.
+            let Some(catalog) = &catalog else { break };
+            if Self::tell_named(&registry, catalog, version, changes).is_err() {
+                // The rows will say what is wrong.
+                registry.each(|_, slot| slot.lose(version));
+            }
+        }
+        unfinished.done = true;
+        drop(unfinished);
+        self.tend(&registry);
+    }
+
+    /// Tells a commit that was not handed in, from where it lies, behind those that were.
+    fn tell_at_once(&self, version: Version, changes: &[u8]) {
+        let mut feed = self.feed();
+        let registry = self.registry.read();
+        if self.tell(&registry, version, changes).is_err() {
+            registry.each(|_, slot| slot.lose(version));
+        }
+        feed.told = version;
+        self.inbox.told_at_once(version);
+        self.tend(&registry);
+    }
+
     /// Merges deltas that have grown far, and drops those that nobody can be answered from or that the budget has no
     /// room for.
     fn tend(&self, registry: &Registry) {
         registry.each(|kind, slot| {
-            let Some((base, delta, newest)) = slot.lengths() else {
+            slot.settle_building();
+            let Some(lengths) = slot.lengths() else {
                 return;
             };
-            if delta < self.options.merge_after {
+            let many = lengths.delta >= self.options.merge_after;
+            if !many && lengths.delta_heap_bytes < SETTLED_HEAP_BYTES {
                 return;
             }
-            if !newest || !slot.settle_budget() {
-                slot.clear();
+            if !lengths.newest || !slot.settle_budget() {
+                drop(slot.clear());
                 return;
             }
-            let share = usize::try_from(base / MERGED_SHARE).unwrap_or(usize::MAX);
-            if delta >= share
+            let share = usize::try_from(lengths.base / MERGED_SHARE).unwrap_or(usize::MAX);
+            let far = many && lengths.delta >= share;
+            if (far || lengths.delta_heap_bytes >= MERGED_HEAP_BYTES)
                 && !slot.busy().swap(true, Ordering::AcqRel)
                 && !self.worker.push(&self.this, Job::Merge(kind))
             {
-                slot.clear();
+                drop(slot.clear());
                 slot.busy().store(false, Ordering::Release);
             }
         });
@@ -301,33 +390,33 @@ impl CommitObserver for Views {
         if changes.is_empty() {
             return;
         }
-        let mut feed = self.feed.lock();
-        feed.told = version;
+        let then = self.inbox.put(version, changes);
         if let Some(keeping) = &self.keeping
             && keeping.told(changes.len())
         {
             self.worker.push(&self.this, Job::LookAfterFiles);
         }
-        if !self.any_fed.load(Ordering::Acquire) {
-            return;
+        // Where the worker takes nothing, who looks tells it.
+        let woken = then == Then::Wake && self.worker.push(&self.this, Job::Tell);
+        match then {
+            Then::Tell => self.tell_at_once(version, changes),
+            Then::Wake if !woken => drop(self.feed()),
+            _ => {}
         }
-        let registry = self.registry.read();
-        if self.tell(&registry, version, changes).is_err() {
-            // The rows will say what is wrong.
-            registry.each(|_, slot| slot.lose(version));
-        }
-        self.tend(&registry);
     }
 
     fn abandoned(&self, from: Version) {
-        let mut feed = self.feed.lock();
-        let Feed { told } = &mut *feed;
-        *told = (*told).min(from.saturating_sub(1));
+        let mut feed = self.feed();
+        self.inbox.abandon(from);
+        self.inbox.told();
+        feed.told = feed.told.min(from.saturating_sub(1));
         self.registry.read().each(|_, slot| slot.abandon(from));
     }
 
     fn unsettled(&self, from: Version) {
-        let mut feed = self.feed.lock();
+        let mut feed = self.feed();
+        self.inbox.abandon(from);
+        self.inbox.told();
         // Who reads a snapshot of before need not wait for them.
         feed.told = feed.told.min(from.saturating_sub(1));
         self.registry.read().each(|_, slot| slot.lose(from));

@@ -14,12 +14,13 @@ use std::{
 };
 
 use isomer_data::{EraId, Store, StreamHold, Version};
+use isomer_storage::MemoryKind;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::{
     DamagedFile, ViewError, ViewKind, Views,
-    making::ALWAYS,
+    build::GoOn,
     registry::Registry,
     segment::{Folder, Found, Head, SegmentError, Stored},
     slot::Slot,
@@ -124,9 +125,11 @@ impl Keeping {
 
     /// The views whose files hold back too much of the change stream.
     fn behind(&self) -> Vec<ViewKind> {
-        let told = self.told_bytes.load(Ordering::Relaxed);
         let kept = self.kept.lock();
-        let far = |one: &Kept| told - one.told_bytes > MOST_HELD_BYTES.max(one.bytes / 2);
+        // Under the lock: none of the files is younger than it.
+        let told = self.told_bytes.load(Ordering::Relaxed);
+        let far =
+            |one: &Kept| told.saturating_sub(one.told_bytes) > MOST_HELD_BYTES.max(one.bytes / 2);
         let behind = kept.iter().filter(|(_, one)| far(one));
         behind.map(|(kind, _)| kind.clone()).collect()
     }
@@ -163,43 +166,58 @@ impl Keeping {
 }
 
 impl Views {
-    /// Puts a stored base in place, with what happened since. False where there is none that can be used.
+    /// Puts a stored base in place, with what happened since. False where there is none that can be used, or read now.
     pub(crate) fn restore<B: Stored>(
         &self,
         slot: &Slot<B>,
         kind: &ViewKind,
+        go_on: GoOn<'_>,
         fits: impl Fn(&B) -> bool,
     ) -> Result<bool, ViewError> {
         let Some(keeping) = &self.keeping else {
             return Ok(false);
         };
         let Some(head) = keeping.head(kind) else {
+            slot.stored.store(false, Ordering::Relaxed);
             return Ok(false);
         };
-        let restored = self.restore_base(keeping, &head, slot, fits);
-        if !matches!(restored, Ok(true)) {
-            slot.stored.store(false, Ordering::Relaxed);
-        }
+        let restored = self.restore_base(keeping, &head, slot, go_on, fits);
+        let no_more = || slot.stored.store(false, Ordering::Relaxed);
         match restored {
             Ok(true) => {
                 self.renew(&head);
                 Ok(true)
             }
-            Ok(false) => Ok(false),
+            Ok(false) => {
+                no_more();
+                Ok(false)
+            }
             Err(error) => {
                 // Commits are not collected for it any more.
-                let feed = self.feed.lock();
+                let feed = self.feed();
                 slot.stop_building();
                 drop(feed);
                 match error {
-                    ViewError::Stopped | ViewError::NoRoom(_) => Err(error),
-                    error => {
+                    // Nothing is said of the file: it is read another time.
+                    ViewError::Stopped | ViewError::Unsettled { .. } => Err(error),
+                    ViewError::NoRoom(_) => {
+                        no_more();
+                        Err(error)
+                    }
+                    ViewError::Damaged(_) | ViewError::Stored(_) => {
                         if let ViewError::Damaged(reason) = &error {
                             keeping.note(kind, reason.clone());
                         }
+                        no_more();
                         keeping.forget(kind);
                         Ok(false)
                     }
+                    // The disk, or what came after it, cannot be read now; perhaps the rows can.
+                    ViewError::Unreadable(_)
+                    | ViewError::Data(_)
+                    | ViewError::IdTooLarge
+                    | ViewError::Taken
+                    | ViewError::Overtaken => Ok(false),
                 }
             }
         }
@@ -218,6 +236,7 @@ impl Views {
         keeping: &Keeping,
         head: &Head,
         slot: &Slot<B>,
+        go_on: GoOn<'_>,
         fits: impl Fn(&B) -> bool,
     ) -> Result<bool, ViewError> {
         let store = self.store.upgrade().ok_or(ViewError::Stopped)?;
@@ -229,10 +248,11 @@ impl Views {
         }
         let nodes = store.node_count_now(None);
         let told = self.begin_building(slot, nodes)?;
-        let tx = self.settled(&store, told, ALWAYS)?;
+        let tx = self.settled(&store, told, go_on)?;
         let catalog = store.catalog();
-        let (base, reserved) =
-            self.with_effort(&head.kind, |effort| B::load(&mut blocks, &catalog, effort))?;
+        let (base, reserved) = self.with_effort_while(&head.kind, go_on, |effort| {
+            B::load(&mut blocks, &catalog, effort)
+        })?;
         blocks.finish()?;
         if !fits(&base) {
             slot.stop_building();
@@ -240,11 +260,11 @@ impl Views {
         }
         // Told to a slot of its own first, as the commits were when they came.
         let past = Arc::<Slot<B>>::default();
-        past.begin_building(nodes);
+        past.begin_building(nodes, self.memory.reservation(MemoryKind::Views));
         let mut registry = Registry::default();
         B::enter(&mut registry, &head.kind, past.clone());
-        self.tell_again(&store, &registry, head.version, tx.version())?;
-        let feed = self.feed.lock();
+        self.tell_again(&store, &registry, head.version, tx.version(), go_on)?;
+        let feed = self.feed();
         Ok(slot.finish_restoring(head.version, tx.version(), base, &past, reserved, feed.told))
     }
 
@@ -255,16 +275,14 @@ impl Views {
         registry: &Registry,
         from: Version,
         to: Version,
+        go_on: GoOn<'_>,
     ) -> Result<(), ViewError> {
         let mut after = from;
         while after < to {
-            if self.worker.stop().load(Ordering::Relaxed) {
+            if self.worker.stop().load(Ordering::Relaxed) || !go_on() {
                 return Err(ViewError::Stopped);
             }
-            let entries = store
-                .engine()
-                .stream(after, ENTRIES, ENTRY_BYTES, false)
-                .map_err(isomer_data::DataError::from)?;
+            let entries = store.stream_after(after, ENTRIES, ENTRY_BYTES, false)?;
             let Some(last) = entries.last() else {
                 break;
             };
@@ -272,6 +290,7 @@ impl Views {
             for entry in entries.iter().filter(|entry| entry.version <= to) {
                 self.tell(registry, entry.version, &entry.bytes)?;
             }
+            registry.each(|_, slot| slot.settle_building());
         }
         Ok(())
     }
@@ -296,7 +315,20 @@ impl Views {
             _hold: hold,
         };
         keeping.kept.lock().insert(head.kind.clone(), one);
-        for_slot!(self, &head.kind, slot => slot.stored.store(true, Ordering::Relaxed));
+        self.note_stored(&head.kind);
+    }
+
+    /// The first one who asks for this view has it read, or, for the other side of adjacency, made from it.
+    pub(crate) fn note_stored(&self, kind: &ViewKind) {
+        for kind in [Some(kind.clone()), kind.reversed()].into_iter().flatten() {
+            for_slot!(self, &kind, slot => slot.stored.store(true, Ordering::Relaxed));
+        }
+    }
+
+    /// Whether a view is in a file.
+    pub(crate) fn has_file(&self, kind: &ViewKind) -> bool {
+        let keeping = self.keeping.as_ref();
+        keeping.is_some_and(|keeping| keeping.file(kind).is_some())
     }
 
     /// Whether views are written at all.
@@ -306,7 +338,14 @@ impl Views {
     }
 
     /// Writes the base of a view, unless it is written already, too small to be worth it, or answers nobody any more.
+    /// Of the two sides of adjacency one is written: making the other one from it takes little longer than reading it.
     pub(crate) fn save(&self, kind: &ViewKind) -> Result<(), ViewError> {
+        if kind.reversed().is_some_and(|other| self.has_file(&other)) {
+            if let (Some(keeping), true) = (&self.keeping, self.keeps()) {
+                keeping.forget(kind);
+            }
+            return Ok(());
+        }
         for_slot!(self, kind, slot => self.save_slot(&slot, kind))
     }
 

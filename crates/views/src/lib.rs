@@ -19,6 +19,7 @@ mod column;
 mod delta;
 mod error;
 mod feed;
+mod inbox;
 mod keeping;
 mod loading;
 mod making;

@@ -17,6 +17,7 @@ use crate::{
     column::{ColumnWriter, cell_of},
     members::store_set,
     segment::{Head, NewFile, SegmentError, malformed},
+    worker::Job,
 };
 
 /// Records looked at before it is decided which columns are made, and their bytes at most.
@@ -32,10 +33,16 @@ const LOOK: u64 = 1 << 16;
 /// The files that one load makes.
 pub(crate) struct LoadFiles {
     views: Arc<Views>,
+    /// Nothing after the first thing that goes wrong: the load is not told.
+    files: Option<Files>,
+    /// Made anew in the background where there are no files afterwards.
+    again: Vec<ViewKind>,
+}
+
+struct Files {
     store: Store,
     era: EraId,
-    /// Nothing after the first thing that goes wrong: the load is not told.
-    making: Option<Box<Making>>,
+    making: Box<Making>,
 }
 
 #[allow(clippy::large_enum_variant)] // one a load, in a box
@@ -47,8 +54,8 @@ enum Making {
     },
     Relationships {
         columns: Columns,
+        /// The other side is made from this one.
         out: OneSide,
-        into: OneSide,
         seen: u64,
         reservation: Reservation,
     },
@@ -84,45 +91,63 @@ struct OneColumn {
 }
 
 impl LoadFiles {
-    /// Begins the files for a load, where it is large enough and files are kept at all.
+    /// Begins the files for a load, where it is large enough and files are kept at all. Views of the label or type that
+    /// stand lose sight of it, and are made anew.
     pub(crate) fn begin(views: Arc<Views>, load: &Loading) -> Option<Self> {
         let (Loading::Nodes { count, .. } | Loading::Relationships { count, .. }) = *load;
-        let keeping = views.keeping.as_ref()?;
-        // Sealed blocks belong to a version, which is not known yet: these files are written when the views are made.
-        if !views.keeps() || keeping.folder.encrypts() || count < views.options.keep_at_least {
-            return None;
+        let mut again = views.standing_for(load);
+        let mut files = None;
+        if let Some(keeping) = &views.keeping
+            && views.keeps()
+            && count >= views.options.keep_at_least
+        {
+            // Sealed blocks belong to a version, which is not known yet: these files are written when the views are made.
+            if keeping.folder.encrypts() {
+                again.extend(load_kinds(load));
+            } else {
+                files = Files::begin(&views, load);
+            }
         }
-        let store = views.store.upgrade()?;
-        // What goes wrong here will when views are saved, too.
-        let era = store.begin_era().ok()?;
-        let making = Making::begin(&views, &store, era, load).ok()?;
-        Some(Self {
+        (files.is_some() || !again.is_empty()).then_some(Self {
             views,
-            store,
-            era,
-            making: Some(Box::new(making)),
+            files,
+            again,
         })
     }
 
     /// Does a step; the first one that fails is the last one.
     fn step(&mut self, step: impl FnOnce(&Views, &mut Making) -> Result<(), ViewError>) {
-        if let Some(making) = &mut self.making
-            && step(&self.views, making).is_err()
+        if let Some(files) = &mut self.files
+            && step(&self.views, &mut files.making).is_err()
         {
-            self.making = None;
+            self.files = None;
         }
     }
+}
 
-    fn finish(self, version: Version, first: bool) -> Result<(), ViewError> {
-        let Self {
-            views,
+/// The views that a load into an empty label or type makes first of all.
+fn load_kinds(load: &Loading) -> Vec<ViewKind> {
+    match *load {
+        Loading::Nodes { label, .. } => vec![ViewKind::Members(Some(label))],
+        Loading::Relationships { type_id, .. } => vec![ViewKind::Adjacency(type_id, Side::Out)],
+    }
+}
+
+impl Files {
+    fn begin(views: &Views, load: &Loading) -> Option<Self> {
+        let store = views.store.upgrade()?;
+        // What goes wrong here will when views are saved, too.
+        let era = store.begin_era().ok()?;
+        let making = Making::begin(views, &store, era, load).ok()?;
+        Some(Self {
             store,
             era,
-            making: Some(making),
-        } = self
-        else {
-            return Ok(());
-        };
+            making: Box::new(making),
+        })
+    }
+
+    fn finish(self, views: &Views, version: Version, first: bool) -> Result<(), ViewError> {
+        let Self { store, era, making } = self;
         store
             .engine()
             .sync()
@@ -158,17 +183,15 @@ impl LoadFiles {
                 columns
             }
             Making::Relationships {
-                columns, out, into, ..
+                columns, mut out, ..
             } => {
-                for mut side in [out, into] {
-                    side.rows.finish(side.file.writer())?;
-                    finish(side.kind, side.file)?;
-                }
+                out.rows.finish(out.file.writer())?;
+                finish(out.kind, out.file)?;
                 columns
             }
         };
         let owner = columns.owner;
-        for column in columns.finish(&views)? {
+        for column in columns.finish(views)? {
             finish(owner.column(column.path), column.file)?;
         }
         Ok(())
@@ -191,10 +214,12 @@ impl LoadSink for LoadFiles {
     }
 
     fn link(&mut self, node: NodeId, outgoing: bool, other: NodeId, id: RelId) {
+        if !outgoing {
+            return;
+        }
         self.step(|_, making| {
             let Making::Relationships {
                 out,
-                into,
                 seen,
                 reservation,
                 ..
@@ -202,17 +227,16 @@ impl LoadSink for LoadFiles {
             else {
                 return Ok(());
             };
-            let side = if outgoing { &mut *out } else { &mut *into };
             // None is larger than those that were looked at when this began.
-            side.rows.push(
-                side.file.writer(),
+            out.rows.push(
+                out.file.writer(),
                 node.0 as u32,
                 other.0 as u32,
                 id.0 as u32,
             )?;
             *seen += 1;
             if *seen % LOOK == 0 {
-                let held = out.rows.bytes() + into.rows.bytes();
+                let held = out.rows.bytes();
                 let more = held.saturating_sub(reservation.bytes());
                 reservation.try_grow(more)?;
             }
@@ -220,9 +244,23 @@ impl LoadSink for LoadFiles {
         });
     }
 
+    fn not_alone(&mut self) {
+        self.files = None;
+    }
+
     fn loaded(self: Box<Self>, version: Version, first: bool) {
-        // What was not written is made from the rows.
-        let _ = self.finish(version, first);
+        let Self {
+            views,
+            files,
+            again,
+        } = *self;
+        // What was not written is made from the rows: now in the background, or when somebody asks for it.
+        let written = files.is_some_and(|files| files.finish(&views, version, first).is_ok());
+        if !written {
+            for kind in again {
+                views.build_soon(kind);
+            }
+        }
     }
 }
 
@@ -252,16 +290,12 @@ impl Making {
                 let last = id(first.0 + count - 1)?;
                 let (source, target) = (id(last_source.0)?, id(last_target.0)?);
                 let bound = source.max(target) + 1;
-                let side = |side, last_node| -> Result<OneSide, ViewError> {
-                    let kind = ViewKind::Adjacency(type_id, side);
-                    let mut file = views.new_file(&kind, era)?;
-                    let rows = AdjacencyWriter::new(file.writer(), count, last_node, bound)?;
-                    Ok(OneSide { kind, file, rows })
-                };
+                let kind = ViewKind::Adjacency(type_id, Side::Out);
+                let mut file = views.new_file(&kind, era)?;
+                let rows = AdjacencyWriter::new(file.writer(), count, source, bound)?;
                 Ok(Self::Relationships {
                     columns: Columns::new(store, era, Owner::Relationships(type_id), last),
-                    out: side(Side::Out, source)?,
-                    into: side(Side::In, target)?,
+                    out: OneSide { kind, file, rows },
                     seen: 0,
                     reservation: views.memory.reservation(MemoryKind::Views),
                 })
@@ -271,6 +305,33 @@ impl Making {
 }
 
 impl Views {
+    /// The views that stand of what a load adds to.
+    fn standing_for(&self, load: &Loading) -> Vec<ViewKind> {
+        let mut standing = Vec::new();
+        self.registry.read().each(|kind, slot| {
+            let concerned = match (load, &kind) {
+                (Loading::Nodes { .. }, ViewKind::Members(None)) => true,
+                (Loading::Nodes { label, .. }, ViewKind::Members(Some(own)))
+                | (Loading::Nodes { label, .. }, ViewKind::Column(own, _)) => own == label,
+                (Loading::Relationships { type_id, .. }, ViewKind::Adjacency(own, _))
+                | (Loading::Relationships { type_id, .. }, ViewKind::RelColumn(own, _)) => {
+                    own == type_id
+                }
+                _ => false,
+            };
+            if concerned && slot.lengths().is_some_and(|lengths| lengths.newest) {
+                standing.push(kind);
+            }
+        });
+        standing
+    }
+
+    /// Has a view made in the background.
+    fn build_soon(&self, kind: ViewKind) {
+        let with_ids = true;
+        self.worker.push(&self.this, Job::Build { kind, with_ids });
+    }
+
     /// A file whose version is told when it is finished.
     fn new_file(&self, kind: &ViewKind, era: EraId) -> Result<NewFile, SegmentError> {
         let Some(keeping) = &self.keeping else {

@@ -68,7 +68,8 @@ impl Stored for MemberBase {
     }
 
     fn load(blocks: &mut Blocks, _: &Catalog, effort: &mut Effort<'_>) -> Result<Self, ViewError> {
-        let set = RoaringBitmap::deserialize_from(blocks.expect()?).map_err(|_| malformed())?;
+        let set =
+            RoaringBitmap::deserialize_from(blocks.expect(effort)?).map_err(|_| malformed())?;
         let base = Self::new(set);
         effort.reserve(base.bytes())?;
         Ok(base)

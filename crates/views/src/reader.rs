@@ -544,7 +544,7 @@ impl GraphRead for Reader<'_> {
         props: &[PropId],
         out: &mut [Vec<Value>],
     ) -> Result<(), DataError> {
-        let plain = !self.tx.notes() && self.tx.dirty().relationships().is_empty();
+        let plain = !self.tx.notes() && !self.tx.dirty().relationships();
         let Some(columns) = self.rel_columns(ids, props).filter(|_| plain) else {
             return self.tx.relationship_properties(ids, props, out);
         };

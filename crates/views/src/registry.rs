@@ -14,7 +14,7 @@ use crate::{
     adjacency::AdjacencyBase,
     column::ColumnBase,
     members::MemberBase,
-    slot::{Base, Slot},
+    slot::{Base, Cleared, Slot},
 };
 
 /// A column by its path.
@@ -51,6 +51,18 @@ impl Registry {
     }
 }
 
+/// How much the newest generation of a slot holds.
+pub(crate) struct Lengths {
+    /// Things in its base.
+    pub(crate) base: u64,
+    /// Changes beside it.
+    pub(crate) delta: usize,
+    /// Texts, lists and maps in them.
+    pub(crate) delta_heap_bytes: usize,
+    /// Whether it answers the newest versions.
+    pub(crate) newest: bool,
+}
+
 /// A slot, whatever it holds.
 pub(crate) trait AnySlot {
     /// See [`Slot::lose`].
@@ -58,7 +70,7 @@ pub(crate) trait AnySlot {
     /// See [`Slot::abandon`].
     fn abandon(&self, from: Version);
     /// See [`Slot::clear`].
-    fn clear(&self);
+    fn clear(&self) -> Cleared;
     /// When it was last asked for.
     fn used(&self) -> u64;
     /// Whether a job for it waits or runs.
@@ -67,8 +79,10 @@ pub(crate) trait AnySlot {
     fn status(&self, kind: ViewKind) -> ViewStatus;
     /// Bytes held, and whether somebody else holds them too, so that dropping the view frees nothing yet.
     fn held(&self) -> Option<(usize, bool)>;
-    /// Length of base and delta, and whether the newest versions are answered.
-    fn lengths(&self) -> Option<(u64, usize, bool)>;
+    /// Of base and delta how much they hold, and whether the newest versions are answered.
+    fn lengths(&self) -> Option<Lengths>;
+    /// See [`Slot::settle_building`].
+    fn settle_building(&self);
     /// Lets the budget know of a delta that has grown; says whether it had room.
     fn settle_budget(&self) -> bool;
 }
@@ -82,8 +96,8 @@ impl<B: Base> AnySlot for Slot<B> {
         Slot::abandon(self, from);
     }
 
-    fn clear(&self) {
-        Slot::clear(self);
+    fn clear(&self) -> Cleared {
+        Slot::clear(self)
     }
 
     fn used(&self) -> u64 {
@@ -120,9 +134,18 @@ impl<B: Base> AnySlot for Slot<B> {
         Some((generation.bytes(), Arc::strong_count(&generation) > 2))
     }
 
-    fn lengths(&self) -> Option<(u64, usize, bool)> {
+    fn lengths(&self) -> Option<Lengths> {
         let (generation, newest) = self.current()?;
-        Some((generation.base.len(), generation.delta.len(), newest))
+        Some(Lengths {
+            base: generation.base.len(),
+            delta: generation.delta.len(),
+            delta_heap_bytes: generation.delta.heap_bytes(),
+            newest,
+        })
+    }
+
+    fn settle_building(&self) {
+        Slot::settle_building(self);
     }
 
     fn settle_budget(&self) -> bool {

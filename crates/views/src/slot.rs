@@ -1,5 +1,6 @@
 //! One view's life: absent, being built, standing, followed by newer generations.
 
+use std::any::Any;
 use std::sync::{
     Arc, Weak,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
@@ -9,12 +10,12 @@ use isomer_data::Version;
 use isomer_storage::Reservation;
 use parking_lot::{Mutex, RwLock};
 
-use crate::delta::Delta;
+use crate::delta::{Delta, Weighed};
 
 /// What a view holds as of one version, immutable.
-pub(crate) trait Base: Send + Sync {
+pub(crate) trait Base: Send + Sync + 'static {
     /// A change of it, of one node.
-    type Change: Clone + Send + Sync;
+    type Change: Clone + Send + Sync + Weighed + 'static;
     /// Bytes of memory.
     fn bytes(&self) -> usize;
     /// Number of things in it: relationships, nodes, values.
@@ -26,6 +27,13 @@ pub(crate) trait Base: Send + Sync {
         let _ = (node, change);
     }
 }
+
+/// What a slot held, perhaps gigabytes: dropped where nobody waits.
+#[must_use = "dropped without the feed's lock, as it may take long"]
+pub(crate) struct Cleared(#[allow(dead_code)] Box<dyn Any + Send>);
+
+/// What is collected for a base that is being made may hold so much before the budget is asked.
+const UNCOUNTED_BYTES: usize = 1 << 20;
 
 /// A base, the version that it holds, and what happened since. Readers pin it; it is freed when the last one ends.
 pub(crate) struct Generation<B: Base> {
@@ -136,6 +144,8 @@ struct Building<T> {
     delta: Arc<Delta<T>>,
     /// Versions that the delta does not tell.
     untold: Vec<Version>,
+    /// Its part of the memory budget.
+    reservation: Mutex<Reservation>,
 }
 
 impl<B: Base> Default for Slot<B> {
@@ -238,12 +248,31 @@ impl<B: Base> Slot<B> {
         }
     }
 
-    /// Commits are collected from now on, for a base that is read afterwards.
-    pub(crate) fn begin_building(&self, nodes: u64) {
+    /// Commits are collected from now on, for a base that is read afterwards. What they take is reserved, see
+    /// [`Slot::settle_building`].
+    pub(crate) fn begin_building(&self, nodes: u64, reservation: Reservation) {
         self.shelf.write().building = Some(Building {
             delta: Arc::new(Delta::new(nodes)),
             untold: Vec::new(),
+            reservation: Mutex::new(reservation),
         });
+    }
+
+    /// Lets the budget know of what was collected for a base that is being made; where it has no room, nothing more is, and
+    /// the base is not put in place.
+    pub(crate) fn settle_building(&self) {
+        let fits = match &self.shelf.read().building {
+            None => true,
+            Some(building) => {
+                let mut reservation = building.reservation.lock();
+                let bytes = building.delta.bytes();
+                let missing = bytes.saturating_sub(reservation.bytes());
+                missing < UNCOUNTED_BYTES || reservation.try_grow(missing).is_ok()
+            }
+        };
+        if !fits {
+            self.stop_building();
+        }
     }
 
     /// The base was not made.
@@ -252,16 +281,17 @@ impl<B: Base> Slot<B> {
     }
 
     /// Puts what was built in place: `base` as of `from`, with what was collected meanwhile. `told` is the newest commit told.
+    /// False where the collecting was stopped meanwhile.
     pub(crate) fn finish_building(
         &self,
         from: Version,
         base: B,
         reservation: Reservation,
         told: Version,
-    ) {
+    ) -> bool {
         let mut shelf = self.shelf.write();
         let Some(building) = shelf.building.take() else {
-            return; // was cleared meanwhile
+            return false; // was cleared meanwhile, or has outgrown the budget
         };
         building.delta.each(|node, change| base.told(node, change));
         let untold = building.untold.iter().copied();
@@ -276,6 +306,7 @@ impl<B: Base> Slot<B> {
             reservation: Mutex::new(reservation),
         };
         shelf.install(Arc::new(generation), until, told);
+        true
     }
 
     /// Puts a stored base in place: `base` as of `from`, with what `past` was told of the versions up to `to`, and with what
@@ -319,7 +350,7 @@ impl<B: Base> Slot<B> {
         true
     }
 
-    /// Puts a newer base of the same generation in place, unless something else came in between.
+    /// Puts a newer base of the same generation in place, unless something else came in between: false then.
     pub(crate) fn finish_merge(
         &self,
         merged: &Arc<Generation<B>>,
@@ -327,12 +358,12 @@ impl<B: Base> Slot<B> {
         base: B,
         reservation: Reservation,
         told: Version,
-    ) {
+    ) -> bool {
         let mut shelf = self.shelf.write();
         let same =
             |held: &Held<B>| Arc::ptr_eq(&held.generation, merged) && held.until == Version::MAX;
         if !shelf.current.as_ref().is_some_and(same) {
-            return;
+            return false;
         }
         let delta = merged.delta.after(from, base.id_bound());
         delta.each(|node, change| base.told(node, change));
@@ -343,15 +374,16 @@ impl<B: Base> Slot<B> {
             reservation: Mutex::new(reservation),
         };
         shelf.install(Arc::new(generation), Version::MAX, told);
+        true
     }
 
-    /// Forgets everything; who holds a generation keeps it.
-    pub(crate) fn clear(&self) {
+    /// Forgets everything; who holds a generation keeps it. What was held is freed with what is answered.
+    pub(crate) fn clear(&self) -> Cleared {
         let mut shelf = self.shelf.write();
-        shelf.current = None;
-        shelf.building = None;
+        let held = (shelf.current.take(), shelf.building.take());
         shelf.older.clear();
         self.demand.store(0, Ordering::Relaxed);
+        Cleared(Box::new(held))
     }
 }
 

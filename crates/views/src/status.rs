@@ -20,6 +20,16 @@ pub enum ViewKind {
     RelColumn(TypeId, Arc<[PropId]>),
 }
 
+impl ViewKind {
+    /// The same relationships seen from the other end, for adjacency.
+    pub fn reversed(&self) -> Option<Self> {
+        match self {
+            Self::Adjacency(type_id, side) => Some(Self::Adjacency(*type_id, side.reversed())),
+            _ => None,
+        }
+    }
+}
+
 /// Whose values a column holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {

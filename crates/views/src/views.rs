@@ -6,22 +6,24 @@ use std::{
         Arc, Weak,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
+    time::Duration,
 };
 
 use isomer_data::{DataError, Store, Transaction, Version, WeakStore};
 use isomer_storage::{Memory, MemoryKind, Reclaim};
 use isomer_value::{LabelId, PropId, TypeId};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::{
     ColumnAt, Owner, Side, ViewError, ViewKind, ViewStatus, ViewsAt,
     adjacency::AdjacencyBase,
     column::ColumnBase,
+    inbox::{Commits, Inbox},
     keeping::Keeping,
     making::ALWAYS,
     members::MemberBase,
     registry::Registry,
-    slot::{Base, Pinned, Slot},
+    slot::{Base, Cleared, Pinned, Slot},
     worker::{Job, Worker},
 };
 
@@ -53,6 +55,10 @@ impl Default for ViewOptions {
     }
 }
 
+/// So long a reader waits for who tells commits just now, which takes far less: before it would be stopped by anything that
+/// takes longer, it reads rows.
+const READER_PATIENCE: Duration = Duration::from_millis(100);
+
 /// The read views of a database. Holds no part of the database open.
 pub struct Views {
     pub(crate) options: ViewOptions,
@@ -60,11 +66,11 @@ pub struct Views {
     pub(crate) memory: Memory,
     pub(crate) store: WeakStore,
     pub(crate) this: Weak<Self>,
-    /// Held for the whole of a commit's telling, and by whoever begins or ends making a base.
-    pub(crate) feed: Mutex<Feed>,
+    /// Held for the whole of a commit's telling, and by whoever begins or ends making a base: see [`Views::feed`].
+    feed: Mutex<Feed>,
+    /// Commits that are not told yet. It is open while any slot is fed: commits cost nothing before.
+    pub(crate) inbox: Inbox,
     pub(crate) registry: RwLock<Registry>,
-    /// Whether any slot is fed: commits cost nothing before.
-    pub(crate) any_fed: AtomicBool,
     uses: AtomicU64,
     pub(crate) worker: Worker,
     pub(crate) closed: AtomicBool,
@@ -114,9 +120,12 @@ impl Records {
 }
 
 /// What is known of the commits told so far.
+#[derive(Default)]
 pub(crate) struct Feed {
     /// The newest version told that changed anything and was not abandoned.
     pub(crate) told: Version,
+    /// Room for what is being told.
+    pub(crate) telling: Commits,
 }
 
 impl Views {
@@ -132,9 +141,9 @@ impl Views {
             store: store.downgrade(),
             memory: store.memory().clone(),
             this: this.clone(),
-            feed: Mutex::new(Feed { told: 0 }),
+            feed: Mutex::default(),
+            inbox: Inbox::default(),
             registry: RwLock::default(),
-            any_fed: AtomicBool::new(false),
             uses: AtomicU64::new(1),
             worker: Worker::new(),
             closed: AtomicBool::new(!enabled),
@@ -148,7 +157,7 @@ impl Views {
         }
         for kind in views.keeping.iter().flat_map(Keeping::kinds) {
             // The first one who asks has it read.
-            for_slot!(views, &kind, slot => slot.stored.store(true, Ordering::Relaxed));
+            views.note_stored(&kind);
         }
         Ok(views)
     }
@@ -163,15 +172,58 @@ impl Views {
 
     /// Waits until every view that was asked for stands or was given up.
     pub fn wait_ready(&self) {
+        drop(self.feed());
         self.worker.wait_idle();
     }
 
     /// Drops all views. Readers that hold one keep it; the next ones begin with rows.
     pub fn clear(&self) {
-        let _feed = self.feed.lock();
+        // What was held is freed when nobody waits for the feed any more.
+        let mut cleared = Vec::new();
+        let _feed = self.feed();
         let registry = self.registry.read();
-        registry.each(|_, slot| slot.clear());
-        self.any_fed.store(false, Ordering::Release);
+        registry.each(|_, slot| cleared.push(slot.clear()));
+        let mut waiting = self.inbox.lock();
+        waiting.open = false;
+        waiting.commits.clear();
+        drop(waiting);
+        self.inbox.told();
+    }
+
+    /// The feed, with all told that was handed in.
+    pub(crate) fn feed(&self) -> MutexGuard<'_, Feed> {
+        let mut feed = self.feed.lock();
+        self.tell_waiting(&mut feed);
+        feed
+    }
+
+    /// The feed, with what waits still waiting.
+    pub(crate) fn feed_untold(&self) -> MutexGuard<'_, Feed> {
+        self.feed.lock()
+    }
+
+    /// Tells what a reader of `version` must see and what is not told yet. Waits for who tells already.
+    #[inline]
+    pub(crate) fn catch_up(&self, version: Version) {
+        if self.inbox.lacks(version) {
+            drop(self.feed());
+        }
+    }
+
+    /// As [`Views::catch_up`] for a reader: false where another has the feed for longer than a reader waits, so that rows
+    /// answer.
+    #[inline]
+    fn caught_up(&self, version: Version) -> bool {
+        if !self.inbox.lacks(version) {
+            return true;
+        }
+        match self.feed.try_lock_for(READER_PATIENCE) {
+            Some(mut feed) => {
+                self.tell_waiting(&mut feed);
+                true
+            }
+            None => !self.inbox.lacks(version),
+        }
     }
 
     /// Ends all work on views and drops them: rows answer from now on. Waits for work that is under way, so that
@@ -191,6 +243,7 @@ impl Views {
 
     /// Every view that was ever asked for.
     pub fn status(&self) -> Vec<ViewStatus> {
+        self.catch_up(Version::MAX - 1);
         let mut all = Vec::new();
         self.registry
             .read()
@@ -244,6 +297,9 @@ impl Views {
         version: Version,
         demand: u64,
     ) -> Option<Pinned<AdjacencyBase>> {
+        if !self.caught_up(version) {
+            return None;
+        }
         let slot = self.adjacency_slot(type_id, side);
         let pinned = self.pin(&slot, version);
         let fits = |pinned: &Pinned<AdjacencyBase>| pinned.base().with_ids || !with_ids;
@@ -266,6 +322,9 @@ impl Views {
         demand: u64,
         enough: u64,
     ) -> Option<Pinned<MemberBase>> {
+        if !self.caught_up(version) {
+            return None;
+        }
         let slot = self.member_slot(label);
         let pinned = self.pin(&slot, version);
         if pinned.is_none() && !slot.stands() {
@@ -283,6 +342,9 @@ impl Views {
         demand: u64,
         enough: u64,
     ) -> Option<Pinned<ColumnBase>> {
+        if !self.caught_up(version) {
+            return None;
+        }
         let slot = self.column_slot(owner, path);
         let pinned = self.pin(&slot, version);
         if pinned.is_none() && !slot.stands() {
@@ -300,8 +362,11 @@ impl Views {
         prop: PropId,
         version: Version,
     ) -> Vec<ColumnAt> {
-        let registry = self.registry.read();
         let mut found = Vec::new();
+        if !self.caught_up(version) {
+            return found;
+        }
+        let registry = self.registry.read();
         for (owner, columns) in &registry.columns {
             if records != Records::of(*owner) {
                 continue;
@@ -322,6 +387,7 @@ impl Views {
         self.options.demand
     }
 
+    /// Told so far, what is answered: see [`Views::catch_up`].
     fn pin<B: Base>(&self, slot: &Slot<B>, version: Version) -> Option<Pinned<B>> {
         let now = self.uses.fetch_add(1, Ordering::Relaxed);
         slot.used.store(now, Ordering::Relaxed);
@@ -388,12 +454,15 @@ impl Views {
 
     /// Drops views, the least recently used first, until about `bytes` bytes are free. Says whether it dropped any.
     pub(crate) fn give_way(&self, bytes: usize, except: Option<&ViewKind>) -> bool {
-        let _feed = self.feed.lock();
-        self.drop_oldest(bytes, except) > 0
+        let feed = self.feed();
+        let (freed, cleared) = self.drop_oldest(bytes, except);
+        drop(feed);
+        drop(cleared);
+        freed > 0
     }
 
-    /// The feed's lock is held.
-    fn drop_oldest(&self, bytes: usize, except: Option<&ViewKind>) -> usize {
+    /// The feed's lock is held. Answers how much is free once what they held is dropped, without the lock.
+    fn drop_oldest(&self, bytes: usize, except: Option<&ViewKind>) -> (usize, Vec<Cleared>) {
         let registry = self.registry.read();
         let mut standing = Vec::new();
         registry.each(|kind, slot| {
@@ -414,21 +483,25 @@ impl Views {
             freed += if shared { 0 } else { held };
             dropped.push(kind);
         }
+        let mut cleared = Vec::new();
         registry.each(|kind, slot| {
             if dropped.contains(&kind) {
-                slot.clear();
+                cleared.push(slot.clear());
             }
         });
-        freed
+        (freed, cleared)
     }
 }
 
 impl Reclaim for Views {
     fn reclaim(&self, bytes: usize) -> usize {
-        match self.feed.try_lock() {
-            Some(_feed) => self.drop_oldest(bytes, None),
-            None => 0,
-        }
+        let Some(feed) = self.feed.try_lock() else {
+            return 0;
+        };
+        let (freed, cleared) = self.drop_oldest(bytes, None);
+        drop(feed);
+        drop(cleared);
+        freed
     }
 }
 

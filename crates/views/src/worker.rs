@@ -21,6 +21,8 @@ pub(crate) enum Job {
     Merge(ViewKind),
     /// The file of a view.
     Save(ViewKind),
+    /// What commits have handed in is told.
+    Tell,
     /// All files: whether they hold back too much of the change stream.
     LookAfterFiles,
 }
@@ -141,20 +143,13 @@ impl Queue {
                     self.changed.wait(&mut state);
                 }
             };
-            // A job that panics must not leave others waiting for it for ever.
-            let done = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            // A job that panics is an error of the program, told where panics are; it takes the other views with it as little
+            // as those who wait.
+            let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 if let Some(views) = views.upgrade() {
                     views.run(&job);
                 }
             }));
-            if done.is_err() {
-                let mut state = self.state.lock();
-                state.working = false;
-                state.closed = true;
-                state.jobs.clear();
-                self.changed.notify_all();
-                return;
-            }
         }
     }
 }

@@ -109,7 +109,8 @@ fn a_view_is_made_on_demand_and_follows_commits() {
         let expected: &[u32] = if out == 2 { &[1, 1] } else { &[1, 1, 3] };
         assert_eq!(adjacency.neighbours(0, &mut scratch), expected);
         assert_eq!(adjacency.degree(0), out as u32);
-        assert!(adjacency.id_bound() >= 4);
+        // What the reader sees lies below it; what came later may or may not be told by then.
+        assert!(adjacency.id_bound() >= if out == 2 { 3 } else { 5 });
     }
 
     // A deleted relationship is gone for those who come later only.

@@ -226,6 +226,36 @@ fn damaged_files_are_never_answered_from() {
     }
 }
 
+/// What the disk says now says nothing of the file.
+#[test]
+fn a_file_that_cannot_be_read_now_is_read_another_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("views");
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let mut random = Random::new(21);
+    let store = open(&engine);
+    let world = World::new(&store);
+    write(&store, &world, &mut random, 20);
+    let kind = ViewKind::Members(None);
+    let views = Views::open(&store, options(&kept)).unwrap();
+    views.make(&kind).unwrap();
+    views.close();
+    let views = Views::open(&store, options(&kept)).unwrap();
+    let file = files(&kept).remove(0);
+    let aside = folder.path().join("aside");
+    fs::rename(&file, &aside).unwrap();
+    fs::create_dir(&file).unwrap();
+    views.make(&kind).unwrap();
+    check(&store, &views, &world, &mut random);
+    assert!(stored(&views, &kind).is_some());
+    fs::remove_dir(&file).unwrap();
+    fs::rename(&aside, &file).unwrap();
+    views.close();
+    let views = Views::open(&store, options(&kept)).unwrap();
+    assert!(stored(&views, &kind).is_some());
+    views.close();
+}
+
 /// All files of a folder, of whatever engine.
 fn copy_folder(from: &Path, to: &Path) {
     fs::create_dir(to).unwrap();

@@ -147,7 +147,6 @@ fn a_load_leaves_the_files_of_its_views() {
             ViewKind::Members(None),
             ViewKind::Members(Some(a)),
             ViewKind::Adjacency(r, Side::Out),
-            ViewKind::Adjacency(r, Side::In),
             column(Owner::Nodes(a), "_key"),
             column(Owner::Nodes(a), "p"),
             column(Owner::Nodes(a), "q"),
@@ -167,6 +166,11 @@ fn a_load_leaves_the_files_of_its_views() {
         }
         let check = views.check(&mut |_| {});
         assert_eq!((check.sound, check.wrong.len()), (expected.len(), 0));
+        // The other side is made from the one that is in a file, and not written.
+        let into = ViewKind::Adjacency(r, Side::In);
+        views.make(&into).unwrap();
+        assert_eq!(kept(&views), expected);
+        assert_eq!(views.check(&mut |_| {}).wrong, []);
         let mut used = BTreeSet::new();
         if people < 1000 {
             let tx = store.begin(Access::Read).unwrap();
@@ -183,6 +187,13 @@ fn a_load_leaves_the_files_of_its_views() {
         let store = open(&engine);
         let views = Views::open(&store, options(&path, 1)).unwrap();
         assert!(kept(&views).is_superset(&expected)); // comparing asked for more
+        assert!(!kept(&views).contains(&into));
+        views.make(&into).unwrap();
+        let stands = |kind: &ViewKind| {
+            let all = views.status();
+            all.iter().any(|one| one.kind == *kind && one.version > 0)
+        };
+        assert!(stands(&into) && stands(&ViewKind::Adjacency(r, Side::Out)));
         let check = views.check(&mut |_| {});
         assert!(check.sound >= expected.len() && check.wrong.is_empty());
         assert!(names(&path).iter().all(|name| name.ends_with(".view")));
@@ -214,6 +225,21 @@ fn what_is_not_all_there_is_leaves_no_files() {
     assert!(!kept(&views).contains(&ViewKind::Adjacency(r, Side::Out)));
     // A view of a type that was emptied and is loaded again.
     views.make(&ViewKind::Adjacency(r, Side::Out)).unwrap();
+    assert_eq!(views.check(&mut |_| {}).wrong, []);
+    // A load into a type that has relationships: the view that stood is made anew, by itself.
+    let standing = || {
+        let all = views.status();
+        let own = all
+            .iter()
+            .find(|one| one.kind == ViewKind::Adjacency(r, Side::Out));
+        own.map_or(0, |one| one.count)
+    };
+    let before = standing();
+    assert!(before > 0);
+    let friendships = links(100, 200, &mut random);
+    load_links(&store, "R", "B", friendships, &mut ()).unwrap();
+    views.wait_ready();
+    assert_eq!(standing(), before + 200);
     assert_eq!(views.check(&mut |_| {}).wrong, []);
     // A load that is stopped while it is written.
     struct Stops;

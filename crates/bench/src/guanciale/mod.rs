@@ -15,7 +15,10 @@ use std::{path::Path, time::Duration};
 
 use anyhow::Result;
 
-use crate::report::{Case, Report};
+use crate::{
+    measure::Stopwatch,
+    report::{Case, Report},
+};
 use graph::{Graph, Place};
 use likes::{Likes, Shape};
 
@@ -106,12 +109,16 @@ fn creations(
         let mut creator = graph::Creator::open(place, per_person, scale)?;
         creator.create()?; // names are entered, plans are made
         let mut operations = 0u32;
-        let start = std::time::Instant::now();
-        while operations < 3 || start.elapsed() < time {
+        let watch = Stopwatch::start();
+        while operations < 3 || watch.read().0 < time {
             creator.create()?;
             operations += 1;
         }
-        let taken = start.elapsed();
+        let (taken, cpu) = watch.read();
+        report.note(&format!(
+            "{name}: {:.1} a second of processor time",
+            f64::from(operations) / cpu.as_secs_f64()
+        ));
         creator.check()?;
         report.case(Case::new(
             NAME,

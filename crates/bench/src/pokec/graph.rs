@@ -1,8 +1,9 @@
 //! The jobs on this database, through its language.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs,
+    io::{BufRead, BufReader},
     path::{Path, PathBuf},
     process::Command,
     sync::atomic::{AtomicUsize, Ordering},
@@ -14,7 +15,7 @@ use isomer_db::{
     Database, Durability, EngineKind, Map, QueryResult, Transaction, Value,
     data::{BulkPhase, BulkWatch, Verdict},
     json, params,
-    views::{Side, ViewKind, ViewOptions},
+    views::{Side, ViewKind, ViewOptions, ViewState},
 };
 
 use crate::{
@@ -106,6 +107,12 @@ impl Graph {
             EngineKind::Memory => Ok(0),
             _ => disk_bytes(&self.folder),
         }
+    }
+
+    /// Opens a database that was loaded before.
+    pub fn reopen(&mut self) -> Result<()> {
+        self.db = Some(self.open()?);
+        self.number_people()
     }
 
     /// Closes the database.
@@ -385,7 +392,8 @@ impl Graph {
             let (from, to) = (Network::key(pair.source), Network::key(pair.target));
             Ok(query.query(params! { "from" => from, "to" => to })?)
         };
-        passes(self.db()?, &pairs, rounds, ask, |at, found| {
+        let mut steps = HashSet::new();
+        let measured = passes(self.db()?, &pairs, rounds, ask, |at, found| {
             let pair = &pairs[at];
             let Some(row) = found.iter().next() else {
                 return Ok(Some(path_line(pair, None)));
@@ -397,10 +405,17 @@ impl Graph {
             }
             let length = match &self.source {
                 Source::Generated { edges, .. } => edges.path_length(&path)?,
-                Source::Files(_) => path.len() as u32 - 1,
+                Source::Files(_) => {
+                    steps.extend(path.windows(2).map(|step| (step[0], step[1])));
+                    path.len() as u32 - 1
+                }
             };
             Ok(Some(path_line(pair, Some(length))))
-        })
+        })?;
+        if let Source::Files(data) = &self.source {
+            are_relationships(steps, &data.join("edges.tsv"))?;
+        }
+        Ok(measured)
     }
 
     /// Documents to write, as parameters: profiles with keys of their own.
@@ -529,6 +544,13 @@ impl Graph {
         let after = self.sizes()?;
         let slower = with.percentile(0.5).as_secs_f64() / without.percentile(0.5).as_secs_f64();
         let rounds = KEPT_ROUNDS as f64;
+        let percent = |with: Duration, without: Duration| {
+            (with.as_secs_f64() / without.as_secs_f64() - 1.0) * 100.0
+        };
+        let (wall, cpu) = (
+            percent(with.wall, without.wall),
+            percent(with.cpu, without.cpu),
+        );
         Ok(Measured {
             questions: questions.kept_writes() as u64,
             answer: vec![format!(
@@ -541,6 +563,9 @@ impl Graph {
                 ("off_p50_us", micros(without.percentile(0.5)), "us"),
                 ("slower_percent", (slower - 1.0) * 100.0, "%"),
             ],
+            notes: vec![format!(
+                "with views {wall:.1}% more time in all, {cpu:.1}% more of processors"
+            )],
             timed: with,
             ..Measured::default()
         })
@@ -567,19 +592,19 @@ impl Graph {
             }
             db.views().wait_ready();
         }
-        let standing = db.views().status().len();
-        if kept != (standing > 0) {
-            bail!(
-                "{standing} views stand: there should be {}",
-                if kept { "some" } else { "none" }
-            );
+        if kept {
+            for kind in kept_views(&db)? {
+                db.views().make_plain(&kind)?;
+            }
         }
+        check_kept(&db, kept)?;
         let write = db.prepare(GROW)?;
         let timed = time_each(documents, |document| {
             let mut transaction = db.begin()?;
             transaction.query_prepared(&write, document)?;
             commit_buffered(transaction)
         })?;
+        check_kept(&db, kept)?;
         db.sync()?;
         Ok(timed)
     }
@@ -591,6 +616,63 @@ impl Graph {
             count("MATCH (p:Person) RETURN count(p) AS n")?,
             count("MATCH (:Person)-[f:FRIEND]->(:Person) RETURN count(f) AS n")?,
         ))
+    }
+}
+
+/// Checks that all these steps of paths are lines of `edges`.
+fn are_relationships(mut steps: HashSet<(u32, u32)>, edges: &Path) -> Result<()> {
+    for line in BufReader::with_capacity(1 << 20, fs::File::open(edges)?).lines() {
+        let line = line?;
+        if steps.is_empty() {
+            break;
+        }
+        if let Some((source, target)) = line.split_once('\t').filter(|_| !line.starts_with('#')) {
+            steps.remove(&(person(source)?, person(target)?));
+        }
+    }
+    if let Some((source, target)) = steps.into_iter().next() {
+        bail!(
+            "a path goes from {} to {}, who are no neighbours",
+            Network::key(source),
+            Network::key(target)
+        );
+    }
+    Ok(())
+}
+
+/// The views that writing to people and their relationships keeps up.
+fn kept_views(db: &Database) -> Result<Vec<ViewKind>> {
+    let store = db.store()?;
+    let catalog = store.catalog();
+    let person = catalog.label_id("Person").context("no label Person")?;
+    let friend = catalog.type_id("FRIEND").context("no type FRIEND")?;
+    let mut kinds = vec![ViewKind::Members(None), ViewKind::Members(Some(person))];
+    kinds.extend(Side::BOTH.map(|side| ViewKind::Adjacency(friend, side)));
+    for name in ["_key", "AGE"] {
+        let prop = catalog.prop_id(name).context("no property")?;
+        kinds.push(ViewKind::Column(person, [prop].into()));
+    }
+    Ok(kinds)
+}
+
+/// Whether the views that are to be kept stand, or where they are not, whether there is none.
+fn check_kept(db: &Database, kept: bool) -> Result<()> {
+    let standing: HashSet<ViewKind> = db
+        .views()
+        .status()
+        .into_iter()
+        .filter(|view| view.state == ViewState::Standing)
+        .map(|view| view.kind)
+        .collect();
+    let missing = kept_views(db)?
+        .into_iter()
+        .find(|kind| !standing.contains(kind));
+    match (kept, missing) {
+        (true, Some(kind)) => bail!("the view {kind:?} is to be kept and does not stand"),
+        (false, _) if !standing.is_empty() => {
+            bail!("{} views stand: there should be none", standing.len())
+        }
+        _ => Ok(()),
     }
 }
 

@@ -4,12 +4,12 @@
 pub mod pairs;
 pub mod work;
 
-use std::{path::Path, sync::Arc};
+use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use anyhow::{Context, Result};
 use isomer_db::{
     Database, EngineKind,
-    data::{Durability, Engine, KeyRange, Order, Page, PageLimit, Snapshot},
+    data::{Durability, Engine, KeyRange, Order, Snapshot},
 };
 
 use crate::report::Report;
@@ -121,30 +121,22 @@ impl Reader for ContractReader {
     }
 
     fn scan(&mut self, visit: &mut work::Visit<'_>) -> Result<()> {
-        let mut page = Page::new();
+        let mut outcome = Ok(());
         // All that is stored besides the pairs begins with a smaller byte than a hexadecimal digit.
-        let (mut start, mut end) = (b"0".to_vec(), None);
-        loop {
-            let range = KeyRange {
-                start: &start,
-                end: end.as_deref(),
-            };
-            self.0.scan(range, Order::Ascending, PAGE, &mut page)?;
-            for (key, value) in page.iter() {
-                visit(key, value)?;
+        let range = KeyRange {
+            start: b"0",
+            end: None,
+        };
+        self.0.visit(range, Order::Ascending, &mut |key, value| {
+            outcome = visit(key, value);
+            match outcome {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
             }
-            let Some(next) = page.next() else {
-                return Ok(());
-            };
-            (start, end) = (next.start.to_vec(), next.end.map(<[u8]>::to_vec));
-        }
+        })?;
+        outcome
     }
 }
-
-const PAGE: PageLimit = PageLimit {
-    keys: 1024,
-    bytes: 1 << 20,
-};
 
 /// A bucket of a database.
 struct Bucket {
@@ -172,6 +164,8 @@ impl Subject for Bucket {
     }
 
     fn compact(&self) -> Result<()> {
+        // The log is the change stream, and would keep its latest commits for those who follow it.
+        self.engine.trim_stream(self.engine.version())?;
         Ok(self.engine.compact()?)
     }
 }

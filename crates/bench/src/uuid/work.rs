@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::pairs::{Pair, pair};
 use crate::{
-    measure::{disk_bytes, mib, millis, peak_memory, reset_peak_memory},
+    measure::{disk_bytes, free_bytes, mib, millis, peak_memory, reset_peak_memory},
     random::Random,
     report::{Case, Report},
 };
@@ -24,6 +24,8 @@ use crate::{
 pub const BATCH: u64 = 100;
 /// Bytes of a pair, as the application counts them.
 const PAIR_BYTES: u64 = 72;
+/// The disk is never filled further than this.
+const LEAST_FREE: u64 = 1 << 30;
 
 /// A store that is open. Threads share it.
 pub trait Subject: Sync {
@@ -82,6 +84,11 @@ impl Plan {
             prefix: "",
         }
     }
+
+    /// What may be on the disk at once: logs, tables, and those that they are merged into.
+    fn disk_bytes(&self) -> u64 {
+        6 * self.pairs * PAIR_BYTES + LEAST_FREE
+    }
 }
 
 /// Runs all of it in `folder`, which is empty.
@@ -91,9 +98,19 @@ pub fn run(open: &Open<'_>, folder: &Path, plan: Plan, report: &mut dyn Report) 
         report,
         stored: 0,
     };
+    let (free, needed) = (free_bytes(folder)?, plan.disk_bytes());
+    if free < needed {
+        bail!(
+            "{} pairs need about {:.1} GiB of disk on the way, {} has {:.1} GiB free: choose another folder or a smaller scale",
+            plan.pairs,
+            mib(needed) / 1024.0,
+            folder.display(),
+            mib(free) / 1024.0
+        );
+    }
     reset_peak_memory();
     let subject = open(folder)?;
-    run.load(&*subject)?;
+    run.load(&*subject, folder)?;
     run.space(&*subject, folder)?;
     run.scan(&*subject)?;
     run.reads(&*subject, "")?;
@@ -129,7 +146,7 @@ impl Run<'_> {
     }
 
     /// One thread, transactions of 100, nothing synced.
-    fn load(&mut self, subject: &dyn Subject) -> Result<()> {
+    fn load(&mut self, subject: &dyn Subject, folder: &Path) -> Result<()> {
         self.report.stage("writing");
         let pairs = self.plan.pairs;
         let slice = if pairs >= 2_000_000 {
@@ -148,6 +165,11 @@ impl Run<'_> {
                 slices.push(now - slice_start);
                 slice_start = now;
                 self.report.progress(written, Some(pairs));
+                if free_bytes(folder)? < LEAST_FREE {
+                    bail!(
+                        "the disk is nearly full after {written} pairs: choose another folder or a smaller scale"
+                    );
+                }
                 if now - start > self.plan.limit {
                     self.report.note(&format!("given up after {written} pairs"));
                     break;

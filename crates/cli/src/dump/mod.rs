@@ -71,6 +71,9 @@ pub fn write(db: &Database, out: &mut dyn Write) -> Result<Dumped> {
     write_buckets(&transaction, &mut writer, &mut dumped).map_err(plain)?;
     dumped.files = files::write(&transaction, &mut writer).map_err(plain)?;
     write_schema(&transaction.catalog(), &mut writer)?;
+    for keeper in transaction.store().endpoint_keepers() {
+        writer.line(params! { "constraint" => keeper.name, "kind" => "keep endpoints", "type" => keeper.rel_type })?;
+    }
     let lines = writer.lines;
     writer.line(params! { "end" => lines })?;
     writer.out.flush()?;
@@ -597,6 +600,13 @@ impl Reading<'_> {
 }
 
 fn schema_change(fields: &Map) -> Result<SchemaChange> {
+    if fields.get("kind") == Some(&Value::from("keep endpoints")) {
+        return Ok(SchemaChange::KeepEndpoints {
+            name: Some(field(fields, "constraint")?.to_owned()),
+            rel_type: field(fields, "type")?.to_owned(),
+            if_not_exists: false,
+        });
+    }
     let label = field(fields, "label")?.to_owned();
     if let Some(name) = fields.get("index") {
         let unique = fields.get("unique") == Some(&Value::Bool(true));

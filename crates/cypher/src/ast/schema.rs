@@ -98,6 +98,8 @@ pub enum ConstraintKind {
     Typed(FieldPath, ValueType),
     /// `REQUIRE n.a IS CONVERGENT KIND`: the words of the kind, in capitals.
     Convergent(FieldPath, Arc<str>),
+    /// `REQUIRE KEEP ENDPOINTS`: of relationships, whose ends live on where another replica deletes them unseen.
+    KeepEndpoints,
     /// `REQUIRE predicate`: any condition on the record's variable; it must not be false.
     Check(Expr),
 }

@@ -153,12 +153,17 @@ impl Parser<'_> {
         let target = self.schema_target()?;
         self.expect_keyword(Keyword::Require)?;
         let at = self.at;
-        let kind = match self.field_constraint(&target) {
-            Ok(Some(kind)) => kind,
-            // Not about fields alone: any condition.
-            _ => {
-                self.at = at;
-                ConstraintKind::Check(self.predicate()?)
+        let kind = if self.eat_word("KEEP") && self.eat_word("ENDPOINTS") {
+            ConstraintKind::KeepEndpoints
+        } else {
+            self.at = at;
+            match self.field_constraint(&target) {
+                Ok(Some(kind)) => kind,
+                // Not about fields alone: any condition.
+                _ => {
+                    self.at = at;
+                    ConstraintKind::Check(self.predicate()?)
+                }
             }
         };
         Ok(CreateConstraint {

@@ -95,6 +95,7 @@ impl Printer {
                 self.text(" IS CONVERGENT ");
                 self.text(kind);
             }
+            ConstraintKind::KeepEndpoints => self.text("KEEP ENDPOINTS"),
             ConstraintKind::Check(predicate) => self.expr(predicate),
         }
     }

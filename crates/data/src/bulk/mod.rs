@@ -180,8 +180,7 @@ impl Store {
         let alone = self.shared().gate.write();
         self.check_unchanged(load.since, &load.relied)?;
         if self.count_now(load.counted.0)? > 0 {
-            // What they make would not be all there is.
-            *pairs.sinks() = Sinks::default();
+            pairs.sinks().each(|sink| sink.not_alone());
         }
         let first = self.count_now(load.counted.1)? == 0;
         let mut done = 0;
@@ -217,7 +216,7 @@ impl Store {
         let key_prop = self.catalog().prop_id(crate::graph::KEY);
         let mut after = since;
         loop {
-            let entries = self.engine().stream(after, 256, 8 << 20, false)?;
+            let entries = self.stream_after(after, 256, 8 << 20, false)?;
             let Some(last) = entries.last() else {
                 return Ok(());
             };
@@ -271,4 +270,10 @@ impl Store {
             }
         }
     }
+}
+
+/// A seed for the hashes by which a load tells keys apart, drawn anew: they are not kept, and no answer depends on them.
+fn own_seed() -> u64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    RandomState::new().hash_one(0)
 }

@@ -8,7 +8,7 @@ use std::{
 
 use isomer_storage::StorageError;
 use isomer_value::{LabelId, NodeId, key, record::RecordBuilder};
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::{
     BulkNode, BulkOptions, BulkOutcome, BulkWatch, Load, LoadPairs, Relied, Room, Verdict,
@@ -88,6 +88,8 @@ struct Reading<'a> {
     /// Whether the label has nodes already, among which keys and unique values must be new.
     occupied: bool,
     uniques: Uniques,
+    /// Of this load alone: nobody can draw up keys beforehand that are taken for one another.
+    seed: u64,
     room: Room,
     records: Spool,
     keys: Sorter<Placed>,
@@ -109,7 +111,7 @@ impl Store {
     ) -> Result<BulkOutcome, DataError> {
         self.refuse_in_replica()?;
         let label = LabelId(self.intern(NameKind::Label, label)?);
-        let _hold = self.hold_stream(self.engine().version());
+        let _hold = self.hold_stream_firmly(self.engine().version());
         let tx = self.begin(Access::Read)?;
         let since = tx.version();
         let room = Room::take(self, options)?;
@@ -120,6 +122,7 @@ impl Store {
             occupied: tx.exact_node_count(Some(label))? > 0,
             tx,
             uniques: Uniques::new(share, &room.spill),
+            seed: super::own_seed(),
             records: Spool::new(share, &room.spill),
             keys: Sorter::new(share, &room.spill),
             entries: Sorter::new(share, &room.spill),
@@ -218,7 +221,7 @@ impl Reading<'_> {
         if let Some(value) = state.properties.get(KEY) {
             let encoded = encode_key(value)?;
             let prefix = [keyspace::keys_of(self.label), encoded].concat();
-            let hash = xxh3_128(&prefix);
+            let hash = xxh3_128_with_seed(&prefix, self.seed);
             if self.uniques.is_taken(hash)
                 || self.occupied && self.tx.find_key(self.label, value)?.is_some()
             {
@@ -244,7 +247,7 @@ impl Reading<'_> {
         {
             for entry in entries_of(index, state)? {
                 if index.unique {
-                    let hash = xxh3_128(&entry.prefix());
+                    let hash = xxh3_128_with_seed(&entry.prefix(), self.seed);
                     let holder = if self.occupied {
                         self.tx.holder(&entry, NodeId(u64::MAX))?
                     } else {

@@ -5,7 +5,7 @@ use std::{io, sync::Arc};
 use isomer_storage::{StorageError, Version};
 use isomer_value::{LabelId, NodeId, RelId, TypeId, Value, record::RecordBuilder};
 use rustc_hash::FxHashMap;
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::{
     BulkEnds, BulkOptions, BulkOutcome, BulkRelationship, BulkWatch, Load, LoadPairs, Relied, Room,
@@ -31,6 +31,8 @@ struct Keys {
     name: String,
     /// Hash of the encoded key → node, where all keys fit.
     table: Option<FxHashMap<u128, u64>>,
+    /// Of this load alone: nobody can draw up keys beforehand that are taken for one another.
+    seed: u64,
     /// The least and the largest id among them, where they are in the table; else all ids.
     ids: (u64, u64),
 }
@@ -65,7 +67,7 @@ impl Keys {
         let label = tx.catalog().label_id(name).ok_or_else(|| {
             DataError::NotFound(format!("there is no label `{name}`: load its nodes first"))
         })?;
-        let mut table = None;
+        let (mut table, seed) = (None, super::own_seed());
         let mut ids = (u64::MAX, 0);
         let count = usize::try_from(tx.exact_node_count(Some(label))?).unwrap_or(usize::MAX);
         if table_bytes(count) <= budget {
@@ -78,7 +80,7 @@ impl Keys {
                 |key, value| {
                     let node = sole_id(value, "the node under a key")?;
                     ids = (ids.0.min(node), ids.1.max(node));
-                    nodes.insert(xxh3_128(&key[base.len()..]), node);
+                    nodes.insert(xxh3_128_with_seed(&key[base.len()..], seed), node);
                     Ok(())
                 },
             )?;
@@ -90,6 +92,7 @@ impl Keys {
             label,
             name: name.to_owned(),
             table,
+            seed,
             ids,
         })
     }
@@ -104,7 +107,7 @@ impl Keys {
     fn find(&self, tx: &Transaction, key: &Value, end: &str) -> Result<NodeId, DataError> {
         let found = match &self.table {
             Some(table) => table
-                .get(&xxh3_128(&encode_key(key)?))
+                .get(&xxh3_128_with_seed(&encode_key(key)?, self.seed))
                 .map(|id| NodeId(*id)),
             None => tx.find_key(self.label, key)?,
         };
@@ -135,7 +138,7 @@ impl Store {
     ) -> Result<BulkOutcome, DataError> {
         self.refuse_in_replica()?;
         let type_id = TypeId(self.intern(NameKind::Type, ends.rel_type)?);
-        let _hold = self.hold_stream(self.engine().version());
+        let _hold = self.hold_stream_firmly(self.engine().version());
         let mut tx = self.begin(Access::Read)?;
         let since = tx.version();
         let room = Room::take(self, options)?;

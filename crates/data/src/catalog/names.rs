@@ -40,6 +40,8 @@ pub(crate) struct Names {
 struct Table {
     ids: FxHashMap<Arc<str>, u32>,
     names: Vec<Option<Arc<str>>>,
+    /// All numbers below have a name.
+    named_below: u32,
 }
 
 impl Names {
@@ -75,6 +77,9 @@ impl Names {
         }
         table.names[id as usize] = Some(name.clone());
         table.ids.insert(name, id);
+        while let Some(Some(_)) = table.names.get(table.named_below as usize) {
+            table.named_below += 1;
+        }
     }
 
     fn table(&self, kind: NameKind) -> &RwLock<Table> {
@@ -85,5 +90,9 @@ impl Names {
 impl isomer_value::Names for Names {
     fn name(&self, prop: PropId) -> Option<Arc<str>> {
         Names::name(self, NameKind::Prop, prop.0)
+    }
+
+    fn named_below(&self) -> u32 {
+        self.table(NameKind::Prop).read().named_below
     }
 }

@@ -291,6 +291,15 @@ pub enum SchemaChange {
         /// Whether a constraint of the same name is no error.
         if_not_exists: bool,
     },
+    /// Lets relationships of a type that are made here from now on keep their ends.
+    KeepEndpoints {
+        /// The constraint's name; made from the type when absent.
+        name: Option<String>,
+        /// The type.
+        rel_type: String,
+        /// Whether it is no error that the type's relationships do so already, or that the name is taken.
+        if_not_exists: bool,
+    },
     /// Drops a constraint and the index that keeps it.
     DropConstraint {
         /// Its name.

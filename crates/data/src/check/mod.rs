@@ -1,13 +1,14 @@
 //! Holding everything derived against its source.
 //!
 //! Sources are the records of nodes and relationships; derived from them are label membership, keys, index entries,
-//! adjacency on both sides, the ranges of ids and the counts. One pass reads the records and sums up, per structure, the
+//! adjacency on both sides, the ranges of ids and the counts; and what the change stream told last (see [`told`]). One pass reads the records and sums up, per structure, the
 //! hashes of the pairs that should be there; another reads the structures and sums up what is there. Only where the sums
 //! differ, a slower search says which pair is missing and which one too many. Memory: a bit per id ever used.
 
 mod search;
 #[cfg(test)]
 mod tests;
+mod told;
 
 use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
 use rustc_hash::FxHashMap;
@@ -16,7 +17,7 @@ use xxhash_rust::xxh3::{Xxh3, xxh3_128};
 use crate::{
     Access, Counted, DataError, IndexDef, IndexState, Store, Transaction, Verdict,
     graph::{KEY, NodeState, encode_key, row_of},
-    index::{Entry, entries_of},
+    index::{Entry, Wanted},
     keyspace::{
         self, IdSpace, Side, TAG_ADJACENCY, TAG_KEY, TAG_LABEL, TAG_NODE, TAG_REL, after_prefix,
         push_id, sole_id,
@@ -88,8 +89,8 @@ struct Check<'a> {
 }
 
 impl Store {
-    /// Holds every derived structure of the last version against the records, buckets included, while reads and writes
-    /// go on. Answers what does not fit, at most 100 findings; none means that all is well. `progress` is told what is
+    /// Holds every derived structure of the last version against the records, buckets included, and what is stored against
+    /// what the change stream, as far back as it is kept, told of it last; reads and writes go on meanwhile. Answers what does not fit, at most 100 findings; none means that all is well. `progress` is told what is
     /// read and how many pairs were, and may stop it.
     ///
     /// # Errors
@@ -112,6 +113,10 @@ impl Store {
         check.findings.extend(self.check_buckets()?);
         check.findings.extend(self.check_files()?);
         check.findings.extend(self.check_convergent()?);
+        // What is wrong already would only be told twice.
+        if check.findings.is_empty() {
+            check.told()?;
+        }
         check.findings.truncate(MOST_FINDINGS);
         Ok(check.findings)
     }
@@ -201,7 +206,7 @@ impl Check<'_> {
                 check.find(format!("node {id}: {error}"));
             }
             for (index, sum) in indexes.iter().zip(&mut expected.entries) {
-                match entries(index, &state) {
+                match entries(&check.tx, index, id, &state) {
                     Ok(entries) => entries
                         .iter()
                         .for_each(|entry| sum.add(&entry.key(id), &Entry::value(id))),
@@ -346,6 +351,7 @@ fn ready(tx: &Transaction) -> Vec<IndexDef> {
         .indexes()
         .iter()
         .filter(|index| index.state == IndexState::Ready)
+        .filter(|index| index.unique || !tx.store().is_given_up(index.id))
         .cloned()
         .collect()
 }
@@ -365,11 +371,18 @@ fn node_state(value: &[u8], tx: &Transaction) -> Result<NodeState, DataError> {
 }
 
 /// The entries that a node has in an index.
-fn entries(index: &IndexDef, state: &NodeState) -> Result<Vec<Entry>, DataError> {
-    if state.labels.binary_search(&index.label).is_ok() {
-        entries_of(index, state)
-    } else {
-        Ok(Vec::new())
+fn entries(
+    tx: &Transaction,
+    index: &IndexDef,
+    id: NodeId,
+    state: &NodeState,
+) -> Result<Vec<Entry>, DataError> {
+    match tx.wanted_entries(index, id, state)? {
+        Wanted::Entries(entries) => Ok(entries),
+        Wanted::NotIndexable(kind) => Err(DataError::corrupt(format!(
+            "it holds a convergent {}, and the index is not given up",
+            kind.name()
+        ))),
     }
 }
 

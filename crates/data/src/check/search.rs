@@ -130,7 +130,7 @@ impl Check<'_> {
 
     pub(super) fn search_entries(&mut self, index: &IndexDef) -> Result<(), DataError> {
         self.each_node(|check, id, state| {
-            for entry in entries(index, state).unwrap_or_default() {
+            for entry in entries(&check.tx, index, id, state).unwrap_or_default() {
                 if !check.has(&entry.key(id))? {
                     let value = brief_values(&entry.values);
                     check.find(format!(
@@ -141,6 +141,8 @@ impl Check<'_> {
             }
             Ok(())
         })?;
+        // Of the last node that was looked at: one may have very many.
+        let mut last: Option<(NodeId, Vec<Vec<u8>>)> = None;
         self.scan(
             "indexes",
             &keyspace::entries_of(index.id),
@@ -149,12 +151,17 @@ impl Check<'_> {
                     check.find(format!("an entry of index {} is malformed", index.name));
                     return Ok(());
                 };
-                let state = check.node(node)?.unwrap_or_default();
-                if !entries(index, &state)
-                    .unwrap_or_default()
-                    .iter()
-                    .any(|entry| entry.key(node) == key)
-                {
+                let own = match &mut last {
+                    Some((of, own)) if *of == node => own,
+                    last => {
+                        let state = check.node(node)?.unwrap_or_default();
+                        let own = entries(&check.tx, index, node, &state).unwrap_or_default();
+                        let mut own: Vec<_> = own.iter().map(|entry| entry.key(node)).collect();
+                        own.sort_unstable();
+                        &mut last.insert((node, own)).1
+                    }
+                };
+                if own.binary_search_by(|own| own[..].cmp(key)).is_err() {
                     check.find(format!(
                         "index {} holds node {node} under a value that it does not have",
                         index.name

@@ -167,7 +167,7 @@ impl Transaction {
     }
 
     /// The place of a path, unless its first name is no convergent property of anything.
-    fn spot_of(&self, owner: ConvergentOwner, path: &[&str]) -> Option<Spot> {
+    pub(super) fn spot_of(&self, owner: ConvergentOwner, path: &[&str]) -> Option<Spot> {
         let (first, below) = path.split_first()?;
         let prop = self.find_prop(first)?;
         if !self.store().is_convergent(prop) {
@@ -178,7 +178,7 @@ impl Transaction {
     }
 
     /// The value of whatever field stands under a name.
-    fn value_at(&self, named: &[u8]) -> Result<Option<Value>, DataError> {
+    pub(crate) fn value_at(&self, named: &[u8]) -> Result<Option<Value>, DataError> {
         let mut reading: Option<(Vec<u8>, Reading)> = None;
         self.scan_named(named, 64, &mut |key, value| {
             let below = &key[named.len()..];

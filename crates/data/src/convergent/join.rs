@@ -1,11 +1,9 @@
 //! Joining two states without their histories: for a replica that is new, or far behind.
 
-use std::collections::BTreeSet;
-
 use super::{
     clock::{Dot, ReplicaNo, Vector},
     counter,
-    place::{ConvergentKind, entry},
+    place::{ConvergentKind, Entry, entry},
     rules::{self, Mutant},
 };
 use crate::DataError;
@@ -14,6 +12,7 @@ use crate::DataError;
 pub(crate) type Row = (Vec<u8>, Vec<u8>);
 
 /// One state: what it has seen and what it holds, ascending, of one owner.
+#[derive(Clone, Copy)]
 pub(crate) struct State<'a> {
     pub(crate) seen: &'a Vector,
     pub(crate) rows: &'a [Row],
@@ -22,55 +21,62 @@ pub(crate) struct State<'a> {
 /// The entries of the joined state, ascending. An entry that both hold stays; one that one side holds stays unless the other
 /// has seen it, and so has seen it go. Replicas must have the same numbers on both sides.
 ///
-/// Cost: linear; what is held in memory is the rows of one owner.
-pub(crate) fn join(one: &State<'_>, other: &State<'_>) -> Result<Vec<Row>, DataError> {
-    let sums = Sums::of(one, other)?;
+/// Cost: linear, but for folded counters; what is held in memory is the rows of one owner.
+pub(crate) fn join<'a>(one: State<'a>, other: State<'a>) -> Result<Vec<&'a Row>, DataError> {
+    let (ours_parts, theirs_parts) = (parts_of(one.rows)?, parts_of(other.rows)?);
+    let sums = Sums::of((one, &ours_parts), (other, &theirs_parts))?;
     let mut joined = Vec::with_capacity(one.rows.len().max(other.rows.len()));
-    let (mut left, mut right) = (one.rows, other.rows);
+    let (mut left, mut right) = (0, 0);
     loop {
         // The row that comes next, and the state that lacks it.
-        let (row, lacking) = match (left.split_first(), right.split_first()) {
+        let (row, parts, lacking) = match (one.rows.get(left), other.rows.get(right)) {
             (None, None) => break,
-            (Some((ours, left_rest)), Some((theirs, right_rest))) if ours.0 == theirs.0 => {
-                (left, right) = (left_rest, right_rest);
+            (Some(ours), Some(theirs)) if ours.0 == theirs.0 => {
+                let parts = &theirs_parts[right];
+                (left, right) = (left + 1, right + 1);
                 // One operation, but one side may have folded it with earlier ones.
-                let folded = entry(&theirs.0)?.kind == ConvergentKind::Counter
+                let folded = parts.kind == ConvergentKind::Counter
                     && counter::amount(&theirs.1)?.1.is_some();
-                (if folded { theirs } else { ours }, None)
+                (if folded { theirs } else { ours }, parts, None)
             }
-            (Some((ours, rest)), theirs) if theirs.is_none_or(|(theirs, _)| ours.0 < theirs.0) => {
-                left = rest;
-                (ours, Some(other))
+            (Some(ours), theirs) if theirs.is_none_or(|(theirs, _)| ours.0 < *theirs) => {
+                left += 1;
+                (ours, &ours_parts[left - 1], Some(other))
             }
-            (_, Some((theirs, rest))) => {
-                right = rest;
-                (theirs, Some(one))
+            (_, Some(theirs)) => {
+                right += 1;
+                (theirs, &theirs_parts[right - 1], Some(one))
             }
             (Some(_), None) => break, // the arm before has it
         };
-        let parts = entry(&row.0)?;
-        let field = &row.0[..parts.field];
-        let stays = match sums.standing(parts.kind, field, parts.dot) {
+        let stays = match sums.standing(parts, &row.0) {
             Standing::Summed => rules::broken(Mutant::JoinCountsFoldedTwice),
             Standing::Sum(stays) => stays,
-            Standing::Alone => lacking.is_none_or(|lacking| {
-                !lacking.seen.covers(parts.dot) || rules::broken(Mutant::JoinIgnoresVector)
-            }),
+            Standing::Alone => lacking.is_none_or(|lacking| stays_alone(parts.dot, lacking.seen)),
         };
         if stays {
-            joined.push(row.clone());
+            joined.push(row);
         }
     }
     Ok(joined)
 }
 
+/// Whether what one side holds stays where the other one, which has seen this, does not. (Of counters their sums decide.)
+pub(crate) fn stays_alone(dot: Dot, lacking: &Vector) -> bool {
+    !lacking.covers(dot) || rules::broken(Mutant::JoinIgnoresVector)
+}
+
+fn parts_of(rows: &[Row]) -> Result<Vec<Entry>, DataError> {
+    rows.iter().map(|(key, _)| entry(key)).collect()
+}
+
 /// The entries of one owner in the joined state, of what either side has seen and holds.
-pub(crate) fn join_rows(
-    one: (&Vector, &[Row]),
-    other: (&Vector, &[Row]),
-) -> Result<Vec<Row>, DataError> {
+pub(crate) fn join_rows<'a>(
+    one: (&'a Vector, &'a [Row]),
+    other: (&'a Vector, &'a [Row]),
+) -> Result<Vec<&'a Row>, DataError> {
     let state = |(seen, rows)| State { seen, rows };
-    join(&state(one), &state(other))
+    join(state(one), state(other))
 }
 
 /// The greatest sums of folded increments, by field and replica.
@@ -86,17 +92,16 @@ enum Standing {
 }
 
 impl Sums {
-    fn of(one: &State<'_>, other: &State<'_>) -> Result<Self, DataError> {
+    fn of(one: (State<'_>, &[Entry]), other: (State<'_>, &[Entry])) -> Result<Self, DataError> {
         let mut greatest: Vec<(Vec<u8>, ReplicaNo, Dot, bool)> = Vec::new();
-        for (state, lacking) in [(one, other), (other, one)] {
-            let keys: BTreeSet<&[u8]> = lacking.rows.iter().map(|(key, _)| &**key).collect();
-            for (key, value) in state.rows {
-                let parts = entry(key)?;
+        for ((state, parts), (lacking, _)) in [(one, other), (other, one)] {
+            for ((key, value), parts) in state.rows.iter().zip(parts) {
                 if parts.kind != ConvergentKind::Counter || counter::amount(value)?.1.is_none() {
                     continue;
                 }
                 // The other side holds its last increment, or has not seen it: else it has removed them all.
-                let stays = keys.contains(&key[..]) || !lacking.seen.covers(parts.dot);
+                let is_there = lacking.rows.binary_search_by(|row| row.0.cmp(key)).is_ok();
+                let stays = is_there || !lacking.seen.covers(parts.dot);
                 let field = key[..parts.field].to_vec();
                 let same = |sum: &&mut (Vec<u8>, ReplicaNo, Dot, bool)| {
                     sum.0 == field && sum.1 == parts.dot.replica
@@ -112,10 +117,11 @@ impl Sums {
         Ok(Self(greatest))
     }
 
-    fn standing(&self, kind: ConvergentKind, field: &[u8], dot: Dot) -> Standing {
-        if kind != ConvergentKind::Counter {
+    fn standing(&self, parts: &Entry, key: &[u8]) -> Standing {
+        if parts.kind != ConvergentKind::Counter {
             return Standing::Alone;
         }
+        let (field, dot) = (&key[..parts.field], parts.dot);
         let sum = self
             .0
             .iter()

@@ -88,7 +88,7 @@ impl Transaction {
     ///
     /// # Errors
     /// [`DataError::NotFound`] without the owner; [`DataError::Invalid`] where the field is of another kind, holds a plain value
-    /// or is indexed, and where the context is of a state that this database has not seen, or too old.
+    /// or an index cannot hold it, and where the context is of a state that this database has not seen, or too old.
     pub fn converge(
         &mut self,
         owner: ConvergentOwner,
@@ -126,7 +126,21 @@ impl Transaction {
         };
         let action = action_of(op, context, precision)?;
         self.note_action(&spot, &action)?;
-        self.perform(owner, spot, &action)
+        let before = self.fields_before(owner, top)?;
+        let Some(mut before) = before else {
+            return self.perform(owner, spot, &action);
+        };
+        self.note_indexed(&mut before, &spot, &action)?;
+        let touched = self.touched_by(&spot, &action)?;
+        let mark = self.mark();
+        let done = self
+            .perform(owner, spot, &action)
+            .and_then(|()| self.fields_after(Some(before), &touched));
+        match done {
+            Ok(()) => self.release(mark),
+            Err(_) => self.rollback_to(mark)?,
+        }
+        done
     }
 
     /// Checks names and gives the number of the first.
@@ -191,7 +205,7 @@ impl Transaction {
         match owner {
             ConvergentOwner::Node(id) => {
                 self.footprint().read_exists(id, record.labels().next());
-                self.check_not_indexed(&record, name)?;
+                self.check_not_ruled(&record, name)?;
             }
             ConvergentOwner::Relationship(id) => {
                 let row = row_of(id, &record)?;
@@ -211,26 +225,15 @@ impl Transaction {
         Ok(())
     }
 
-    fn check_not_indexed(&self, record: &RecordRef<'_>, name: &str) -> Result<(), DataError> {
-        let indexes = self.catalog_ref().schema.indexes();
+    fn check_not_ruled(&self, record: &RecordRef<'_>, name: &str) -> Result<(), DataError> {
         let rules = self.catalog_ref().schema.constraints();
         let rule = rules
             .iter()
             .find(|rule| record.has_label(rule.label) && rule.kind.rules_plain(name));
-        if let Some(rule) = rule {
-            return Err(DataError::invalid(format!(
+        match rule {
+            Some(rule) => Err(DataError::invalid(format!(
                 "{name} must keep the constraint {}, and convergent fields cannot: drop it, or use another property",
                 rule.name
-            )));
-        }
-        let by = indexes.iter().find(|index| {
-            record.has_label(index.label)
-                && index.fields.iter().any(|field| &*field.path.0[0] == name)
-        });
-        match by {
-            Some(index) => Err(DataError::invalid(format!(
-                "{name} is indexed by {}, and convergent fields cannot be: drop the index, or use another property",
-                index.name
             ))),
             None => Ok(()),
         }
@@ -254,6 +257,9 @@ impl Transaction {
             return Ok(0);
         }
         self.check_declared(owner, path, kind)?;
+        if let ConvergentOwner::Node(id) = owner {
+            self.check_indexable(id, path, kind)?;
+        }
         let levels = spot.levels();
         let mut found = None;
         for (depth, level) in levels.iter().enumerate().skip(1) {
@@ -505,7 +511,7 @@ impl Transaction {
     fn log_operation(&mut self, owner: ConvergentOwner, spot: &Spot, op: u32, action: &Action) {
         match owner {
             ConvergentOwner::Node(id) => self.dirty_mut().node(id),
-            ConvergentOwner::Relationship(id) => self.dirty_mut().relationship(id),
+            ConvergentOwner::Relationship(_) => self.dirty_mut().relationship(),
         }
         let mut bytes = Vec::with_capacity(spot.place.len() + 16);
         action.push(&mut bytes);
@@ -530,7 +536,14 @@ impl Transaction {
         self.store().enter_convergent(prop)?;
         self.note_guards(&spot, action);
         let stamp = Stamp { dot, time };
+        let mut before = self.fields_before(owner, prop)?;
+        let mut touched = Vec::new();
+        if let Some(before) = &mut before {
+            self.note_indexed(before, &spot, action)?;
+            touched = self.touched_by(&spot, action)?;
+        }
         action.apply(self, spot.owner(), &spot.place, stamp, seen)?;
+        self.fields_after(before, &touched)?;
         self.log_operation(owner, &spot, dot.op, action);
         Ok(())
     }
@@ -541,7 +554,7 @@ impl Transaction {
         self.footprint_mut().clear_field(&[&prefix]);
         match owner {
             ConvergentOwner::Node(id) => self.dirty_mut().node(id),
-            ConvergentOwner::Relationship(id) => self.dirty_mut().relationship(id),
+            ConvergentOwner::Relationship(_) => self.dirty_mut().relationship(),
         }
     }
 

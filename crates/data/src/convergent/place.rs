@@ -131,18 +131,24 @@ pub(crate) struct Entry {
 
 /// Takes apart what follows the owner in the key of an entry.
 pub(crate) fn entry(below_owner: &[u8]) -> Result<Entry, DataError> {
+    let (kind, field) = field(below_owner).ok_or_else(malformed)?;
+    entry_in(below_owner, kind, field)
+}
+
+/// The kind and the bytes of the field that an entry is in.
+fn field(below_owner: &[u8]) -> Option<(ConvergentKind, usize)> {
     let mut rest = below_owner;
-    let parsed = (|| {
-        take_id(&mut rest)?;
-        loop {
-            match take_kind(&mut rest)?.0 {
-                ConvergentKind::Map => drop(take_terminated(&mut rest)?),
-                kind => break Some(kind),
-            }
+    take_id(&mut rest)?;
+    loop {
+        match take_kind(&mut rest)?.0 {
+            ConvergentKind::Map => drop(take_terminated(&mut rest)?),
+            kind => return Some((kind, below_owner.len() - rest.len())),
         }
-    })();
-    let kind = parsed.ok_or_else(malformed)?;
-    let field = below_owner.len() - rest.len();
+    }
+}
+
+fn entry_in(below_owner: &[u8], kind: ConvergentKind, field: usize) -> Result<Entry, DataError> {
+    let mut rest = &below_owner[field..];
     skip_item(kind, &mut rest)?;
     let item = below_owner.len() - rest.len();
     let dot = Dot::sole(rest).ok_or_else(malformed)?;
@@ -154,6 +160,30 @@ pub(crate) fn entry(below_owner: &[u8]) -> Result<Entry, DataError> {
     })
 }
 
+/// Takes entries apart, many of one field in a row.
+#[derive(Default)]
+pub(crate) struct Entries {
+    /// The field of the entry before, whole.
+    field: Vec<u8>,
+    kind: Option<ConvergentKind>,
+}
+
+impl Entries {
+    /// As [`entry`]. No field begins with another one, so that what begins with the last one is in it.
+    pub(crate) fn entry(&mut self, below_owner: &[u8]) -> Result<Entry, DataError> {
+        if let Some(kind) = self.kind
+            && below_owner.starts_with(&self.field)
+        {
+            return entry_in(below_owner, kind, self.field.len());
+        }
+        let (kind, length) = field(below_owner).ok_or_else(malformed)?;
+        self.field.clear();
+        self.field.extend_from_slice(&below_owner[..length]);
+        self.kind = Some(kind);
+        entry_in(below_owner, kind, length)
+    }
+}
+
 /// The dot in what follows the owner in the key of an entry.
 pub(crate) fn entry_dot(below_owner: &[u8]) -> Result<Dot, DataError> {
     Ok(entry(below_owner)?.dot)
@@ -162,13 +192,37 @@ pub(crate) fn entry_dot(below_owner: &[u8]) -> Result<Dot, DataError> {
 /// Takes an item from the front of `bytes`.
 pub(crate) fn skip_item(kind: ConvergentKind, bytes: &mut &[u8]) -> Result<(), DataError> {
     let length = match kind {
-        ConvergentKind::Set | ConvergentKind::GrowSet => key::decode_prefix(bytes)?.1,
+        ConvergentKind::Set | ConvergentKind::GrowSet => element_len(bytes)?,
         ConvergentKind::Sketch => 3,
         _ => 0,
     };
     *bytes = bytes.get(length..).ok_or_else(malformed)?;
     Ok(())
 }
+
+/// Bytes of the element at the front of `bytes`. Texts, which most are, are passed without being made.
+fn element_len(bytes: &[u8]) -> Result<usize, DataError> {
+    let Some((&TEXT, mut rest)) = bytes.split_first() else {
+        return Ok(key::decode_prefix(bytes)?.1);
+    };
+    loop {
+        let low = rest.iter().position(|byte| *byte < 2);
+        let (run, after) = low
+            .and_then(|at| rest.split_at_checked(at))
+            .ok_or_else(malformed)?;
+        if std::str::from_utf8(run).is_err() {
+            return Err(malformed());
+        }
+        match after {
+            [0, ..] => return Ok(bytes.len() - after.len() + 1),
+            [_, 1..=2, after @ ..] => rest = after,
+            _ => return Err(malformed()),
+        }
+    }
+}
+
+/// The first byte of a text as [`key::encode`] writes it. It ends with a 0; 1 stands before what was a 0 or a 1, one greater.
+const TEXT: u8 = 0x38;
 
 /// The key of an element, and what to store beside it so that it comes back exactly.
 pub(crate) fn element(value: &Value) -> Result<(Vec<u8>, Vec<u8>), DataError> {
@@ -246,4 +300,41 @@ impl isomer_value::Names for NoNames {
 
 pub(crate) fn malformed() -> DataError {
     DataError::corrupt("an entry of a convergent field is malformed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is passed without being made is as long as what is made.
+    #[test]
+    fn texts_are_passed_as_the_codec_reads_them() {
+        for text in [
+            "",
+            "a",
+            "grüße",
+            "a\0b",
+            "\u{1}",
+            "\0\u{1}\0",
+            "\u{2}x",
+            "0123456789",
+        ] {
+            let mut encoded = key::encode(&Value::from(text)).unwrap();
+            assert_eq!(encoded[0], TEXT);
+            let length = encoded.len();
+            encoded.extend_from_slice(b"\x03dot\0");
+            assert_eq!(element_len(&encoded).unwrap(), length, "{text:?}");
+            assert_eq!(key::decode_prefix(&encoded).unwrap().1, length);
+        }
+        for wrong in [
+            &[TEXT][..],
+            &[TEXT, b'a'],
+            &[TEXT, 1],
+            &[TEXT, 1, 3, 0],
+            &[TEXT, 0xff, 0],
+        ] {
+            assert!(key::decode_prefix(wrong).is_err());
+            assert!(element_len(wrong).is_err(), "{wrong:?}");
+        }
+    }
 }

@@ -21,7 +21,7 @@ use std::{
 use isomer_storage::{
     Durability, Engine, GuardMode, KeyRange, Order, Page, PageLimit, Read, Version,
 };
-use isomer_value::PropId;
+use isomer_value::{IndexId, PropId};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -30,8 +30,8 @@ use crate::{
     DataError, Store,
     footprint::Item,
     keyspace::{
-        self, NUMBERS, TAG_CONVERGENT_PROPERTY, TAG_OWN_NUMBER, TAG_REPLICA, after_prefix, push_id,
-        sole_id, take_id,
+        self, GIVEN_UP, NUMBERS, TAG_CONVERGENT_PROPERTY, TAG_OWN_NUMBER, TAG_REPLICA,
+        after_prefix, push_id, sole_id, take_id,
     },
 };
 
@@ -48,10 +48,14 @@ const MOST_COUNTED: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct OwnReplica {
     numbers: Mutex<Numbers>,
+    /// Whether what the last epoch left here is not written down as seen yet: it did not end cleanly.
+    is_unclean: AtomicBool,
     /// The last hybrid time given out.
     time: AtomicU64,
     any: AtomicBool,
     properties: RwLock<FxHashSet<PropId>>,
+    /// Indexes that cannot hold what other replicas made.
+    given_up: RwLock<FxHashSet<IndexId>>,
     /// Increments since a counter was folded.
     unfolded: Mutex<FxHashMap<Vec<u8>, u32>>,
     /// Where folded counters hold nothing any more.
@@ -89,11 +93,13 @@ struct Numbers {
     open: bool,
     /// Whether what the last epoch did not leave here may be elsewhere.
     restored: bool,
+    /// Whether what it began and did not commit was given up.
+    gave_up: bool,
 }
 
 impl OwnReplica {
     pub(crate) fn load(read: &dyn Read) -> Result<Self, DataError> {
-        let mut numbers = Numbers::default();
+        let (mut numbers, mut is_unclean) = (Numbers::default(), false);
         each(read, &[TAG_REPLICA], |_, value| {
             let name = ReplicaId::from_bytes(value)
                 .ok_or_else(|| DataError::corrupt("the name of a replica is malformed"))?;
@@ -107,6 +113,7 @@ impl OwnReplica {
             // What was left open is not gone on with.
             if open {
                 numbers.before = Some(own);
+                is_unclean = true;
             } else {
                 numbers.own = Some(own);
                 (numbers.next, numbers.end, numbers.settled) = (next, next, next - 1);
@@ -114,11 +121,18 @@ impl OwnReplica {
         }
         let own = Self {
             numbers: Mutex::new(numbers),
+            is_unclean: AtomicBool::new(is_unclean),
             ..Self::default()
         };
         each(read, &[TAG_CONVERGENT_PROPERTY], |key, _| {
             let prop = sole_id(&key[1..], "a convergent property")?;
             own.enter(PropId(u32::try_from(prop).unwrap_or(u32::MAX)));
+            Ok(())
+        })?;
+        each(read, GIVEN_UP, |key, _| {
+            let index = sole_id(&key[GIVEN_UP.len()..], "an index that was given up")?;
+            let index = IndexId(u32::try_from(index).unwrap_or(u32::MAX));
+            own.given_up.write().insert(index);
             Ok(())
         })?;
         Ok(own)
@@ -244,8 +258,19 @@ impl OwnReplica {
         self.numbers.lock().settled
     }
 
+    /// How many names of replicas are known, and how many there may be.
+    pub(crate) fn names(&self) -> (u64, u64) {
+        (self.numbers.lock().names.len() as u64, MOST_REPLICAS as u64)
+    }
+
     pub(crate) fn name(&self, replica: ReplicaNo) -> Option<ReplicaId> {
         self.numbers.lock().names.get(replica.0 as usize).copied()
+    }
+
+    /// Whether this database gave that number to one of its transactions, or gave it up, under its present name.
+    pub(crate) fn has_given(&self, replica: ReplicaNo, number: u64) -> bool {
+        let numbers = self.numbers.lock();
+        numbers.own == Some(replica) && number < numbers.next
     }
 
     /// The number of this database.
@@ -258,6 +283,15 @@ impl OwnReplica {
         let at = numbers.names.iter().position(|known| *known == name)?;
         Some(ReplicaNo(at as u32))
     }
+}
+
+/// Bits that nobody else has.
+fn random_bits() -> u128 {
+    #[cfg(test)]
+    if let Some(bits) = seeded::next() {
+        return bits;
+    }
+    uuid::Uuid::new_v4().as_u128()
 }
 
 /// The number of a transaction under way; given up when this is dropped, unless it was committed.
@@ -307,12 +341,20 @@ impl Store {
         numbers.own.map(|own| numbers.names[own.0 as usize])
     }
 
+    /// What the names of this database have in common, also between an unclean end and the first number of the next epoch.
+    pub(crate) fn replica_id(&self) -> Option<[u8; 16]> {
+        let numbers = self.shared().own_replica.numbers.lock();
+        let own = numbers.own.or(numbers.before);
+        own.map(|own| numbers.names[own.0 as usize].id)
+    }
+
     /// Begins a new epoch: operations are told apart from all that were written before, in this copy of the database or in
     /// another one. Call it after a backup was restored, before anything is written; no transaction may be under way.
     ///
     /// # Errors
     /// [`DataError::Denied`] while transactions with convergent operations are under way; those of a commit.
     pub fn begin_epoch(&self) -> Result<(), DataError> {
+        self.wait_anew()?;
         let mut numbers = self.shared().own_replica.numbers.lock();
         if !numbers.under_way.is_empty() {
             return Err(DataError::Denied(
@@ -360,6 +402,34 @@ impl Store {
         Ok(())
     }
 
+    /// Whether an index cannot hold what another replica made: its entries do not tell all.
+    pub fn is_given_up(&self, index: IndexId) -> bool {
+        let own = &self.shared().own_replica;
+        own.has_any() && own.given_up.read().contains(&index)
+    }
+
+    /// How many indexes were given up.
+    pub fn indexes_given_up(&self) -> usize {
+        let own = &self.shared().own_replica;
+        match own.has_any() {
+            true => own.given_up.read().len(),
+            false => 0,
+        }
+    }
+
+    /// Notes that an index is not complete any more, in a commit of its own, before what it lacks is there.
+    pub(crate) fn give_up_index(&self, index: IndexId) -> Result<(), DataError> {
+        if self.is_given_up(index) {
+            return Ok(());
+        }
+        let own = &self.shared().own_replica;
+        let mut tx = self.engine().begin()?;
+        tx.put(&keyspace::given_up(index), &[])?;
+        tx.commit(Durability::Buffered)?; // what it lacks commits later
+        own.given_up.write().insert(index);
+        Ok(())
+    }
+
     /// A number for a transaction.
     pub(crate) fn take_number(&self) -> Result<Ticket, DataError> {
         let mut numbers = self.shared().own_replica.numbers.lock();
@@ -388,14 +458,15 @@ impl Store {
                 let name = match numbers.before {
                     Some(before) => {
                         let id = numbers.names[before.0 as usize].id;
-                        let own = numbers.names.iter().filter(|name| name.id == id);
-                        ReplicaId {
-                            id,
-                            epoch: own.map(|name| name.epoch).max().unwrap_or(0) + 1,
+                        // Not the next one: where a backup was restored that is older than the last epoch, that one has been.
+                        let mut epoch = 0;
+                        while epoch == 0 || numbers.names.contains(&ReplicaId { id, epoch }) {
+                            epoch = random_bits() as u32;
                         }
+                        ReplicaId { id, epoch }
                     }
                     None => ReplicaId {
-                        id: *uuid::Uuid::new_v4().as_bytes(),
+                        id: random_bits().to_be_bytes(),
                         epoch: 0,
                     },
                 };
@@ -409,7 +480,6 @@ impl Store {
                         put_seen(&mut *tx, before.0, next - 1)?;
                     }
                 }
-                numbers.restored = false;
                 tx.delete_range(KeyRange {
                     start: &[TAG_OWN_NUMBER],
                     end: Some(&[TAG_OWN_NUMBER + 1]),
@@ -423,14 +493,7 @@ impl Store {
                 own
             }
         };
-        let settled = numbers.under_way.first().copied().unwrap_or(numbers.next) - 1;
-        if settled > 0 {
-            put_seen(&mut *tx, own.0, settled)?;
-            tx.delete_range(KeyRange {
-                start: &[TAG_OWN_NUMBER],
-                end: Some(&keyspace::own_number(settled + 1)),
-            })?;
-        }
+        sum_up(&mut *tx, own, numbers)?;
         let end = numbers.end + RESERVED;
         tx.put(NUMBERS, &encode_numbers(own, end, true))?;
         let durability = match numbers.open {
@@ -451,7 +514,59 @@ impl Store {
             numbers.own = None;
         }
         committed?;
+        numbers.restored = false;
         (numbers.end, numbers.open) = (end, true);
+        Ok(())
+    }
+
+    /// Sums up which own transactions are here: one number is left of all that were committed. It is done whenever numbers are reserved,
+    /// and when the database is closed; call it before space is measured.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn sum_up_numbers(&self) -> Result<(), DataError> {
+        let numbers = self.shared().own_replica.numbers.lock();
+        let Some(own) = numbers.own.filter(|_| numbers.open) else {
+            return Ok(());
+        };
+        let mut tx = self.engine().begin()?;
+        sum_up(&mut *tx, own, &numbers)?;
+        tx.commit(Durability::Buffered)?;
+        Ok(())
+    }
+
+    /// Before a transaction that writes begins: of the last epoch what is here must be written down as seen in what it reads. Else its
+    /// number, of another epoch, would take the own transactions of that one for unseen.
+    pub(crate) fn settle_last_epoch(&self) -> Result<(), DataError> {
+        if !self.shared().own_replica.is_unclean.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        self.give_up_begun()?;
+        let own_replica = &self.shared().own_replica;
+        own_replica.is_unclean.store(false, Ordering::Release);
+        Ok(())
+    }
+
+    /// After an unclean end: what the last epoch began and did not commit is given up, so that nobody waits for it who is to get
+    /// what was committed after it. The next epoch begins with the next number, and not before: who is killed often and writes
+    /// nothing takes no names.
+    pub(crate) fn give_up_begun(&self) -> Result<(), DataError> {
+        let mut numbers = self.shared().own_replica.numbers.lock();
+        let is_unclean = numbers.own.is_none() && !numbers.restored && !numbers.gave_up;
+        let Some(before) = numbers.before.filter(|_| is_unclean) else {
+            return Ok(());
+        };
+        if self.options().read_only {
+            return Ok(());
+        }
+        let mut tx = self.engine().begin()?;
+        if let Some(stored) = tx.get(NUMBERS)?
+            && let Some((_, next, true)) = decode_numbers(&stored)
+        {
+            put_seen(&mut *tx, before.0, next - 1)?;
+            tx.commit(Durability::Synced)?;
+        }
+        numbers.gave_up = true;
         Ok(())
     }
 
@@ -548,11 +663,29 @@ pub(crate) fn close(own: &OwnReplica, engine: &dyn Engine) {
     let closed = (|| -> Result<(), DataError> {
         engine.sync()?;
         let mut tx = engine.begin()?;
+        sum_up(&mut *tx, own, &numbers)?;
         tx.put(NUMBERS, &encode_numbers(own, numbers.next, false))?;
         tx.commit(Durability::Synced)?;
         Ok(())
     })();
     drop(closed);
+}
+
+/// Of own transactions that are in every later state, or were given up, one number says so.
+fn sum_up(
+    tx: &mut dyn isomer_storage::Transaction,
+    own: ReplicaNo,
+    numbers: &Numbers,
+) -> Result<(), DataError> {
+    let settled = numbers.under_way.first().copied().unwrap_or(numbers.next) - 1;
+    if settled > 0 {
+        put_seen(tx, own.0, settled)?;
+        tx.delete_range(KeyRange {
+            start: &[TAG_OWN_NUMBER],
+            end: Some(&keyspace::own_number(settled + 1)),
+        })?;
+    }
+    Ok(())
 }
 
 fn put_seen(
@@ -669,4 +802,30 @@ fn each_between(
             .map(|next| (next.start.to_vec(), next.end.unwrap_or(&end).to_vec()));
     }
     Ok(())
+}
+
+/// Names that follow a seed, so that a history that fails runs again as it was.
+#[cfg(test)]
+pub(crate) mod seeded {
+    use std::cell::Cell;
+
+    thread_local! {
+        static NEXT: Cell<Option<u64>> = const { Cell::new(None) };
+    }
+
+    /// From now on, on this thread.
+    pub(crate) fn begin(seed: u64) {
+        NEXT.set(Some(seed));
+    }
+
+    pub(super) fn next() -> Option<u128> {
+        let half = || {
+            let next = NEXT.get()?.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            NEXT.set(Some(next));
+            let next = (next ^ next >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            let next = (next ^ next >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+            Some(u128::from(next ^ next >> 31))
+        };
+        Some(half()? << 64 | half()?)
+    }
 }

@@ -11,17 +11,19 @@
 
 mod cells;
 mod item;
+mod runs;
 
 use std::collections::hash_map::Entry;
 
 use isomer_storage::{Granule, GuardMode};
 use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{Catalog, catalog::NameKind, keyspace::Side};
 use cells::{cells_of, cover};
 pub(crate) use item::{EXACT, FIELDS, Item, NONE, Space};
+use runs::Runs;
 
 const READ: u8 = 1;
 const ADD: u8 = 2;
@@ -36,8 +38,10 @@ pub(crate) struct Footprint {
     added: Vec<Granule>,
     /// The space that was declared to be changed last.
     changed: Option<Space>,
-    own_nodes: FxHashSet<u64>,
-    own_rels: FxHashSet<u64>,
+    /// The type of which a relationship was created or deleted last.
+    linked: Option<TypeId>,
+    own_nodes: Runs,
+    own_rels: Runs,
     /// Single things declared so far: nodes read, written, adjacency read, written, relationships read, written, keys
     /// read, written, what replicas know read, written.
     used: [usize; 10],
@@ -65,8 +69,9 @@ impl Footprint {
             items: FxHashMap::default(),
             added: Vec::new(),
             changed: None,
-            own_nodes: FxHashSet::default(),
-            own_rels: FxHashSet::default(),
+            linked: None,
+            own_nodes: Runs::default(),
+            own_rels: Runs::default(),
             used: [0; 10],
         }
     }
@@ -157,7 +162,7 @@ impl Footprint {
 
     /// Observed that a node exists; `home` is its first label.
     pub(crate) fn read_exists(&mut self, id: NodeId, home: Option<LabelId>) {
-        if !self.active || self.own_nodes.contains(&id.0) {
+        if !self.active || self.own_nodes.contains(id.0) {
             return;
         }
         let home = home.map_or(NONE, |label| label.0);
@@ -179,7 +184,7 @@ impl Footprint {
 
     /// Observed labels or properties of a node; `home` is its first label.
     pub(crate) fn read_node(&mut self, id: NodeId, home: Option<LabelId>) {
-        if !self.active || self.own_nodes.contains(&id.0) {
+        if !self.active || self.own_nodes.contains(id.0) {
             return;
         }
         let home = home.map_or(NONE, |label| label.0);
@@ -194,7 +199,7 @@ impl Footprint {
 
     /// Changed labels or properties of a node, having observed them; call it with the labels before and after.
     pub(crate) fn change_node(&mut self, id: NodeId, labels: &[LabelId]) {
-        if self.own_nodes.contains(&id.0) {
+        if self.own_nodes.contains(id.0) {
             return;
         }
         self.declare_node(labels, Item::Node(id.0));
@@ -203,7 +208,7 @@ impl Footprint {
     /// Deleted a node that carried `labels`.
     pub(crate) fn delete_node(&mut self, id: NodeId, labels: &[LabelId]) {
         self.add(Item::AllNodes);
-        if !self.own_nodes.contains(&id.0) {
+        if !self.own_nodes.contains(id.0) {
             self.declare_node(labels, Item::Node(id.0));
             self.declare_node(labels, Item::NodeExists(id.0));
         }
@@ -231,7 +236,7 @@ impl Footprint {
 
     /// Observed a node's relationships of one type (`None`: any) on one side.
     pub(crate) fn read_adjacency(&mut self, node: NodeId, side: Side, type_id: Option<TypeId>) {
-        if !self.active || self.own_nodes.contains(&node.0) {
+        if !self.active || self.own_nodes.contains(node.0) {
             return;
         }
         let type_id = type_id.map_or(NONE, |id| id.0);
@@ -255,8 +260,7 @@ impl Footprint {
         target: NodeId,
         type_id: Option<TypeId>,
     ) {
-        if !self.active || self.own_nodes.contains(&source.0) || self.own_nodes.contains(&target.0)
-        {
+        if !self.active || self.own_nodes.contains(source.0) || self.own_nodes.contains(target.0) {
             return;
         }
         let type_id = type_id.map_or(NONE, |id| id.0);
@@ -298,11 +302,14 @@ impl Footprint {
     }
 
     fn change_links(&mut self, type_id: TypeId, source: NodeId, target: NodeId) {
-        self.add(Item::TypeMembers(type_id.0));
-        self.add(Item::TypeMembers(NONE));
+        if self.linked != Some(type_id) {
+            self.add(Item::TypeMembers(type_id.0));
+            self.add(Item::TypeMembers(NONE));
+            self.linked = Some(type_id);
+        }
         let (own_source, own_target) = (
-            self.own_nodes.contains(&source.0),
-            self.own_nodes.contains(&target.0),
+            self.own_nodes.contains(source.0),
+            self.own_nodes.contains(target.0),
         );
         if own_source && own_target {
             return;
@@ -340,7 +347,7 @@ impl Footprint {
 
     /// Observed the properties, or the existence, of a relationship.
     pub(crate) fn read_relationship(&mut self, id: RelId, type_id: TypeId) {
-        if !self.active || self.own_rels.contains(&id.0) {
+        if !self.active || self.own_rels.contains(id.0) {
             return;
         }
         if self.room(Count::RelsRead) {
@@ -354,7 +361,7 @@ impl Footprint {
 
     /// Changed or deleted a relationship, having observed it.
     pub(crate) fn change_relationship(&mut self, id: RelId, type_id: TypeId) {
-        if self.own_rels.contains(&id.0) {
+        if self.own_rels.contains(id.0) {
             return;
         }
         self.add(Item::TypeContent(type_id.0));
@@ -499,7 +506,8 @@ impl Footprint {
         self.read_whether_cleared(levels);
     }
 
-    fn read_whether_cleared(&mut self, levels: &[&[u8]]) {
+    /// Observed that nobody cleared any of these.
+    pub(crate) fn read_whether_cleared(&mut self, levels: &[&[u8]]) {
         for place in levels {
             self.read_of_fields(Item::Cleared(xxh3_128(place)));
         }

@@ -1,5 +1,6 @@
 //! The graph: nodes and relationships as key-value rows, read in batches.
 
+mod by_key;
 mod expand;
 mod nodes;
 mod records;
@@ -17,6 +18,8 @@ use crate::{
     NodeLabels, RelRow, Transaction,
 };
 
+pub(crate) use by_key::KeyHints;
+pub use by_key::NodeRecord;
 pub(crate) use nodes::{KEY, KeyChanges, NodeState, encode_key, without_nulls};
 pub(crate) use records::row_of;
 

@@ -78,7 +78,8 @@ impl Transaction {
         if self.divert(ConvergentOwner::Node(id), path, &value)? {
             return Ok(());
         }
-        self.update_node(id, |state| set_path(&mut state.properties, path, value))
+        self.update_node(id, |state| set_path(&mut state.properties, path, value))?;
+        self.choose(ConvergentOwner::Node(id), path.first().copied())
     }
 
     /// Replaces all properties.
@@ -90,7 +91,9 @@ impl Transaction {
         self.update_node(id, |state| {
             state.properties = without_nulls(properties);
             Ok(())
-        })
+        })?;
+        let names = properties.iter().map(|(name, _)| &**name);
+        self.choose(ConvergentOwner::Node(id), names)
     }
 
     /// Sets the properties given, removes those given as `Null`, keeps the others.
@@ -101,7 +104,9 @@ impl Transaction {
         self.update_node(id, |state| {
             merge_top(&mut state.properties, properties);
             Ok(())
-        })
+        })?;
+        let names = properties.iter().map(|(name, _)| &**name);
+        self.choose(ConvergentOwner::Node(id), names)
     }
 
     /// Adds a label; returns whether it was new.
@@ -206,17 +211,20 @@ impl Transaction {
         label: LabelId,
         key: &Value,
     ) -> Result<Option<NodeId>, DataError> {
-        // A whole float equals the integer; any other value that can be no key equals none.
-        let whole = match key {
-            Value::Float(float) => whole_int(*float).map(Value::Int),
-            _ => None,
-        };
-        let Ok(encoded) = encode_key(whole.as_ref().unwrap_or(key)) else {
-            return Ok(None);
-        };
-        self.footprint().read_key(Space::Keys(label.0), &encoded);
+        match encode_found_key(key) {
+            Some(encoded) => self.find_encoded_key(label, &encoded),
+            None => Ok(None),
+        }
+    }
+
+    pub(super) fn find_encoded_key(
+        &self,
+        label: LabelId,
+        encoded: &[u8],
+    ) -> Result<Option<NodeId>, DataError> {
+        self.footprint().read_key(Space::Keys(label.0), encoded);
         let mut stored = keyspace::keys_of(label);
-        stored.extend_from_slice(&encoded);
+        stored.extend_from_slice(encoded);
         match self.read().get(&stored)? {
             Some(value) => Ok(Some(NodeId(sole_id(&value, "the node under a key")?))),
             None => Ok(None),
@@ -231,17 +239,15 @@ impl Transaction {
         new: Option<&NodeState>,
     ) -> Result<(), DataError> {
         self.check_writable()?;
-        let same = |old: &NodeState, new: &NodeState| {
-            old.labels == new.labels && old.properties == new.properties
-        };
         if let (Some(old), Some(new)) = (old, new)
-            && same(old, new)
+            && old.labels == new.labels
+            && self.is_unchanged(&old.properties, &new.properties)?
         {
             return Ok(());
         }
         let record = new.map(|new| self.encode_node(new)).transpose()?;
         let keys = key_changes(old, new)?;
-        let entries = EntryChanges::between(&self.catalog_ref().schema, old, new)?;
+        let entries = self.entry_changes(id, old, new)?;
         let keys = if self.is_merging() {
             self.note_refused(id, new, &entries)?;
             self.share_keys(id, keys)?
@@ -256,20 +262,25 @@ impl Transaction {
             }
             self.leave_keys(id, keys)?
         };
-        let logged = self.log_entry(id, old, new, record.as_deref())?;
+        let mut logged = self.take_scratch();
+        self.log_entry(id, old, new, record.as_deref(), &mut logged)?;
 
         if new.is_none() {
             self.ends_mut().remove(&id);
         }
         self.note_step(id, old, new);
+        let mut key = self.take_scratch();
+        keyspace::push_node(&mut key, id);
         match &record {
-            Some(record) => self.put(&keyspace::node(id), record)?,
-            None => self.delete(&keyspace::node(id))?,
+            Some(record) => self.put(&key, record)?,
+            None => self.delete(&key)?,
         }
+        self.keep_scratch(key);
         self.move_labels(id, old, new)?;
         self.move_keys(id, &keys)?;
         self.move_entries(id, &entries)?;
-        logged.log(self);
+        self.log_bytes(&logged);
+        self.keep_scratch(logged);
         Ok(())
     }
 
@@ -282,12 +293,14 @@ impl Transaction {
         }
     }
 
-    fn check_keys_free(&self, keys: &KeyChanges) -> Result<(), DataError> {
+    fn check_keys_free(&mut self, keys: &KeyChanges) -> Result<(), DataError> {
         for (label, key) in &keys.added {
-            let mut stored = keyspace::keys_of(*label);
-            stored.extend_from_slice(key);
+            let mut stored = self.take_scratch();
+            keyspace::push_key(&mut stored, *label, key);
             self.footprint().read_key(Space::Keys(label.0), key);
-            if self.read().get(&stored)?.is_some() {
+            let taken = self.read().get(&stored)?.is_some();
+            self.keep_scratch(stored);
+            if taken {
                 let label = self.catalog_ref().label_name(*label).unwrap_or_default();
                 return Err(DataError::KeyExists {
                     label: label.to_string(),
@@ -329,29 +342,37 @@ impl Transaction {
         old: Option<&NodeState>,
         new: Option<&NodeState>,
     ) -> Result<(), DataError> {
-        let (removed, added) = label_changes(old, new);
-        for &label in removed.iter().chain(&added) {
-            self.dirty_mut().label(label);
+        let mut key = self.take_scratch();
+        for label in lacking(old, new) {
+            self.change_member(label, -1);
+            key.clear();
+            keyspace::push_member(&mut key, label, id);
+            self.delete(&key)?;
         }
-        for label in removed {
-            self.footprint_mut().change_member(label);
-            self.deltas_mut().add(Counted::Label(label), -1);
-            self.delete(&keyspace::member(label, id))?;
+        for label in lacking(new, old) {
+            self.change_member(label, 1);
+            key.clear();
+            keyspace::push_member(&mut key, label, id);
+            self.put(&key, b"")?;
         }
-        for label in added {
-            self.footprint_mut().change_member(label);
-            self.deltas_mut().add(Counted::Label(label), 1);
-            self.put(&keyspace::member(label, id), b"")?;
-        }
+        self.keep_scratch(key);
         Ok(())
     }
 
+    fn change_member(&mut self, label: LabelId, change: i64) {
+        self.dirty_mut().label(label);
+        self.footprint_mut().change_member(label);
+        self.deltas_mut().add(Counted::Label(label), change);
+    }
+
     fn move_keys(&mut self, id: NodeId, keys: &KeyChanges) -> Result<(), DataError> {
+        let mut stored = self.take_scratch();
+        let mut value = self.take_scratch();
         for (label, key) in &keys.removed {
             self.footprint_mut()
                 .change_key(Space::Keys(label.0), key, true);
-            let mut stored = keyspace::keys_of(*label);
-            stored.extend_from_slice(key);
+            stored.clear();
+            keyspace::push_key(&mut stored, *label, key);
             self.delete(&stored)?;
         }
         let added = keys.added.iter().map(|(label, key)| (label, key, id));
@@ -359,16 +380,22 @@ impl Transaction {
         for (label, key, id) in added.chain(passed) {
             self.footprint_mut()
                 .change_key(Space::Keys(label.0), key, true);
-            let mut stored = keyspace::keys_of(*label);
-            stored.extend_from_slice(key);
-            let mut value = Vec::new();
+            stored.clear();
+            keyspace::push_key(&mut stored, *label, key);
+            value.clear();
             push_id(&mut value, id.0);
             self.put(&stored, &value)?;
         }
+        self.keep_scratch(stored);
+        self.keep_scratch(value);
         Ok(())
     }
 
-    fn move_entries(&mut self, id: NodeId, entries: &EntryChanges) -> Result<(), DataError> {
+    pub(crate) fn move_entries(
+        &mut self,
+        id: NodeId,
+        entries: &EntryChanges,
+    ) -> Result<(), DataError> {
         let note = |tx: &mut Self, entry: &Entry| {
             tx.footprint_mut().change_entry(
                 Space::Index(entry.index.0),
@@ -387,17 +414,17 @@ impl Transaction {
         Ok(())
     }
 
-    /// What the change stream will say, made before anything is written as it may still be refused.
+    /// What the change stream will say, appended to `bytes` before anything is written as it may still be refused.
     fn log_entry(
         &self,
         id: NodeId,
         old: Option<&NodeState>,
         new: Option<&NodeState>,
         record: Option<&[u8]>,
-    ) -> Result<Logged, DataError> {
-        let mut bytes = Vec::new();
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), DataError> {
         match (old, new, record) {
-            (None, _, Some(record)) => Change::NodeCreated { id, record }.push(&mut bytes),
+            (None, _, Some(record)) => Change::NodeCreated { id, record }.push(bytes),
             (Some(old), None, _) => {
                 let key = match old.properties.get(KEY) {
                     Some(key) => key::encode(key)?,
@@ -408,10 +435,11 @@ impl Transaction {
                     labels: old.labels.clone(),
                     key: &key,
                 }
-                .push(&mut bytes);
+                .push(bytes);
             }
             (Some(before), Some(after), _) => {
-                let (labels_removed, labels_added) = label_changes(old, new);
+                let (labels_removed, labels_added) =
+                    (lacking(old, new).collect(), lacking(new, old).collect());
                 let difference = self.property_changes(&before.properties, &after.properties)?;
                 let (set, removed) = difference.parts();
                 Change::NodeChanged {
@@ -421,11 +449,31 @@ impl Transaction {
                     set,
                     removed,
                 }
-                .push(&mut bytes);
+                .push(bytes);
             }
             _ => {}
         }
-        Ok(Logged(bytes))
+        Ok(())
+    }
+
+    /// Whether nothing is to be written. Equal values may have other bytes (0.0 and -0.0): what is merged is to be the same
+    /// everywhere to the last bit, whichever of them was there before.
+    pub(super) fn is_unchanged(&self, old: &Map, new: &Map) -> Result<bool, DataError> {
+        Ok(old == new && (!self.is_merging() || self.property_changes(old, new)?.is_empty()))
+    }
+
+    fn is_same(&self, old: Option<&Value>, new: &Value) -> Result<bool, DataError> {
+        if old != Some(new) || !self.is_merging() {
+            return Ok(old == Some(new));
+        }
+        let mut names = PropNames::new(self.store());
+        let mut bytes = [Vec::new(), Vec::new()];
+        for (value, bytes) in old.into_iter().chain([new]).zip(&mut bytes) {
+            if let Err(error) = encode_value(value, &mut names, bytes) {
+                return Err(names.explain(error));
+            }
+        }
+        Ok(bytes[0] == bytes[1])
     }
 
     /// How two maps of properties differ at their top.
@@ -437,7 +485,7 @@ impl Transaction {
         let mut names = PropNames::new(self.store());
         let mut changes = PropertyChanges::default();
         for (name, value) in new.iter() {
-            if old.get(name) != Some(value) {
+            if !self.is_same(old.get(name), value)? {
                 let start = changes.bytes.len();
                 if let Err(error) = encode_value(value, &mut names, &mut changes.bytes) {
                     return Err(names.explain(error));
@@ -456,15 +504,6 @@ impl Transaction {
     }
 }
 
-/// An operation in its bytes.
-struct Logged(Vec<u8>);
-
-impl Logged {
-    fn log(self, tx: &mut Transaction) {
-        tx.log_bytes(&self.0);
-    }
-}
-
 /// Properties set, with their encoded values, and removed.
 #[derive(Default)]
 pub(super) struct PropertyChanges {
@@ -474,6 +513,10 @@ pub(super) struct PropertyChanges {
 }
 
 impl PropertyChanges {
+    fn is_empty(&self) -> bool {
+        self.set.is_empty() && self.removed.is_empty()
+    }
+
     pub(super) fn parts(&self) -> (Vec<(PropId, &[u8])>, Vec<PropId>) {
         let set = self
             .set
@@ -484,52 +527,44 @@ impl PropertyChanges {
     }
 }
 
-/// Labels removed and labels added.
-fn label_changes(old: Option<&NodeState>, new: Option<&NodeState>) -> (Vec<LabelId>, Vec<LabelId>) {
-    let labels = |state: Option<&NodeState>| state.map_or(Vec::new(), |state| state.labels.clone());
-    let (before, after) = (labels(old), labels(new));
-    let lacks = |labels: &[LabelId], label: &LabelId| labels.binary_search(label).is_err();
-    let removed = before
+/// The labels of one state that another one lacks.
+fn lacking<'s>(
+    of: Option<&'s NodeState>,
+    other: Option<&'s NodeState>,
+) -> impl Iterator<Item = LabelId> + 's {
+    let labels = of.map_or(&[][..], |state| &state.labels[..]);
+    let others = other.map_or(&[][..], |state| &state.labels[..]);
+    labels
         .iter()
         .copied()
-        .filter(|label| lacks(&after, label))
-        .collect();
-    let added = after
-        .iter()
-        .copied()
-        .filter(|label| lacks(&before, label))
-        .collect();
-    (removed, added)
+        .filter(|label| others.binary_search(label).is_err())
 }
 
 fn key_changes(old: Option<&NodeState>, new: Option<&NodeState>) -> Result<KeyChanges, DataError> {
-    let keys = |state: Option<&NodeState>| -> Result<Vec<(LabelId, Vec<u8>)>, DataError> {
-        let Some(state) = state else {
-            return Ok(Vec::new());
-        };
-        let Some(key) = state.properties.get(KEY) else {
-            return Ok(Vec::new());
-        };
-        let key = encode_key(key)?;
-        Ok(state
-            .labels
-            .iter()
-            .map(|label| (*label, key.clone()))
-            .collect())
+    let key = |state: Option<&NodeState>| -> Result<Option<Vec<u8>>, DataError> {
+        let key = state.and_then(|state| state.properties.get(KEY));
+        key.map(encode_key).transpose()
     };
-    let (before, after) = (keys(old)?, keys(new)?);
-    let removed = before
-        .iter()
-        .filter(|key| !after.contains(key))
-        .cloned()
-        .collect();
-    let added = after
-        .into_iter()
-        .filter(|key| !before.contains(key))
-        .collect();
+    let (before, after) = (key(old)?, key(new)?);
+    // Under another key each label is another place.
+    let same = before == after;
+    let changes = |of: Option<&NodeState>, other: Option<&NodeState>, key: Option<Vec<u8>>| {
+        let (Some(state), Some(key)) = (of, key) else {
+            return Vec::new();
+        };
+        if same {
+            return lacking(of, other)
+                .map(|label| (label, key.clone()))
+                .collect();
+        }
+        match &state.labels[..] {
+            [label] => vec![(*label, key)],
+            labels => labels.iter().map(|label| (*label, key.clone())).collect(),
+        }
+    };
     Ok(KeyChanges {
-        removed,
-        added,
+        removed: changes(old, new, before),
+        added: changes(new, old, after),
         passed: Vec::new(),
     })
 }
@@ -560,6 +595,15 @@ pub(crate) fn encode_key(key: &Value) -> Result<Vec<u8>, DataError> {
         }
     }
     Ok(key::encode(key)?)
+}
+
+/// The encoded form of a `_key` that is looked for; nothing for what can be none. A whole float equals the integer.
+pub(super) fn encode_found_key(key: &Value) -> Option<Vec<u8>> {
+    let whole = match key {
+        Value::Float(float) => whole_int(*float).map(Value::Int),
+        _ => None,
+    };
+    encode_key(whole.as_ref().unwrap_or(key)).ok()
 }
 
 /// The integer that a float equals exactly.

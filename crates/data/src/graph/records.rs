@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{
-    LabelId, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
-    record::{RecordDecoder, RecordRef},
+    LabelId, Map, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
+    record::{RecordRef, RecordSealer},
 };
 
 use crate::{
-    ConvergentOwner, DataError, NodeLabels, RelRow, Transaction,
+    Catalog, ConvergentOwner, DataError, NodeLabels, RelRow, Transaction,
     catalog::Names,
     keyspace::{self, TAG_NODE, TAG_REL, push_id, take_id},
 };
@@ -82,8 +82,13 @@ impl Transaction {
         out: &mut Vec<Option<Arc<NodeContent>>>,
     ) -> Result<(), DataError> {
         let catalog = self.catalog_ref();
-        let mut decoder = RecordDecoder::new(&*catalog.names);
-        let (few, watched) = (ids.len() < FEW, self.footprint().active());
+        let sealer = RecordSealer::new(catalog.names.clone());
+        let mut label_names = LabelNames {
+            catalog,
+            known: Vec::new(),
+            own: ids.len() >= FEW,
+        };
+        let watched = self.footprint().active();
         self.each_node(ids, |id, record| {
             if watched {
                 self.note_record(id, record);
@@ -92,18 +97,8 @@ impl Transaction {
                 out.push(None);
                 return Ok(());
             };
-            let mut labels = Vec::new();
-            for label in record.labels() {
-                let name = catalog.label_name(label);
-                labels.push(name.ok_or_else(|| {
-                    DataError::corrupt(format!("node {id} has a label without a name"))
-                })?);
-            }
-            labels.sort_unstable();
-            let mut properties = match few {
-                true => record.properties(&*catalog.names)?,
-                false => decoder.properties(record)?,
-            };
+            let labels = label_names.of(id, record)?;
+            let mut properties = sealer.properties(record)?;
             self.overlay_map(ConvergentOwner::Node(id), &mut properties)?;
             out.push(Some(Arc::new(NodeContent { labels, properties })));
             Ok(())
@@ -146,6 +141,7 @@ impl Transaction {
         out: &mut Vec<Option<Arc<RelationshipContent>>>,
     ) -> Result<(), DataError> {
         let catalog = self.catalog_ref();
+        let sealer = RecordSealer::new(catalog.names.clone());
         self.each_relationship(ids, |id, found| {
             let Some((row, record)) = found else {
                 out.push(None);
@@ -154,7 +150,11 @@ impl Transaction {
             let type_name = catalog.type_name(row.type_id).ok_or_else(|| {
                 DataError::corrupt(format!("relationship {id} has a type without a name"))
             })?;
-            let mut properties = record.properties(&*catalog.names)?;
+            let mut properties = if record.is_empty() {
+                Map::new()
+            } else {
+                sealer.properties(&record)?
+            };
             self.overlay_map(ConvergentOwner::Relationship(id), &mut properties)?;
             out.push(Some(Arc::new(RelationshipContent {
                 type_name,
@@ -239,8 +239,24 @@ impl Transaction {
             } else {
                 // Up to the next long run; a short look ahead keeps single lookups in one batch.
                 end = (at + 256).min(count).min(next_run(at, count, &id_at));
-                let keys: Vec<Vec<u8>> = (at..end).map(|at| record_key(tag, id_at(at))).collect();
-                let slices: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
+                if end - at == 1 {
+                    let bytes = self.read().get(&record_key(tag, id_at(at)))?;
+                    visit(at, bytes.as_deref())?;
+                    at = end;
+                    continue;
+                }
+                let mut keys = Vec::with_capacity((end - at) * 6);
+                let mut ends = Vec::with_capacity(end - at);
+                for at in at..end {
+                    keys.push(tag);
+                    push_id(&mut keys, id_at(at));
+                    ends.push(keys.len());
+                }
+                let mut start = 0;
+                let slices: Vec<&[u8]> = ends
+                    .iter()
+                    .map(|&end| &keys[std::mem::replace(&mut start, end)..end])
+                    .collect();
                 for (at, bytes) in (at..end).zip(self.read().get_many(&slices)?) {
                     visit(at, bytes.as_deref())?;
                 }
@@ -296,6 +312,39 @@ impl Transaction {
             at += 1;
         }
         Ok(())
+    }
+}
+
+/// The names of labels, for the nodes of one batch. A large one has strings of its own, so that threads which read at the
+/// same time do not count the holders of the same ones.
+struct LabelNames<'c> {
+    catalog: &'c Catalog,
+    known: Vec<(LabelId, Arc<str>)>,
+    own: bool,
+}
+
+impl LabelNames<'_> {
+    /// The names of a node's labels, sorted.
+    fn of(&mut self, id: NodeId, record: &RecordRef<'_>) -> Result<Vec<Arc<str>>, DataError> {
+        let mut names = Vec::new();
+        for label in record.labels() {
+            if let Some((_, name)) = self.known.iter().find(|(known, _)| *known == label) {
+                names.push(name.clone());
+                continue;
+            }
+            let name = self.catalog.label_name(label).ok_or_else(|| {
+                DataError::corrupt(format!("node {id} has a label without a name"))
+            })?;
+            if self.own {
+                let name: Arc<str> = Arc::from(&*name);
+                self.known.push((label, name.clone()));
+                names.push(name);
+            } else {
+                names.push(name);
+            }
+        }
+        names.sort_unstable();
+        Ok(names)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     keyspace::{self, Side},
     properties::set_path,
     store::PropNames,
-    stream::{Change, Counted},
+    stream::Change,
 };
 
 impl Transaction {
@@ -30,8 +30,11 @@ impl Transaction {
         properties: &Map,
     ) -> Result<RelId, DataError> {
         self.check_writable()?;
-        self.note_end(source, "starts")?;
-        self.note_end(target, "ends")?;
+        for (end, verb) in [(source, "starts"), (target, "ends")] {
+            if self.note_end(end, verb)? {
+                self.dirty_mut().link_end(end);
+            }
+        }
         let id = RelId(
             self.store()
                 .shared()
@@ -44,27 +47,31 @@ impl Transaction {
             source,
             target,
         };
-        let record = match properties.is_empty() {
-            true => RecordBuilder::relationship(type_id, source, target).finish()?,
-            false => self.encode_relationship(row, &without_nulls(properties))?,
-        };
-        self.dirty_mut().links(id, type_id, source, target);
+        let mut record = self.take_scratch();
+        match properties.is_empty() {
+            true => {
+                RecordBuilder::relationship(type_id, source, target).finish_into(&mut record)?;
+            }
+            false => record = self.encode_relationship(row, &without_nulls(properties))?,
+        }
+        self.dirty_mut().link(type_id);
         self.footprint_mut()
             .create_relationship(id, type_id, source, target);
-        self.put(&keyspace::relationship(id), &record)?;
-        self.put(
-            &keyspace::adjacency(source, Side::Out, type_id, target, id),
-            b"",
-        )?;
-        self.put(
-            &keyspace::adjacency(target, Side::In, type_id, source, id),
-            b"",
-        )?;
+        let mut key = self.take_scratch();
+        keyspace::push_relationship(&mut key, id);
+        self.put(&key, &record)?;
+        for (node, side, other) in [(source, Side::Out, target), (target, Side::In, source)] {
+            key.clear();
+            keyspace::push_adjacency(&mut key, node, side, type_id, other, id);
+            self.put(&key, b"")?;
+        }
         self.count_relationship(type_id, 1);
         self.log(&Change::RelationshipCreated {
             id,
             record: &record,
         });
+        self.keep_scratch(record);
+        self.keep_scratch(key);
         Ok(id)
     }
 
@@ -78,7 +85,8 @@ impl Transaction {
         if self.divert(ConvergentOwner::Relationship(id), path, &value)? {
             return Ok(());
         }
-        self.update_relationship(id, |properties| set_path(properties, path, value))
+        self.update_relationship(id, |properties| set_path(properties, path, value))?;
+        self.choose(ConvergentOwner::Relationship(id), path.first().copied())
     }
 
     /// As [`Transaction::replace_node_properties`].
@@ -90,7 +98,9 @@ impl Transaction {
         self.update_relationship(id, |own| {
             *own = without_nulls(properties);
             Ok(())
-        })
+        })?;
+        let names = properties.iter().map(|(name, _)| &**name);
+        self.choose(ConvergentOwner::Relationship(id), names)
     }
 
     /// As [`Transaction::merge_node_properties`].
@@ -105,7 +115,9 @@ impl Transaction {
         self.update_relationship(id, |own| {
             merge_top(own, properties);
             Ok(())
-        })
+        })?;
+        let names = properties.iter().map(|(name, _)| &**name);
+        self.choose(ConvergentOwner::Relationship(id), names)
     }
 
     /// Deletes a relationship; returns whether it was there.
@@ -123,7 +135,9 @@ impl Transaction {
         else {
             return Ok(false);
         };
-        self.dirty_mut().links(id, type_id, source, target);
+        self.dirty_mut().link(type_id);
+        self.dirty_mut().link_end(source);
+        self.dirty_mut().link_end(target);
         self.footprint_mut()
             .delete_relationship(id, type_id, source, target);
         self.delete(&keyspace::relationship(id))?;
@@ -156,12 +170,12 @@ impl Transaction {
         if !self.is_merging() {
             self.leave_fields(ConvergentOwner::Relationship(id), &old, &mut new)?;
         }
-        if new == old {
+        if self.is_unchanged(&old, &new)? {
             return Ok(());
         }
         let record = self.encode_relationship(row, &new)?;
         let changes = self.property_changes(&old, &new)?;
-        self.dirty_mut().relationship(id);
+        self.dirty_mut().relationship();
         self.footprint_mut().change_relationship(id, row.type_id);
         self.put(&keyspace::relationship(id), &record)?;
         let (set, removed) = changes.parts();
@@ -195,13 +209,14 @@ impl Transaction {
         }
     }
 
-    /// Makes sure of an end; once for each node, as long as none is deleted.
-    fn note_end(&mut self, id: NodeId, verb: &str) -> Result<(), DataError> {
-        if !self.ends_mut().contains(&id) {
-            self.check_end(id, verb)?;
-            self.ends_mut().insert(id);
+    /// Makes sure of an end, once for each node, as long as none is deleted; returns whether it was not known yet.
+    fn note_end(&mut self, id: NodeId, verb: &str) -> Result<bool, DataError> {
+        if self.ends_mut().contains(&id) {
+            return Ok(false);
         }
-        Ok(())
+        self.check_end(id, verb)?;
+        self.ends_mut().insert(id);
+        Ok(true)
     }
 
     fn check_end(&self, id: NodeId, verb: &str) -> Result<(), DataError> {
@@ -217,7 +232,6 @@ impl Transaction {
     }
 
     fn count_relationship(&mut self, type_id: TypeId, change: i64) {
-        self.deltas_mut().add(Counted::Type(type_id), change);
-        self.deltas_mut().add(Counted::Relationships, change);
+        self.deltas_mut().add_relationships(type_id, change);
     }
 }

@@ -4,7 +4,6 @@ use isomer_value::{IndexId, NodeId, Value, key};
 
 use crate::{
     DataError, IndexDef, Transaction,
-    catalog::Schema,
     footprint::Space,
     graph::NodeState,
     keyspace::{self, after_prefix, entry_node, id_len, push_id},
@@ -12,7 +11,7 @@ use crate::{
 };
 
 /// Longest encoded values of one entry in bytes.
-pub(crate) const MAX_ENTRY_BYTES: usize = 4096;
+const MAX_ENTRY_BYTES: usize = 4096;
 /// Most entries of one record in one index.
 const MAX_ENTRIES: usize = 10_000;
 
@@ -56,39 +55,56 @@ pub(crate) struct EntryChanges {
 }
 
 impl EntryChanges {
-    /// The entries that a step from `old` to `new` changes, in all indexes.
+    /// The entries that a step from `old` to `new` changes in these indexes.
     pub(crate) fn between(
-        schema: &Schema,
+        indexes: &[IndexDef],
         old: Option<&NodeState>,
         new: Option<&NodeState>,
     ) -> Result<Self, DataError> {
         let mut changes = Self::default();
-        for index in schema.indexes() {
+        for index in indexes {
             let entries = |state: Option<&NodeState>| match state {
                 Some(state) if state.labels.binary_search(&index.label).is_ok() => {
                     entries_of(index, state)
                 }
                 _ => Ok(Vec::new()),
             };
-            let (before, after) = (entries(old)?, entries(new)?);
-            changes.removed.extend(
-                before
-                    .iter()
-                    .filter(|entry| after.binary_search(entry).is_err())
-                    .cloned(),
-            );
-            changes.added.extend(
-                after
-                    .into_iter()
-                    .filter(|entry| before.binary_search(entry).is_err()),
-            );
+            changes.extend(Self::from_sorted(&entries(old)?, entries(new)?));
         }
         Ok(changes)
+    }
+
+    /// From entries of an index to others, both ascending.
+    pub(super) fn from_sorted(before: &[Entry], after: Vec<Entry>) -> Self {
+        let removed = before
+            .iter()
+            .filter(|entry| after.binary_search(entry).is_err())
+            .cloned()
+            .collect();
+        let added = after
+            .into_iter()
+            .filter(|entry| before.binary_search(entry).is_err())
+            .collect();
+        Self { removed, added }
+    }
+
+    pub(super) fn extend(&mut self, other: Self) {
+        self.removed.extend(other.removed);
+        self.added.extend(other.added);
     }
 }
 
 /// The entries of a node that carries the index's label: ascending, distinct.
 pub(crate) fn entries_of(index: &IndexDef, state: &NodeState) -> Result<Vec<Entry>, DataError> {
+    entries_within(index, state, MAX_ENTRIES)
+}
+
+/// As [`entries_of`], where the most entries that a record may have are others.
+pub(super) fn entries_within(
+    index: &IndexDef,
+    state: &NodeState,
+    most: usize,
+) -> Result<Vec<Entry>, DataError> {
     let seed = Entry {
         index: index.id,
         values: Vec::new(),
@@ -112,11 +128,11 @@ pub(crate) fn entries_of(index: &IndexDef, state: &NodeState) -> Result<Vec<Entr
             .collect::<Result<Vec<_>, _>>()?;
         encoded.sort_unstable();
         encoded.dedup();
-        if entries.len() * encoded.len() > MAX_ENTRIES {
+        if entries.len() * encoded.len() > most {
             return Err(DataError::Limit {
                 what: format!("the entries of one record in index {}", index.name),
                 size: (entries.len() * encoded.len()).to_string(),
-                max: MAX_ENTRIES.to_string(),
+                max: most.to_string(),
                 advice: "index fewer list elements, or store them as nodes of their own",
             });
         }

@@ -4,7 +4,9 @@
 //! a value. A field over list elements gives one entry per distinct element; several such fields, one per combination.
 
 mod entries;
+mod fields;
 mod seek;
 
 pub(crate) use entries::{Entry, EntryChanges, brief_values, entries_of};
+pub(crate) use fields::Wanted;
 pub(crate) use seek::value_range;

@@ -69,6 +69,14 @@ impl Transaction {
         let index = index.ok_or_else(|| {
             DataError::NotFound(format!("there is no usable index number {}", seek.index))
         })?;
+        if self.store().is_given_up(index.id)
+            && self.read().get(&keyspace::given_up(index.id))?.is_some()
+        {
+            return Err(DataError::invalid(format!(
+                "index {} was given up: a replica made convergent fields that it cannot hold; drop it",
+                index.name
+            )));
+        }
         let bounded = !matches!(seek.range, (Bound::Unbounded, Bound::Unbounded));
         if seek.prefix.len() + usize::from(bounded) > index.fields.len() {
             return Err(DataError::invalid(format!(

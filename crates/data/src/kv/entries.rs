@@ -3,13 +3,19 @@
 use isomer_storage::{KeyRange, Page};
 use isomer_value::Value;
 
-use super::{Bucket, BucketKind, Expiry, PAGE, check_key, check_value, wrong_kind};
+use super::{
+    Bucket, BucketKind, BucketOptions, Expiry, PAGE, check_key, check_value, reverse::has_reverse,
+    wrong_kind,
+};
 use crate::{
     DataError, Order, Transaction,
     footprint::Space,
     keyspace::{self, after_prefix},
     stream::Change,
 };
+
+/// The most bytes that an entry has before its value.
+const ENTRY_HEAD: usize = 9;
 
 /// What an entry's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,20 +64,31 @@ impl<'a> Entry<'a> {
         })
     }
 
-    pub(super) fn encode(self) -> Vec<u8> {
-        let mut stored = Vec::with_capacity(9 + self.value.len());
+    /// Appends its stored form.
+    pub(super) fn encode(self, stored: &mut Vec<u8>) {
         stored.push((self.content as u8) << 1 | u8::from(self.expires.is_some()));
         if let Some(time) = self.expires {
             stored.extend_from_slice(&time.to_be_bytes());
         }
         stored.extend_from_slice(self.value);
-        stored
     }
 
     /// Whether it is there at `now`.
     pub(super) fn is_live(self, now: u64) -> bool {
         self.expires.is_none_or(|time| time > now)
     }
+}
+
+/// The bytes of an entry.
+pub(crate) fn encode_entry(content: Content, expires: Option<u64>, value: &[u8]) -> Vec<u8> {
+    let mut stored = Vec::with_capacity(ENTRY_HEAD + value.len());
+    Entry {
+        content,
+        expires,
+        value,
+    }
+    .encode(&mut stored);
+    stored
 }
 
 impl Transaction {
@@ -318,13 +335,28 @@ impl Transaction {
         if bucket.options.kind != BucketKind::Map {
             return Err(wrong_kind(name, bucket.options.kind));
         }
-        check_key(bucket, key)?;
-        check_value(bucket, entry.value)?;
+        let is_led_to = bucket.options.reversible
+            && (!self.is_merging() || has_reverse(bucket.options, key, entry.value));
+        // What comes from another replica was put where the bucket was none that is reversible, perhaps.
+        let options = BucketOptions {
+            reversible: is_led_to,
+            ..bucket.options
+        };
+        check_key(Bucket { options, ..bucket }, key)?;
+        check_value(Bucket { options, ..bucket }, entry.value)?;
         if bucket.options.reversible {
             self.delete_reverse(bucket, key)?;
+        }
+        if is_led_to {
             self.put_reverse(bucket, key, entry)?;
         }
-        self.put(&keyspace::bucket_entry(bucket.id, key), &entry.encode())?;
+        // The pair in one piece: its key, and the entry behind it.
+        let mut pair =
+            keyspace::bucket_entry_with_room(bucket.id, key, ENTRY_HEAD + entry.value.len());
+        let at = pair.len();
+        entry.encode(&mut pair);
+        let (stored_key, stored) = pair.split_at(at);
+        self.put(stored_key, stored)?;
         if let Some(time) = entry.expires {
             self.put(&keyspace::bucket_expiry(time, bucket.id, key), b"")?;
         }
@@ -422,7 +454,7 @@ mod tests {
         fn entries_come_back(content in 0..3, expires: Option<u64>, value: Vec<u8>, now: u64) {
             let content = [Content::Bytes, Content::Text, Content::Value][content as usize];
             let entry = Entry { content, expires, value: &value };
-            let stored = entry.encode();
+            let stored = encode_entry(content, expires, &value);
             prop_assert_eq!(Entry::decode(&stored).unwrap(), entry);
             prop_assert_eq!(entry.is_live(now), expires.is_none() || expires > Some(now));
             let _ = Entry::decode(&value);

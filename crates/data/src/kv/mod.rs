@@ -34,9 +34,11 @@ use std::sync::Arc;
 
 use isomer_storage::{KeyRange, PageLimit};
 use isomer_value::limits::MAX_KEY_BYTES;
+use rustc_hash::FxHashMap;
 
 pub use cursor::{BucketCursor, BytePair};
 pub use entries::Content;
+pub(crate) use entries::encode_entry;
 pub use key::{BucketKey, FromBucketKey, decode_key, encode_key};
 pub use scan::KvCursor;
 pub(crate) use sequence::Sequences;
@@ -80,8 +82,24 @@ pub struct BucketOptions {
 }
 
 impl BucketOptions {
+    /// One value a key, and the keys of a value can be asked for.
+    pub const fn reversible() -> Self {
+        Self {
+            kind: BucketKind::Map,
+            reversible: true,
+        }
+    }
+
+    /// Several values a key.
+    pub const fn multi_value() -> Self {
+        Self {
+            kind: BucketKind::Multi,
+            reversible: false,
+        }
+    }
+
     /// The definition as it is stored: kind, then whether reversible.
-    fn encode(self) -> [u8; 2] {
+    pub(crate) fn encode(self) -> [u8; 2] {
         let kind = match self.kind {
             BucketKind::Map => 0,
             BucketKind::Multi => 1,
@@ -89,7 +107,7 @@ impl BucketOptions {
         [kind, u8::from(self.reversible)]
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, DataError> {
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Self, DataError> {
         let (kind, reversible) = match bytes {
             [0, 0] => (BucketKind::Map, false),
             [0, 1] => (BucketKind::Map, true),
@@ -121,6 +139,36 @@ pub enum Expiry {
 pub(crate) struct Bucket {
     pub(crate) id: u32,
     pub(crate) options: BucketOptions,
+}
+
+/// The buckets that a transaction has met.
+#[derive(Debug, Default)]
+pub(crate) struct KnownBuckets {
+    options: FxHashMap<u32, Option<BucketOptions>>,
+    /// The one that was looked up last: a loop over its keys asks the catalog for its number once.
+    latest: Option<(Box<str>, Bucket)>,
+}
+
+impl KnownBuckets {
+    fn latest(&self, name: &str) -> Option<Bucket> {
+        let (known, bucket) = self.latest.as_ref()?;
+        (**known == *name).then_some(*bucket)
+    }
+
+    /// What is known of the bucket of that name and number: `Some(None)` where it is known not to exist.
+    fn look_up(&mut self, name: &str, id: u32) -> Option<Option<Bucket>> {
+        let options = *self.options.get(&id)?;
+        let bucket = options.map(|options| Bucket { id, options });
+        if let Some(bucket) = bucket {
+            self.latest = Some((name.into(), bucket));
+        }
+        Some(bucket)
+    }
+
+    fn note(&mut self, id: u32, options: Option<BucketOptions>) {
+        self.options.insert(id, options);
+        self.latest = None;
+    }
 }
 
 impl Bucket {
@@ -157,7 +205,16 @@ impl Transaction {
         let Some(bucket) = self.bucket(name)? else {
             return Ok(false);
         };
-        for prefix in keyspace::bucket_prefixes(bucket.id) {
+        if self.is_told_on() && self.has_bucket(bucket.id) {
+            self.tell_bucket(bucket.id)?;
+        }
+        // In a replica there may be entries of the other kind, too: they stay, and come forth.
+        let kept = match bucket.options.kind {
+            BucketKind::Map => keyspace::bucket_pairs(bucket.id),
+            BucketKind::Multi => keyspace::bucket_entry(bucket.id, b""),
+        };
+        let prefixes = keyspace::bucket_prefixes(bucket.id);
+        for prefix in prefixes.into_iter().filter(|prefix| *prefix != kept) {
             let end = after_prefix(&prefix);
             self.write(|tx| {
                 tx.delete_range(KeyRange {
@@ -176,9 +233,14 @@ impl Transaction {
             footprint.change_space(space);
         }
         self.log(&Change::BucketDropped { bucket: bucket.id });
-        self.bucket_cache().insert(bucket.id, None);
+        self.known_buckets().note(bucket.id, None);
         self.note_dropped_bucket(name);
         Ok(true)
+    }
+
+    /// How a bucket was made; none where there is none.
+    pub fn bucket_options(&self, name: &str) -> Result<Option<BucketOptions>, DataError> {
+        Ok(self.bucket(name)?.map(|bucket| bucket.options))
     }
 
     /// All buckets, by name.
@@ -200,11 +262,14 @@ impl Transaction {
 
     /// The bucket of that name, where it exists in this transaction.
     pub(crate) fn bucket(&self, name: &str) -> Result<Option<Bucket>, DataError> {
-        let known = self.catalog_ref().bucket_id(name);
-        // What is cached was observed when it was.
-        let cached = known.and_then(|id| Some((id, self.bucket_cache().get(&id).copied()?)));
-        if let Some((id, options)) = cached {
-            return Ok(options.map(|options| Bucket { id, options }));
+        // What is known was observed when it became so.
+        if let Some(bucket) = self.known_buckets().latest(name) {
+            return Ok(Some(bucket));
+        }
+        if let Some(id) = self.catalog_ref().bucket_id(name)
+            && let Some(known) = self.known_buckets().look_up(name, id)
+        {
+            return Ok(known);
         }
         self.footprint().read_key(Space::Buckets, name.as_bytes());
         let Some(id) = self.catalog_ref().bucket_id(name) else {
@@ -214,7 +279,7 @@ impl Transaction {
         let options = stored
             .map(|stored| BucketOptions::decode(&stored))
             .transpose()?;
-        self.bucket_cache().insert(id, options);
+        self.known_buckets().note(id, options);
         Ok(options.map(|options| Bucket { id, options }))
     }
 
@@ -242,7 +307,7 @@ impl Transaction {
             multi: options.kind == BucketKind::Multi,
             reversible: options.reversible,
         });
-        self.bucket_cache().insert(id, Some(options));
+        self.known_buckets().note(id, Some(options));
         Ok(Bucket { id, options })
     }
 }
@@ -255,38 +320,58 @@ impl Transaction {
         name.ok_or_else(|| DataError::corrupt(format!("bucket number {bucket} has no name")))
     }
 
-    /// What a bucket is: 2 for several values a key, and 1 where it is reversible; 0 where it is not there.
-    pub(crate) fn bucket_shape(&self, bucket: u32) -> Result<u8, DataError> {
-        let stored = self.read().get(&keyspace::bucket(bucket))?;
-        let options = stored.map(|stored| BucketOptions::decode(&stored));
-        let options = options.transpose()?.unwrap_or_default();
-        Ok(u8::from(options.kind == BucketKind::Multi) << 1 | u8::from(options.reversible))
+    /// Makes a bucket one of those options, whatever is in it; one that is not there is made. What leads from values to keys is made
+    /// or taken away with it.
+    pub(crate) fn redefine_bucket(
+        &mut self,
+        bucket: u32,
+        options: Option<BucketOptions>,
+    ) -> Result<(), DataError> {
+        let name = self.bucket_name(bucket)?;
+        let before = self.bucket(&name)?.map(|found| found.options);
+        let Some(options) = options.filter(|_| before != options) else {
+            return Ok(());
+        };
+        let was_reversible = before.is_some_and(|before| before.reversible);
+        if was_reversible {
+            let start = keyspace::bucket_reverses(bucket);
+            let end = after_prefix(&start);
+            self.write(|tx| {
+                tx.delete_range(KeyRange {
+                    start: &start,
+                    end: end.as_deref(),
+                })
+            })?;
+            self.footprint_mut().change_space(Space::Reverse(bucket));
+        }
+        let bucket = self.define(&name, options)?;
+        if options.reversible {
+            self.make_reverses(bucket)?;
+        }
+        Ok(())
     }
 
-    /// Makes a bucket of that shape, unless it is there.
-    pub(crate) fn make_bucket(&mut self, bucket: u32, shape: u8) -> Result<(), DataError> {
-        let name = self.bucket_name(bucket)?;
-        let options = match shape {
-            0 => BucketOptions::default(),
-            1 => BucketOptions {
-                reversible: true,
-                ..BucketOptions::default()
-            },
-            2 => BucketOptions {
-                kind: BucketKind::Multi,
-                reversible: false,
-            },
-            _ => return Err(DataError::corrupt("the options of a bucket are malformed")),
+    /// Puts a value of a key, or takes it out, whatever the bucket is read as.
+    pub(crate) fn replace_pair(
+        &mut self,
+        bucket: u32,
+        key: &[u8],
+        value: &[u8],
+        is_there: bool,
+    ) -> Result<(), DataError> {
+        let options = BucketOptions {
+            kind: BucketKind::Multi,
+            reversible: false,
         };
-        match self.bucket(&name)? {
-            None => self.define(&name, options).map(drop),
-            Some(found) if found.options == options => Ok(()),
-            Some(found) => Err(DataError::Exists(format!(
-                "bucket `{name}` is {} here and {} there: rename one of them (copy its entries into a bucket of another name and drop it) before the two databases exchange anything more",
-                shown(found.options),
-                shown(options)
-            ))),
-        }
+        self.set_pair(
+            Bucket {
+                id: bucket,
+                options,
+            },
+            key,
+            value,
+            is_there,
+        )
     }
 
     /// Puts the stored form of an entry, or takes it out.
@@ -302,53 +387,12 @@ impl Transaction {
             None => self.kv_delete(&name, key),
         }
     }
-
-    /// Drops a bucket that holds nothing.
-    pub(crate) fn drop_empty_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
-        let name = self.bucket_name(bucket)?;
-        let limit = PageLimit { keys: 1, bytes: 1 };
-        for prefix in [
-            keyspace::bucket_entry(bucket, b""),
-            keyspace::bucket_pairs(bucket),
-        ] {
-            let mut page = isomer_storage::Page::new();
-            let end = after_prefix(&prefix);
-            let range = KeyRange {
-                start: &prefix,
-                end: end.as_deref(),
-            };
-            self.read()
-                .scan(range, Order::Ascending, limit, &mut page)?;
-            if !page.is_empty() {
-                return Ok(());
-            }
-        }
-        self.drop_bucket(&name).map(drop)
-    }
-}
-
-fn shown(options: BucketOptions) -> &'static str {
-    match (options.kind, options.reversible) {
-        (BucketKind::Multi, _) => "one with several values a key",
-        (BucketKind::Map, true) => "a reversible map",
-        (BucketKind::Map, false) => "a map",
-    }
 }
 
 /// What a stored entry is made of.
 pub(crate) fn entry_parts(stored: &[u8]) -> Result<(Content, Option<u64>, &[u8]), DataError> {
     let entry = entries::Entry::decode(stored)?;
     Ok((entry.content, entry.expires, entry.value))
-}
-
-/// The stored form of an entry.
-pub(crate) fn stored_entry(content: Content, expires: Option<u64>, value: &[u8]) -> Vec<u8> {
-    let entry = entries::Entry {
-        content,
-        expires,
-        value,
-    };
-    entry.encode()
 }
 
 /// A bucket of one kind is asked for what the other one does.

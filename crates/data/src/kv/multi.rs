@@ -23,15 +23,28 @@ impl Transaction {
                 "there is no bucket `{bucket}`: create it as a multi-value bucket first"
             )));
         };
-        check_key(found, key)?;
-        check_value(found, value)?;
-        self.put(&keyspace::bucket_pair(found.id, key, value), b"")?;
+        self.set_pair(found, key, value, true)
+    }
+
+    /// Adds a value, or takes it out.
+    pub(super) fn set_pair(
+        &mut self,
+        found: Bucket,
+        key: &[u8],
+        value: &[u8],
+        is_there: bool,
+    ) -> Result<(), DataError> {
+        let (stored, bucket) = (keyspace::bucket_pair(found.id, key, value), found.id);
+        if is_there {
+            check_key(found, key)?;
+            check_value(found, value)?;
+            self.put(&stored, b"")?;
+            self.log(&Change::ValueAdded { bucket, key, value });
+        } else {
+            self.delete(&stored)?;
+            self.log(&Change::ValueRemoved { bucket, key, value });
+        }
         self.change_pair(found, key, value);
-        self.log(&Change::ValueAdded {
-            bucket: found.id,
-            key,
-            value,
-        });
         Ok(())
     }
 
@@ -41,14 +54,7 @@ impl Transaction {
         let Some(found) = self.multi_bucket(bucket)? else {
             return Ok(());
         };
-        self.delete(&keyspace::bucket_pair(found.id, key, value))?;
-        self.change_pair(found, key, value);
-        self.log(&Change::ValueRemoved {
-            bucket: found.id,
-            key,
-            value,
-        });
-        Ok(())
+        self.set_pair(found, key, value, false)
     }
 
     /// Takes all values of `key` out; answers how many there were.

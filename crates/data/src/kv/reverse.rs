@@ -4,7 +4,7 @@
 
 use isomer_storage::{KeyRange, Page, PageLimit};
 
-use super::{Bucket, entries::Entry};
+use super::{Bucket, BucketOptions, MAX_PAIR_PART_BYTES, PAGE, entries::Entry};
 use crate::{
     DataError, Order, Transaction,
     keyspace::{self, after_prefix, push_terminated},
@@ -70,6 +70,31 @@ impl Transaction {
         Ok(keys)
     }
 
+    /// Makes all reverse entries of a bucket.
+    pub(super) fn make_reverses(&mut self, bucket: Bucket) -> Result<(), DataError> {
+        let prefix = keyspace::bucket_entry(bucket.id, b"");
+        let end = after_prefix(&prefix);
+        let (mut start, mut page) = (prefix.clone(), Page::new());
+        self.footprint().read_range(bucket.space(), b"", None);
+        loop {
+            let range = KeyRange {
+                start: &start,
+                end: end.as_deref(),
+            };
+            self.read().scan(range, Order::Ascending, PAGE, &mut page)?;
+            for (key, stored) in page.iter() {
+                let (key, entry) = (&key[prefix.len()..], Entry::decode(stored)?);
+                if has_reverse(bucket.options, key, entry.value) {
+                    self.put_reverse(bucket, key, entry)?;
+                }
+            }
+            match page.next() {
+                Some(rest) => start = rest.start.to_vec(),
+                None => return Ok(()),
+            }
+        }
+    }
+
     /// Adds the reverse entry of an entry that is being put.
     pub(super) fn put_reverse(
         &mut self,
@@ -106,6 +131,11 @@ impl Transaction {
         self.footprint_mut()
             .change_entry(bucket.reverse_space(), &relative, &[end]);
     }
+}
+
+/// Whether an entry has a reverse one: of merged buckets what is too long for it has none, as nobody can ask for it.
+pub(super) fn has_reverse(options: BucketOptions, key: &[u8], value: &[u8]) -> bool {
+    options.reversible && key.len() <= MAX_PAIR_PART_BYTES && value.len() <= MAX_PAIR_PART_BYTES
 }
 
 /// When a reverse entry expires.

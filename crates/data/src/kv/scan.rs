@@ -1,6 +1,8 @@
 //! Scans of buckets, in both directions, page by page.
 
-use isomer_storage::{KeyRange, Page, PageLimit};
+use std::ops::ControlFlow;
+
+use isomer_storage::{KeyRange, Page, PageLimit, Visitor};
 
 use super::{
     Bucket, BucketKind,
@@ -54,34 +56,72 @@ impl Transaction {
         Ok(rest)
     }
 
-    /// As [`Transaction::kv_scan`], for whoever needs no page: `visit` gets each pair. `stored` is for the next call of the
-    /// same scan, and for nobody else.
-    #[allow(clippy::too_many_arguments)]
-    pub fn kv_walk(
+    /// Visits the pairs of a bucket with keys in `range`, in `order`, until `visit` breaks: those of
+    /// [`Transaction::kv_scan`], without pages.
+    pub fn kv_each(
         &self,
         bucket: &str,
         range: KeyRange<'_>,
         order: Order,
-        limit: PageLimit,
-        after: Option<&KvCursor>,
-        stored: &mut Page,
-        visit: &mut dyn FnMut(&[u8], &[u8]),
-    ) -> Result<Option<KvCursor>, DataError> {
-        self.kv_visit(
-            bucket,
-            range,
-            order,
-            limit,
-            after,
-            stored,
-            &mut |key, entry| {
-                visit(key, entry.value);
+        visit: &mut Visitor<'_>,
+    ) -> Result<(), DataError> {
+        let Some(bucket) = self.bucket(bucket)? else {
+            return Ok(());
+        };
+        if range.end.is_some_and(|end| end <= range.start) {
+            return Ok(());
+        }
+        let start = stored_bound(bucket, range.start);
+        let end = range.end.map(|end| stored_bound(bucket, end));
+        let prefix = bucket.prefix();
+        let from = [&prefix, start.as_slice()].concat();
+        let to = match &end {
+            Some(end) => Some([&prefix, end.as_slice()].concat()),
+            None => after_prefix(&prefix),
+        };
+        let now = self.now_ms();
+        let mut last: Option<Vec<u8>> = None;
+        let mut failure = None;
+        let stored_range = KeyRange {
+            start: &from,
+            end: to.as_deref(),
+        };
+        let visited = self.read().visit(stored_range, order, &mut |key, value| {
+            let stored = &key[prefix.len()..];
+            let mut flow = ControlFlow::Continue(());
+            let outcome = visit_pair(bucket, stored, value, now, &mut |key, entry| {
+                flow = visit(key, entry.value);
                 Ok(())
-            },
-        )
+            });
+            if let Err(error) = outcome {
+                failure = Some(error);
+                flow = ControlFlow::Break(());
+            }
+            if flow.is_break() {
+                last = Some(stored.to_vec());
+            }
+            flow
+        });
+        // What was seen before it broke or failed counts, too.
+        let rest = last.map(|mut last| match order {
+            Order::Ascending => {
+                // The smallest key behind it.
+                last.push(0);
+                (last, end.clone())
+            }
+            Order::Descending => (start.clone(), Some(last)),
+        });
+        let rest = rest
+            .as_ref()
+            .map(|(start, end)| (start.as_slice(), end.as_deref()));
+        let seen = observed((&start, end.as_deref()), order, rest);
+        self.footprint().read_range(bucket.space(), seen.0, seen.1);
+        visited?;
+        failure.map_or(Ok(()), Err)
     }
 
-    /// Visits what [`Transaction::kv_scan`] puts on a page; `stored` as in [`Transaction::kv_walk`].
+    /// Visits what [`Transaction::kv_scan`] puts on a page; `stored` is for the next call of the same scan, and for nobody
+    /// else.
     #[allow(clippy::too_many_arguments)]
     pub(super) fn kv_visit(
         &self,
@@ -184,12 +224,13 @@ fn stored_bound(bucket: Bucket, key: &[u8]) -> Vec<u8> {
 }
 
 /// Visits a stored pair; answers whether it is live.
+#[inline]
 fn visit_pair(
     bucket: Bucket,
     stored: &[u8],
     value: &[u8],
     now: u64,
-    visit: &mut Visit<'_>,
+    visit: &mut (impl FnMut(&[u8], Entry<'_>) -> Result<(), DataError> + ?Sized),
 ) -> Result<bool, DataError> {
     match bucket.options.kind {
         BucketKind::Map => {

@@ -65,7 +65,8 @@ impl Store {
                 }
                 // A full disk or a poisoned engine is met by those who write, too; the next round tries again.
                 parking_lot::MutexGuard::unlocked(&mut stopping, || {
-                    drop(store.sweep_expired(1 << 16))
+                    drop(store.sweep_expired(1 << 16));
+                    store.let_go_of_served();
                 });
             }
         });

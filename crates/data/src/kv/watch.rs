@@ -109,7 +109,8 @@ pub enum KvChangeKind {
     Dropped,
 }
 
-/// Follows the changes of a bucket: see [`Store::watch`]. What it has not given yet is kept in the change stream.
+/// Follows the changes of a bucket: see [`Store::watch`]. What it has not given yet is kept in the change stream, up to a
+/// limit of size and age (see [`crate::StoreOptions::stream_hold_bytes`]): beyond, it is told [`DataError::Forgotten`].
 #[derive(Debug)]
 pub struct Watch {
     store: WeakStore,
@@ -128,8 +129,8 @@ impl Store {
     /// version `after`; none for those from now on.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] where the change stream no longer tells what happened after that version (see
-    /// [`crate::StoreOptions::stream_retention`]), or no commit had it yet.
+    /// [`DataError::Forgotten`] where the change stream no longer tells what happened after that version (see
+    /// [`crate::StoreOptions::stream_retention`]), [`DataError::Invalid`] where no commit had it yet.
     pub fn watch(
         &self,
         bucket: &str,
@@ -145,10 +146,8 @@ impl Store {
                 "version {read} is still to come, the last one is {now}: watch from that one, or read the bucket anew"
             )));
         }
-        if read < now && !self.lineage()?.tells_since(read) {
-            return Err(DataError::invalid(format!(
-                "the change stream no longer tells what happened after version {read}: read the bucket anew and watch from the version read"
-            )));
+        if read < now {
+            self.tells_since(read)?;
         }
         Ok(Watch {
             store: self.downgrade(),
@@ -244,9 +243,11 @@ impl Watch {
     fn fetch(&mut self) -> Result<bool, DataError> {
         let store = self.store.upgrade().ok_or_else(closed)?;
         let now = store.engine().version();
-        let entries = store
-            .engine()
-            .stream(self.read, ENTRIES, ENTRY_BYTES, false)?;
+        let whole =
+            store.while_whole(|| store.stream_after(self.read, ENTRIES, ENTRY_BYTES, false))?;
+        let Some(entries) = whole else {
+            return Ok(false);
+        };
         // Commits without an entry have no changes.
         let reached = entries.last().map_or(now, |last| last.version);
         let catalog = store.catalog();

@@ -14,14 +14,15 @@ use super::{
     versions::{self, Version},
 };
 use crate::{
-    Access, ConvergentOwner, DataError, Direction, Dot, Durability, Neighbours, Store, Transaction,
+    Access, BucketKind, BucketOptions, ConvergentOwner, DataError, Direction, Dot, Durability,
+    Neighbours, Store, Transaction,
     convergent::{
         Action, ReplicaNo, Spot, Vector, entry_dot,
         replica::{decode_seen, encode_seen},
     },
     footprint::Space,
     graph::NodeState,
-    keyspace::{self, IdSpace, after_prefix},
+    keyspace::{self, IdSpace, after_prefix, push_id},
     stream::Change,
 };
 
@@ -96,6 +97,7 @@ impl Store {
         mut body: impl FnMut(&mut Transaction) -> Result<T, DataError>,
     ) -> Result<T, DataError> {
         let mut attempt = 0;
+        let _noted = self.note_merge();
         loop {
             let mut tx = self.begin_merging()?;
             let done = body(&mut tx).and_then(|value| {
@@ -164,6 +166,7 @@ impl Transaction {
                 let gone = |dot: Dot| entry.saw(dot) || all;
                 self.edit_node(node, None, Some(&gone), &mut |_| ())
             }
+            Op::NodeKept { .. } => self.apply_kept(entry, op),
             Op::RelMade { .. } => self.apply_relationship(entry, op),
             Op::RelChanged { rel, set, unset } => {
                 let Some(id) = self.find_rel(rel)? else {
@@ -296,7 +299,9 @@ impl Transaction {
             };
             let cut = is_cut(ends.source, &shadow.source_lives)
                 || is_cut(ends.target, &shadow.target_lives);
-            if lives.is_empty() || cut && !rules::broken(Mutant::EndsIgnored) {
+            let is_cut = cut && !rules::broken(Mutant::EndsIgnored);
+            // One that is this database's own alone goes with its ends, whoever made these anew.
+            if lives.is_empty() || is_cut && self.has_relationship(rel)? {
                 self.purge_relationship(rel)?;
             }
         }
@@ -462,11 +467,19 @@ impl Transaction {
             return Ok(());
         }
         let prefix = owner.prefix();
-        let end = after_prefix(&prefix);
-        for key in self.keys_between(&prefix, end.as_deref())? {
-            if seen(entry_dot(&key[prefix.len()..])?) {
-                self.delete(&key)?;
+        for prop in self.convergent_properties_of(owner)? {
+            let before = self.fields_before(owner, prop)?;
+            let mut head = prefix.clone();
+            push_id(&mut head, prop.0.into());
+            let end = after_prefix(&head);
+            let mut touched = Vec::new();
+            for key in self.keys_between(&head, end.as_deref())? {
+                if seen(entry_dot(&key[prefix.len()..])?) {
+                    self.delete(&key)?;
+                    touched.push(key);
+                }
             }
+            self.fields_after(before, &touched)?;
         }
         self.clear_owner(owner);
         Ok(())
@@ -497,14 +510,15 @@ impl Transaction {
         let saw = |dot: Dot| entry.saw(dot);
         let stamp = entry.stamp();
         match op {
-            Op::BucketMade { bucket, options } => self.make_bucket(*bucket, *options),
-            Op::Put {
-                bucket,
-                options,
-                key,
-                entry,
-            } => {
-                self.make_bucket(*bucket, *options)?;
+            Op::BucketMade { bucket, options } => {
+                let value = vec![options >> 1, options & 1];
+                BucketOptions::decode(&value)
+                    .map_err(|_| DataError::invalid("the options of a bucket are malformed"))?;
+                let life = Version { stamp, value };
+                self.change_lives(*bucket, None, &saw, Some(life))?;
+                self.settle_bucket(*bucket, None)
+            }
+            Op::Put { bucket, key, entry } => {
                 let stored = keyspace::bucket_entry(*bucket, key);
                 let (before, mut after) = self.see_cell(&stored, &saw)?;
                 after.push(Version {
@@ -522,7 +536,6 @@ impl Transaction {
                 self.take_entries(*bucket, start, end.as_deref(), &saw)
             }
             Op::ValueAdded { bucket, key, value } => {
-                self.make_bucket(*bucket, 2)?;
                 let stored = keyspace::bucket_pair(*bucket, key, value);
                 let (before, mut after) = self.see_cell(&stored, &saw)?;
                 after.push(Version {
@@ -537,25 +550,39 @@ impl Transaction {
                 self.settle_pair(*bucket, key, value, &before, after)
             }
             Op::Sequence { bucket, name, last } => {
-                let name = std::str::from_utf8(name).map_err(|_| malformed("a sequence"))?;
-                let bucket = self.bucket_name(*bucket)?;
-                self.sequence_skip_to(&bucket, name, *last)
+                let version = Version {
+                    stamp,
+                    value: last.to_be_bytes().to_vec(),
+                };
+                self.change_sequence(*bucket, name, &saw, Some(version))
             }
-            Op::BucketGone { bucket } => {
-                self.take_entries(*bucket, b"", None, &saw)?;
-                let pairs = keyspace::bucket_pairs(*bucket);
-                let end = after_prefix(&pairs);
-                for stored in self.keys_between(&pairs, end.as_deref())? {
-                    let mut rest = &stored[pairs.len()..];
-                    let key = keyspace::take_terminated(&mut rest)
-                        .ok_or_else(|| malformed("an entry of a bucket"))?;
-                    let (before, after) = self.see_cell(&stored, &saw)?;
-                    self.settle_pair(*bucket, &key, rest, &before, after)?;
+            Op::BucketGone { bucket, kind } => {
+                self.change_lives(*bucket, *kind, &saw, None)?;
+                if *kind != Some(BucketKind::Multi) {
+                    self.take_entries(*bucket, b"", None, &saw)?;
                 }
-                self.drop_empty_bucket(*bucket)
+                if *kind != Some(BucketKind::Map) {
+                    self.take_pairs(*bucket, &saw)?;
+                }
+                self.take_sequences(*bucket, &saw)?;
+                self.settle_bucket(*bucket, None)
             }
             _ => Err(malformed("an operation")),
         }
+    }
+
+    /// Takes out what was seen of all values of a bucket with several a key.
+    fn take_pairs(&mut self, bucket: u32, saw: &dyn Fn(Dot) -> bool) -> Result<(), DataError> {
+        let pairs = keyspace::bucket_pairs(bucket);
+        let end = after_prefix(&pairs);
+        for stored in self.keys_between(&pairs, end.as_deref())? {
+            let mut rest = &stored[pairs.len()..];
+            let key = keyspace::take_terminated(&mut rest)
+                .ok_or_else(|| malformed("an entry of a bucket"))?;
+            let (before, after) = self.see_cell(&stored, saw)?;
+            self.settle_pair(bucket, &key, rest, &before, after)?;
+        }
+        Ok(())
     }
 
     /// Takes out what was seen of a range of a bucket's entries.
@@ -593,9 +620,16 @@ impl Transaction {
         }
         let stored = keyspace::bucket_entry(bucket, key);
         self.footprint().read_key(Space::Bucket(bucket), key);
+        if !after.is_empty() {
+            self.expect_entry(bucket, BucketKind::Map)?;
+        }
         let read = self.put_cell(&stored, &after)?;
         let value = read.map(|at| after[at].value.clone());
-        self.replace_entry(bucket, key, value.as_deref())
+        self.replace_entry(bucket, key, value.as_deref())?;
+        match after.is_empty() {
+            true => self.leave_bucket(bucket),
+            false => Ok(()),
+        }
     }
 
     /// Makes a value of a multi-value bucket be there or not.
@@ -613,11 +647,16 @@ impl Transaction {
         }
         debug_assert!(!differ(&after), "members of a set have no value");
         read_pair(self, bucket, key, value);
+        if !after.is_empty() {
+            self.expect_entry(bucket, BucketKind::Multi)?;
+        }
         self.put_cell(&keyspace::bucket_pair(bucket, key, value), &after)?;
-        let name = self.bucket_name(bucket)?;
         match (before.is_empty(), after.is_empty()) {
-            (true, false) => self.kv_add(&name, key, value),
-            (false, true) => self.kv_remove(&name, key, value),
+            (true, false) => self.replace_pair(bucket, key, value, true),
+            (false, true) => {
+                self.replace_pair(bucket, key, value, false)?;
+                self.leave_bucket(bucket)
+            }
             _ => {
                 self.touch_pair(bucket, key, value);
                 Ok(())

@@ -78,7 +78,7 @@ impl Transaction {
     }
 
     /// Keys from `start` on up to `end`, collected: what changes them comes after.
-    pub(super) fn keys_between(
+    pub(crate) fn keys_between(
         &self,
         start: &[u8],
         end: Option<&[u8]>,
@@ -148,7 +148,14 @@ impl Transaction {
     }
 }
 
-/// Whether there are several values.
+/// Whether there are several values that somebody wrote; those that are carried along (see `keep`) count where nothing else is there
+/// but what one transaction carried.
 pub(super) fn differ(versions: &[Version]) -> bool {
-    versions.windows(2).any(|two| two[0].value != two[1].value)
+    let of = |dot: Dot| (dot.op > 0).then_some((dot.replica, dot.number));
+    let Some(first) = versions.iter().map(|one| of(one.stamp.dot)).min() else {
+        return false;
+    };
+    let mut counted = versions.iter().filter(|one| of(one.stamp.dot) == first);
+    let one = counted.next();
+    counted.any(|other| Some(&other.value) != one.map(|one| &one.value))
 }

@@ -7,10 +7,14 @@
 //! | 3 | `id` label, `text` key, `id` node | nodes made under different names with one `_key`: one of them is found by it |
 //! | 4 | `id` node | a node that breaks a constraint |
 //! | 5 | a bucket's key | several versions of an entry |
+//! | 6 | `id` bucket | a bucket that was made in two ways |
 //!
 //! Notes may outlive what they tell of; whoever lists looks.
 
-use isomer_value::{IndexId, LabelId, NodeId, PropId, RelId, Value, key, record::decode_value};
+use isomer_value::{
+    IndexId, LabelId, NodeId, PropId, RelId, Value, key,
+    record::{RecordRef, decode_value},
+};
 
 use super::{
     cells::differ,
@@ -20,12 +24,13 @@ use super::{
     versions::{self, Version},
 };
 use crate::{
-    DataError, GraphRead, Transaction,
+    ConvergentOwner, DataError, GraphRead, Transaction,
     footprint::Space,
     graph::{KeyChanges, NodeState},
     index::{EntryChanges, brief_values, entries_of},
     keyspace::{self, CONFLICTS, IdSpace, after_prefix, take_id, take_terminated},
     properties::brief,
+    stream::Change,
 };
 
 /// Most conflicts that are listed.
@@ -44,6 +49,8 @@ pub enum ConflictKind {
     Key,
     /// A node that breaks a constraint: change it.
     Constraint,
+    /// A bucket that was made in two ways: copy what is read of it into one of another name and drop it, and the other one comes forth.
+    Bucket,
 }
 
 impl ConflictKind {
@@ -55,6 +62,7 @@ impl ConflictKind {
             Self::Unique => "unique",
             Self::Key => "key",
             Self::Constraint => "constraint",
+            Self::Bucket => "bucket",
         }
     }
 }
@@ -112,6 +120,72 @@ impl Transaction {
     /// Notes that a node breaks a constraint.
     pub(crate) fn note_broken(&mut self, id: NodeId) -> Result<(), DataError> {
         self.put(&keyspace::conflict_in_schema(id), &[])
+    }
+}
+
+/// What a local transaction does to conflicts.
+impl Transaction {
+    /// Properties were set by a local transaction, perhaps to what is read of them already: that says which of several versions is
+    /// meant, and is told to others as any change is.
+    pub(crate) fn choose<'n>(
+        &mut self,
+        owner: ConvergentOwner,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Result<(), DataError> {
+        if !self.is_told_on() {
+            return Ok(());
+        }
+        for name in names {
+            let Some(prop) = self.catalog_ref().prop_id(name) else {
+                continue;
+            };
+            let (note, stored) = match owner {
+                ConvergentOwner::Node(id) => {
+                    (keyspace::conflict_in_node(id, prop), keyspace::node(id))
+                }
+                ConvergentOwner::Relationship(id) => (
+                    keyspace::conflict_in_relationship(id, prop),
+                    keyspace::relationship(id),
+                ),
+            };
+            if self.read().get(&note)?.is_none() {
+                continue;
+            }
+            let Some(bytes) = self.read().get(&stored)? else {
+                continue;
+            };
+            let record = RecordRef::new(&bytes)?;
+            let Some(value) = record.get_raw(prop)? else {
+                continue;
+            };
+            let set = vec![(prop, value)];
+            match owner {
+                ConvergentOwner::Node(id) => {
+                    let Some(state) = self.load_node(id)? else {
+                        continue;
+                    };
+                    self.note_identity(id, &state)?;
+                    self.footprint_mut().change_node(id, &state.labels);
+                    self.log(&Change::NodeChanged {
+                        id,
+                        labels_added: Vec::new(),
+                        labels_removed: Vec::new(),
+                        set,
+                        removed: Vec::new(),
+                    });
+                }
+                ConvergentOwner::Relationship(id) => {
+                    let row = crate::graph::row_of(id, &record)?;
+                    self.log(&Change::RelationshipChanged {
+                        id,
+                        type_id: row.type_id,
+                        set,
+                        removed: Vec::new(),
+                    });
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -175,7 +249,7 @@ impl Transaction {
             for claimant in [holder, id] {
                 self.put(&claim(label, &key, claimant), &[])?;
             }
-            if self.spelled(id)? < self.spelled(holder)? {
+            if self.turn(label, id)? < self.turn(label, holder)? {
                 moved.added.push((label, key));
             }
         }
@@ -209,11 +283,11 @@ impl Transaction {
             if let [last] = others[..] {
                 self.delete(&claim(label, &key, last))?;
             }
-            let mut next: Option<(Vec<u8>, NodeId)> = None;
+            let mut next: Option<(_, NodeId)> = None;
             for other in others {
-                let spelled = self.spelled(other)?;
-                if next.as_ref().is_none_or(|(first, _)| spelled < *first) {
-                    next = Some((spelled, other));
+                let turn = self.turn(label, other)?;
+                if next.as_ref().is_none_or(|(first, _)| turn < *first) {
+                    next = Some((turn, other));
                 }
             }
             match next {
@@ -223,6 +297,12 @@ impl Transaction {
         }
         changes.removed = removed;
         Ok(changes)
+    }
+
+    /// Of nodes with one key in a label the one with the lowest of these is found by it: the one whose name comes first, behind those
+    /// of this database alone where the label is not replicated.
+    fn turn(&self, label: LabelId, id: NodeId) -> Result<(bool, Vec<u8>), DataError> {
+        Ok((!self.is_beside(id, label)?, self.spelled(id)?))
     }
 
     /// A node's name in bytes that are the same in every replica.
@@ -301,6 +381,7 @@ impl Transaction {
                 }
                 4 => self.schema_conflict(NodeId(id()?))?,
                 5 => self.entry_conflict(rest)?,
+                6 => self.conflict_of_bucket(id()? as u32)?,
                 _ => return Err(malformed("a conflict")),
             };
             found.extend(conflict);
@@ -353,12 +434,12 @@ impl Transaction {
         let Some(read) = read.filter(|_| differ(versions)) else {
             return Ok(None);
         };
-        let mut others = Vec::new();
-        for (at, version) in versions.iter().enumerate() {
-            if at != read {
-                others.push(value(version)?);
-            }
-        }
+        // The latest first, the same everywhere.
+        let names = &self.shared().own_replica;
+        let mut rest: Vec<&Version> = versions.iter().collect();
+        rest.remove(read);
+        rest.sort_by_key(|version| std::cmp::Reverse(versions::rank(version, names)));
+        let others: Vec<Value> = rest.into_iter().map(value).collect::<Result<_, _>>()?;
         Ok(Some(Conflict {
             kind,
             id,
@@ -452,6 +533,20 @@ impl Transaction {
             &versions,
             &|version| self.stored_value(&version.value),
         )
+    }
+
+    fn conflict_of_bucket(&self, bucket: u32) -> Result<Option<Conflict>, DataError> {
+        let Some((value, others)) = self.bucket_conflict(bucket)? else {
+            return Ok(None);
+        };
+        Ok(Some(Conflict {
+            kind: ConflictKind::Bucket,
+            id: None,
+            record: format!("bucket {}", self.bucket_name(bucket)?),
+            field: "kind".into(),
+            value: Value::from(value),
+            others: others.into_iter().map(Value::from).collect(),
+        }))
     }
 
     /// A node in words.

@@ -11,11 +11,13 @@
 //!   05 relationship changed  identity, properties set, removed   06 relationship gone  identity
 //!   07 field           u8 owner (0 node, 1 relationship), identity, id number in the transaction, bytes place, bytes action
 //!   08 bucket made     id bucket, u8 options                  09 bucket gone   id bucket
-//!   0a put             id bucket, u8 options, bytes key, bytes entry            0b taken out  id bucket, bytes key
+//!   0a put             id bucket, u8 0, bytes key, bytes entry                 0b taken out  id bucket, bytes key
 //!   0c range taken out id bucket, bytes start, u8 bounded, bytes end
 //!   0d value added     id bucket, bytes key, bytes value      0e value removed id bucket, bytes key, bytes value
 //!   0f sequence        id bucket, bytes name, id last
-//!   10 cell            u8 present, cell, bytes value          (files, see `files`)
+//!   10 bucket of a kind gone  id bucket, u8 0 one value a key, 1 several
+//!   11 node kept       identity, dots replaced, labels, id number of properties, and as many: id property, id number, and as many:
+//!                      id time, bytes value (see `keep`)
 //! ```
 //! Operations stand in the order in which the transaction did them. Each takes out what its transaction had seen where it
 //! writes, its own earlier operations included, and puts what it brings with the transaction's dot.
@@ -25,11 +27,12 @@ use isomer_value::{LabelId, PropId, TypeId};
 use super::{
     codec::{malformed, push_bytes, take_byte, take_bytes, take_count, take_u32},
     identity::{Identity, Owner},
+    keep::Carried,
     shadow::{push_dots, take_dots},
     versions::Stamp,
 };
 use crate::{
-    DataError,
+    BucketKind, DataError,
     convergent::{Dot, ReplicaNo, Vector},
     keyspace::{push_id, take_id},
 };
@@ -68,6 +71,12 @@ pub(crate) enum Op {
     NodeGone {
         node: Identity,
     },
+    NodeKept {
+        node: Identity,
+        replaced: Vec<Dot>,
+        labels: Vec<LabelId>,
+        carried: Carried,
+    },
     RelMade {
         rel: Identity,
         type_id: TypeId,
@@ -98,10 +107,11 @@ pub(crate) enum Op {
     },
     BucketGone {
         bucket: u32,
+        /// Of both kinds where none is said.
+        kind: Option<BucketKind>,
     },
     Put {
         bucket: u32,
-        options: u8,
         key: Vec<u8>,
         entry: Vec<u8>,
     },
@@ -216,6 +226,18 @@ impl Op {
                 out.push(3);
                 node.push(out);
             }
+            Self::NodeKept {
+                node,
+                replaced,
+                labels,
+                carried,
+            } => {
+                out.push(17);
+                node.push(out);
+                push_dots(replaced, out);
+                push_labels(labels, out);
+                push_carried(carried, out);
+            }
             Self::RelMade {
                 rel,
                 type_id,
@@ -263,19 +285,15 @@ impl Op {
                 push_id(out, (*bucket).into());
                 out.push(*options);
             }
-            Self::BucketGone { bucket } => {
-                out.push(9);
+            Self::BucketGone { bucket, kind } => {
+                out.push(if kind.is_none() { 9 } else { 16 });
                 push_id(out, (*bucket).into());
+                out.extend(kind.map(|kind| u8::from(kind == BucketKind::Multi)));
             }
-            Self::Put {
-                bucket,
-                options,
-                key,
-                entry,
-            } => {
+            Self::Put { bucket, key, entry } => {
                 out.push(10);
                 push_id(out, (*bucket).into());
-                out.push(*options);
+                out.push(0);
                 push_bytes(out, key);
                 push_bytes(out, entry);
             }
@@ -326,6 +344,12 @@ impl Op {
             3 => Self::NodeGone {
                 node: Identity::take(rest)?,
             },
+            17 => Self::NodeKept {
+                node: Identity::take(rest)?,
+                replaced: take_dots(rest)?,
+                labels: take_labels(rest)?,
+                carried: take_carried(rest)?,
+            },
             4 => Self::RelMade {
                 rel: Identity::take(rest)?,
                 type_id: TypeId(take_u32(rest)?),
@@ -360,13 +384,24 @@ impl Op {
             },
             9 => Self::BucketGone {
                 bucket: take_u32(rest)?,
+                kind: None,
             },
-            10 => Self::Put {
+            16 => Self::BucketGone {
                 bucket: take_u32(rest)?,
-                options: take_byte(rest)?,
-                key: take_bytes(rest)?.to_vec(),
-                entry: take_bytes(rest)?.to_vec(),
+                kind: Some(match take_flag(rest)? {
+                    false => BucketKind::Map,
+                    true => BucketKind::Multi,
+                }),
             },
+            10 => {
+                let bucket = take_u32(rest)?;
+                take_byte(rest)?;
+                Self::Put {
+                    bucket,
+                    key: take_bytes(rest)?.to_vec(),
+                    entry: take_bytes(rest)?.to_vec(),
+                }
+            }
             11 => Self::Taken {
                 bucket: take_u32(rest)?,
                 key: take_bytes(rest)?.to_vec(),
@@ -435,6 +470,29 @@ fn push_set(set: &[(PropId, Vec<u8>)], out: &mut Vec<u8>) {
         push_id(out, prop.0.into());
         push_bytes(out, value);
     }
+}
+
+fn push_carried(carried: &Carried, out: &mut Vec<u8>) {
+    push_id(out, carried.len() as u64);
+    for (prop, values) in carried {
+        push_id(out, prop.0.into());
+        push_id(out, values.len() as u64);
+        for (time, value) in values {
+            push_id(out, *time);
+            push_bytes(out, value);
+        }
+    }
+}
+
+fn take_carried(bytes: &mut &[u8]) -> Option<Carried> {
+    (0..take_count(bytes)?)
+        .map(|_| {
+            let prop = PropId(take_u32(bytes)?);
+            let values = (0..take_count(bytes)?)
+                .map(|_| Some((take_id(bytes)?, take_bytes(bytes)?.to_vec())));
+            Some((prop, values.collect::<Option<_>>()?))
+        })
+        .collect()
 }
 
 fn take_set(bytes: &mut &[u8]) -> Option<Set> {

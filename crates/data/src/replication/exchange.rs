@@ -4,7 +4,7 @@
 //! greeting  a page with items: 01 what was seen: vector, then id own replica; 06 of every other member: id replica, vector
 //! entries   a page with items:
 //!   02 entry    entry
-//!   03 reached  id replica, id number: everything up to it is in the pages so far, or was given up
+//!   03 reached  id replica, id number, id number: nothing was committed above the first up to and including the second
 //!   04 more     nothing: ask again with what was seen then
 //!   05 behind   nothing: the log does not reach back so far, a snapshot is needed
 //! ```
@@ -59,7 +59,7 @@ pub struct Greeted {
 impl Store {
     fn replicated(&self) -> Result<(), DataError> {
         match self.is_replicated() {
-            true => Ok(()),
+            true => self.give_up_begun(),
             false => Err(DataError::Denied(
                 "this database is no replica: make it one with `isomer replica add`".into(),
             )),
@@ -77,6 +77,9 @@ impl Store {
         let seen = self.shippable(&*snapshot)?;
         self.engine().sync()?;
         let mut page = Outgoing::new(self);
+        if self.is_open(&*snapshot)? {
+            page.push(wire::OPEN, &[]);
+        }
         let mut content = Vec::new();
         wire::vector(&mut page, &seen)?.push_local(&mut content);
         let own = self.shared().own_replica.number(own);
@@ -99,7 +102,7 @@ impl Store {
     /// Reads somebody's greeting.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] where it is none; [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names
+    /// [`DataError::Invalid`] where it is none, and of a replica of another space; [`DataError::Unsupported`] for another format; [`DataError::Limit`] where it names
     /// too many replicas.
     pub fn greeted(&self, greeting: &[u8]) -> Result<Greeted, DataError> {
         self.replicated()?;
@@ -269,11 +272,22 @@ impl Store {
                 }
                 3 => {
                     let replica = take_u32(content).ok_or_else(wire::bad_item)?;
+                    let from = take_id(content).ok_or_else(wire::bad_item)?;
                     let upto = take_id(content).filter(|_| content.is_empty());
                     let upto = upto.filter(|upto| *upto <= MAX_NUMBER);
                     let upto = upto.ok_or_else(wire::bad_item)?;
                     let replica = map.replica(ReplicaNo(replica))?;
+                    if self.shared().own_replica.has_given(replica, upto) {
+                        // What this database gave up itself, told by somebody who heard of that from another exchange than the one
+                        // that asked: the greeting was older.
+                        continue;
+                    }
                     self.check_origin(replica)?;
+                    if here.reach(replica) < from {
+                        return Err(DataError::invalid(format!(
+                            "that nothing follows transaction {from} of a replica came before that transaction: the peer is damaged, or its pages were mixed up"
+                        )));
+                    }
                     if here.reach(replica) < upto {
                         self.merging(|tx| tx.put_reached(replica, upto))?;
                         here.advance(replica, upto);
@@ -300,17 +314,17 @@ impl Store {
         let snapshot = self.engine().snapshot()?;
         let here = self.seen_in(&*snapshot, None)?;
         let own = &self.shared().own_replica;
-        let Some(name) = self.replica() else {
+        let Some(id) = self.replica_id() else {
             return Ok(());
         };
-        for (replica, _) in here.iter() {
-            let is_former = own.name(replica).is_some_and(|one| one.id == name.id)
-                && own.own() != Some(replica);
-            if !is_former {
-                continue;
-            }
+        let names =
+            (0..).map_while(|number| Some((ReplicaNo(number), own.name(ReplicaNo(number))?)));
+        let former = names.filter(|(replica, name)| name.id == id && own.own() != Some(*replica));
+        for (replica, _) in former.collect::<Vec<_>>() {
+            // Others may have heard of what the backup is too old for, and wait for what came before that.
+            let beyond = here.upto(replica) + 1..=self.told_upto(replica);
             // In their order: what one member has comes from it, and what is behind that waits.
-            let unknown = here.exceptions(replica).iter().copied();
+            let unknown = here.exceptions(replica).iter().copied().chain(beyond);
             let unknown = unknown.take_while(|number| self.nobody_has(replica, *number));
             if let Some(upto) = unknown.last() {
                 self.merging(|tx| tx.put_reached(replica, upto))?;
@@ -351,7 +365,8 @@ impl Store {
         if entry.number == 0 || entry.number > MAX_NUMBER {
             return Err(wire::bad_item());
         }
-        self.check_time(entry.time)
+        self.check_time(entry.time)?;
+        self.check_in_space(&entry.ops)
     }
 }
 
@@ -361,7 +376,8 @@ struct Origin {
     /// The last number that was sent or is known there.
     sent: u64,
     upto: u64,
-    next: Option<Entry>,
+    /// The next transactions, the next one last.
+    ahead: Vec<Entry>,
     is_done: bool,
 }
 
@@ -371,7 +387,7 @@ impl Origin {
             replica,
             sent: from,
             upto,
-            next: None,
+            ahead: Vec::new(),
             is_done: false,
         }
     }
@@ -386,10 +402,10 @@ impl Origin {
         if self.is_done {
             return Ok(false);
         }
-        if self.next.is_none() {
-            self.next = self.load(read)?;
+        if self.ahead.is_empty() {
+            self.load(read)?;
         }
-        let Some(entry) = &self.next else {
+        let Some(entry) = self.ahead.last() else {
             self.is_done = true;
             self.push_reached(self.upto, page, theirs)?;
             return Ok(true);
@@ -406,7 +422,7 @@ impl Origin {
         page.push(2, &spelled);
         theirs.advance(self.replica, entry.number);
         self.sent = entry.number;
-        self.next = None;
+        self.ahead.pop();
         Ok(true)
     }
 
@@ -420,6 +436,7 @@ impl Origin {
         if self.sent < upto {
             let mut content = Vec::new();
             push_id(&mut content, page.replica(self.replica)?.0.into());
+            push_id(&mut content, self.sent);
             push_id(&mut content, upto);
             page.push(3, &content);
             theirs.advance(self.replica, upto);
@@ -428,7 +445,8 @@ impl Origin {
         Ok(())
     }
 
-    fn load(&self, read: &dyn Read) -> Result<Option<Entry>, DataError> {
+    /// Reads the next transactions: as many as a page of the engine holds.
+    fn load(&mut self, read: &dyn Read) -> Result<(), DataError> {
         let prefix = keyspace::log_of(self.replica.0);
         let start = keyspace::log_entry(self.replica.0, self.sent + 1);
         let end = after_prefix(&prefix);
@@ -437,15 +455,19 @@ impl Origin {
             end: end.as_deref(),
         };
         let mut page = Page::new();
-        let limit = PageLimit { keys: 1, bytes: 1 };
-        read.scan(range, Order::Ascending, limit, &mut page)?;
-        let Some((key, value)) = page.iter().next() else {
-            return Ok(None);
+        let limit = PageLimit {
+            keys: 256,
+            bytes: 1 << 16,
         };
-        let number = sole_id(&key[prefix.len()..], "the number of a transaction")?;
-        match number <= self.upto {
-            true => Entry::decode(value).map(Some),
-            false => Ok(None),
+        read.scan(range, Order::Ascending, limit, &mut page)?;
+        for (key, value) in page.iter() {
+            let number = sole_id(&key[prefix.len()..], "the number of a transaction")?;
+            if number > self.upto {
+                break;
+            }
+            self.ahead.push(Entry::decode(value)?);
         }
+        self.ahead.reverse();
+        Ok(())
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use isomer_storage::Read;
 
+use super::space::ReplicatedSpace;
 use crate::{
     DataError, Store,
     convergent::{ReplicaNo, Vector, replica::decode_seen},
@@ -14,12 +15,22 @@ use crate::{
 /// How a replica is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReplicationStatus {
+    /// What of the database is replicated; everything where none is declared.
+    pub space: Option<ReplicatedSpace>,
     /// Its name: 32 hexadecimal digits and its epoch.
     pub name: String,
     /// Transactions in its log: own ones and those of others.
     pub log_entries: u64,
     /// Conflicts noted, some of which may have been resolved.
     pub conflicts: u64,
+    /// Names of replicas that are known here, each epoch apart; they are never forgotten.
+    pub names: u64,
+    /// How many there may be.
+    pub most_names: u64,
+    /// Replicas that are joining this one's state in pages right now, for which an old version is kept.
+    pub joins_served: u64,
+    /// For how many ms the first of them has been.
+    pub served_ms: u64,
 }
 
 impl Store {
@@ -43,7 +54,14 @@ impl Store {
             })?;
             Ok(count)
         };
+        let (joins_served, served_ms) = self.joins_served();
+        let (names, most_names) = self.shared().own_replica.names();
         Ok(ReplicationStatus {
+            names,
+            most_names,
+            joins_served,
+            served_ms,
+            space: self.replicated_space(),
             name,
             log_entries: count(keyspace::LOG)?,
             conflicts: count(keyspace::CONFLICTS)?,

@@ -5,11 +5,19 @@
 //! is cut below what all members have seen. Increments of counters are added up below that too, once everything that the
 //! members had written when they said so is here: then no removal can come any more that knows a part of them.
 //!
+//! A member that has not acknowledged for longer than transactions are kept is *away*: the log is cut without it, and it comes back
+//! by a snapshot. What it wrote in between is in its own log, and comes as it is, under its own name: nothing that has to do with
+//! dots is given up for its sake, and increments of counters stay apart until it has seen them. So its removals are as exact as
+//! anybody's. Only one that was evicted, by hand and for good, is waited for no more with these, either.
+//!
 //! ```text
-//! member  u8 1 for one that was evicted, u64 time in ms when it was heard of, vector
+//! member  u8 1 evicted + 2 away + 8 waited for, id time in ms when it was heard of, vector; where it is waited for: id time in ms
+//!         when that was looked at last, id ms for which it has been, vector of what it has to acknowledge
 //! ```
+//! (4, of an earlier layout: id time in ms since when, vector.) No exchange adds more than a part of that time, however far the clock
+//! went: one that jumps, or that was wrong until it was set, makes nobody away.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::atomic::Ordering};
 
 use isomer_storage::{Durability, Read};
 
@@ -24,6 +32,13 @@ use crate::{
 /// Log entries that are cut in one transaction.
 const CUT_AT_ONCE: usize = 10_000;
 
+/// That somebody is waited for is noted on disk each time that such a part of the time for which transactions are kept is over.
+const NOTED_PARTS: u64 = 64;
+/// No exchange adds more than such a part of it to what somebody was waited for.
+pub(super) const MOST_AT_ONCE: u64 = 16;
+/// How long transactions are kept for a member that does not acknowledge them, where nobody says: 90 days.
+pub(super) const KEPT_MS: u64 = 90 * 24 * 60 * 60 * 1000;
+
 /// A replica that was heard of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Member {
@@ -35,6 +50,21 @@ pub(crate) struct Member {
     is_evicted: bool,
     /// What it said itself since this database was opened: of after a restore, that is.
     told: Option<Vector>,
+    waited: Option<Waited>,
+    /// Whether the log is cut without it.
+    is_away: bool,
+}
+
+/// Something that a member lacks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Waited {
+    /// When it was looked at last, and what stands on disk of that.
+    looked_ms: u64,
+    noted_ms: Option<u64>,
+    /// For how long it has been waited for.
+    for_ms: u64,
+    /// What was here when that began.
+    lacks: Vector,
 }
 
 /// A replica that was heard of, for people.
@@ -48,27 +78,88 @@ pub struct MemberInfo {
     pub lacks: u64,
     /// Whether nobody waits for it any more.
     pub is_evicted: bool,
+    /// Whether it has not acknowledged for so long that the log is not kept for it: it comes back by a snapshot.
+    pub is_away: bool,
 }
 
 pub(crate) type Members = BTreeMap<[u8; 16], Member>;
 
 impl Member {
     fn encode(&self) -> Vec<u8> {
-        let mut bytes = vec![u8::from(self.is_evicted)];
+        let waited = self
+            .waited
+            .as_ref()
+            .filter(|waited| waited.noted_ms.is_some());
+        let flags = [
+            (self.is_evicted, 1),
+            (self.is_away, 2),
+            (waited.is_some(), 8),
+        ];
+        let flags = flags.iter().filter(|(is_set, _)| *is_set);
+        let mut bytes = vec![flags.map(|(_, flag)| flag).sum()];
         push_id(&mut bytes, self.heard_ms);
         self.acked.push_local(&mut bytes);
+        if let Some(waited) = waited {
+            push_id(&mut bytes, waited.looked_ms);
+            push_id(&mut bytes, waited.for_ms);
+            waited.lacks.push_local(&mut bytes);
+        }
         bytes
     }
 
     fn decode(mut bytes: &[u8]) -> Option<Self> {
         let bytes = &mut bytes;
-        Some(Self {
-            is_evicted: take_byte(bytes)? == 1,
+        let flags = take_byte(bytes).filter(|flags| *flags < 16)?;
+        let mut member = Self {
+            is_evicted: flags & 1 > 0,
+            is_away: flags & 2 > 0,
             heard_ms: take_id(bytes)?,
             acked: Vector::take_local(bytes)?,
-            usable: Vector::new(),
-            told: None,
-        })
+            ..Self::default()
+        };
+        if flags & 12 > 0 {
+            let looked_ms = take_id(bytes)?;
+            let for_ms = if flags & 8 > 0 { take_id(bytes)? } else { 0 };
+            member.waited = Some(Waited {
+                looked_ms,
+                noted_ms: Some(looked_ms),
+                for_ms,
+                lacks: Vector::take_local(bytes)?,
+            });
+        }
+        Some(member)
+    }
+
+    /// Judges whether it is away, by what is here, the time and how long transactions are kept (0: for ever). Answers whether that is
+    /// to be written down.
+    fn judge(&mut self, here: &Vector, now_ms: u64, kept_ms: u64) -> bool {
+        let noted = |member: &Self| member.waited.as_ref().and_then(|waited| waited.noted_ms);
+        let before = (self.is_away, noted(self));
+        let lacks = self.waited.as_ref().map(|waited| &waited.lacks);
+        if kept_ms == 0 || lacks.is_some_and(|lacks| self.acked.includes(lacks)) {
+            self.waited = None;
+        }
+        if kept_ms > 0 && self.waited.is_none() && !self.acked.includes(here) {
+            self.waited = Some(Waited {
+                looked_ms: now_ms,
+                noted_ms: None,
+                for_ms: 0,
+                lacks: here.clone(),
+            });
+        }
+        self.is_away = false;
+        if let Some(waited) = &mut self.waited {
+            let passed_ms = now_ms.saturating_sub(waited.looked_ms);
+            waited.for_ms += passed_ms.min(kept_ms / MOST_AT_ONCE);
+            waited.looked_ms = now_ms;
+            self.is_away = waited.for_ms > kept_ms;
+            // Not at each exchange: what is not noted yet is waited for a little longer after a restart.
+            let last_ms = waited.noted_ms.unwrap_or(self.heard_ms);
+            if now_ms.abs_diff(last_ms) > kept_ms / NOTED_PARTS || self.is_away != before.0 {
+                waited.noted_ms = Some(now_ms);
+            }
+        }
+        before != (self.is_away, noted(self))
     }
 }
 
@@ -105,7 +196,8 @@ impl Store {
         seen: &Vector,
         is_itself: bool,
     ) -> Result<(), DataError> {
-        if self.replica().is_some_and(|own| own.id == name.id) {
+        // Others tell of it, and nobody would ever hear it answer.
+        if self.replica_id() == Some(name.id) {
             return Ok(());
         }
         let now = self.options().clock.now_ms();
@@ -154,6 +246,7 @@ impl Store {
                 heard_ms: member.heard_ms,
                 lacks: lacks(member),
                 is_evicted: member.is_evicted,
+                is_away: member.is_away && !member.is_evicted,
             })
             .collect())
     }
@@ -178,6 +271,25 @@ impl Store {
         Ok(true)
     }
 
+    /// Begins to wait for everybody anew: what stands in a backup is of another time.
+    pub(crate) fn wait_anew(&self) -> Result<(), DataError> {
+        let mut members = self.shared().replication.members.lock();
+        let waited: Vec<_> = members
+            .iter_mut()
+            .filter(|(_, member)| member.waited.is_some() || member.is_away)
+            .collect();
+        if waited.is_empty() {
+            return Ok(());
+        }
+        let mut tx = self.engine().begin()?;
+        for (id, member) in waited {
+            (member.waited, member.is_away) = (None, false);
+            tx.put(&keyspace::replica_member(id), &member.encode())?;
+        }
+        tx.commit(Durability::Synced)?;
+        Ok(())
+    }
+
     /// Whether nobody has a number of a replica: every member has said so since this database was opened.
     pub(super) fn nobody_has(&self, replica: ReplicaNo, number: u64) -> bool {
         let members = self.shared().replication.members.lock();
@@ -190,6 +302,13 @@ impl Store {
             })
     }
 
+    /// The greatest number of a replica of which any member has said that it has it.
+    pub(super) fn told_upto(&self, replica: ReplicaNo) -> u64 {
+        let members = self.shared().replication.members.lock();
+        let told = members.values().filter_map(|member| member.told.as_ref());
+        told.map(|told| told.upto(replica)).max().unwrap_or(0)
+    }
+
     /// What each member has seen, as far as it is known here.
     pub(super) fn members_heard(&self) -> Vec<([u8; 16], Vector)> {
         let members = self.shared().replication.members.lock();
@@ -199,7 +318,28 @@ impl Store {
             .collect()
     }
 
-    /// Cuts the log below what all members have seen, and lets counters be added up below it.
+    /// How long transactions are kept for a member that does not acknowledge them, in ms; 0 for ever.
+    pub fn log_kept_ms(&self) -> u64 {
+        self.shared().replication.kept_ms.load(Ordering::Relaxed)
+    }
+
+    /// Says how long transactions are kept for a member that does not acknowledge them, in ms; 0 for ever. One that stays away longer
+    /// comes back by a snapshot; what it wrote is not lost.
+    ///
+    /// # Errors
+    /// Those of a commit.
+    pub fn keep_log(&self, kept_ms: u64) -> Result<(), DataError> {
+        let mut value = Vec::new();
+        push_id(&mut value, kept_ms);
+        let mut tx = self.engine().begin()?;
+        tx.put(keyspace::LOG_KEPT, &value)?;
+        tx.commit(Durability::Synced)?;
+        let replication = &self.shared().replication;
+        replication.kept_ms.store(kept_ms, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Cuts the log below what all members have seen that are not away, and lets counters be added up below what all have.
     ///
     /// # Errors
     /// Those of a commit.
@@ -208,6 +348,8 @@ impl Store {
         let snapshot = self.engine().snapshot()?;
         let here = self.shippable(&*snapshot)?;
         let (mut cut, mut stable) = (here.clone(), here.clone());
+        let (now_ms, kept_ms) = (self.options().clock.now_ms(), self.log_kept_ms());
+        let mut judged = Vec::new();
         {
             let mut members = self.shared().replication.members.lock();
             let waited: Vec<_> = members
@@ -227,8 +369,20 @@ impl Store {
                     member.usable = member.acked.clone();
                 }
                 stable = meet(&stable, &member.usable);
-                cut = meet(&cut, &member.acked);
+                if member.judge(&here, now_ms, kept_ms) {
+                    judged.push((keyspace::replica_member(id), member.encode()));
+                }
+                if !member.is_away {
+                    cut = meet(&cut, &member.acked);
+                }
             }
+        }
+        if !judged.is_empty() {
+            let mut tx = self.engine().begin()?;
+            for (key, member) in &judged {
+                tx.put(key, member)?;
+            }
+            tx.commit(Durability::Buffered)?;
         }
         self.shared().replication.set_stable(stable);
         let read: &dyn Read = &*snapshot;

@@ -14,9 +14,11 @@
 //!
 //! `apply` does what an entry says, in one local transaction, through the same functions as a local one, so that indexes,
 //! read views, watchers and the change stream cannot tell the difference. `snapshot` carries a whole state to a replica that is
-//! new or too far behind, and `join` merges it. `members` says who has what, and how far the log may be cut.
+//! new or too far behind, and `join` merges it. What is replicated is all of the database, or a `space` of it.
+//! `members` says who has what, and how far the log may be cut.
 
 mod apply;
+mod buckets;
 mod cells;
 mod codec;
 mod conflicts;
@@ -24,16 +26,22 @@ mod entry;
 mod exchange;
 mod identity;
 mod join;
+mod join_buckets;
+mod join_records;
+mod keep;
 mod log;
 mod members;
 mod pushed;
 mod records;
-mod rules;
+pub(crate) mod rules;
 mod scrub;
 mod seal;
+mod served;
 mod settings;
 mod shadow;
 mod snapshot;
+mod space;
+mod sweep;
 mod versions;
 mod wire;
 
@@ -44,6 +52,7 @@ pub use conflicts::{Conflict, ConflictKind};
 pub use exchange::{Applied, Greeted};
 pub use join::Joining;
 pub(crate) use join::joining_error;
+pub use keep::EndpointKeeper;
 pub use log::ReplicationStatus;
 pub use members::MemberInfo;
 pub use pushed::PushedPage;
@@ -51,3 +60,4 @@ pub(crate) use records::Noted;
 pub use scrub::RANGES;
 pub(crate) use settings::Replication;
 pub use snapshot::next_place;
+pub use space::ReplicatedSpace;

@@ -21,6 +21,8 @@ use crate::{
 pub(crate) struct Noted {
     /// Names of nodes before they were changed.
     pub(super) identities: FxHashMap<NodeId, Identity>,
+    /// Of nodes that changed: whether they are in the space that is replicated, where one is declared.
+    pub(super) homes: FxHashMap<NodeId, bool>,
     /// Whether it does what came from another replica: nothing is refused then.
     pub(super) is_merging: bool,
     /// The node that is being merged, which may have no record yet, and its name.
@@ -62,7 +64,14 @@ impl Transaction {
         if !self.is_told_on() || self.noted.identities.contains_key(&id) {
             return Ok(());
         }
-        let identity = match self.read().get(&keyspace::shadow(IdSpace::Nodes, id.0))? {
+        let stored = self.read().get(&keyspace::shadow(IdSpace::Nodes, id.0))?;
+        if let Some(space) = self.space() {
+            let is_home = stored.is_some() || space.has_any(&old.labels);
+            if !*self.noted.homes.entry(id).or_insert(is_home) {
+                return Ok(());
+            }
+        }
+        let identity = match stored {
             Some(stored) => identity_of(&stored)?,
             None => {
                 let key = old.properties.get(KEY).map(encode_key).transpose()?;
@@ -88,12 +97,15 @@ impl Transaction {
         })
     }
 
-    /// The label whose name comes first.
+    /// The label whose name comes first, of those of the space.
     pub(super) fn first_by_name(&self, labels: &[LabelId]) -> Option<LabelId> {
-        let names = self.catalog_ref();
+        let (names, space) = (self.catalog_ref(), self.space());
+        let is_meant =
+            |label: &LabelId| space.as_ref().is_none_or(|space| space.has_any(&[*label]));
         labels
             .iter()
             .copied()
+            .filter(is_meant)
             .min_by_key(|label| names.label_name(*label))
     }
 
@@ -214,8 +226,10 @@ impl Transaction {
         let record = self.read().get(&keyspace::node(id))?;
         match (shadow, record) {
             (None, Some(record)) => {
-                let implied = self.implied_of(id, &RecordRef::new(&record)?)?;
-                Ok((implied == *identity).then_some(id))
+                let record = RecordRef::new(&record)?;
+                let implied = self.implied_of(id, &record)?;
+                let is_home = self.space().is_none_or(|space| space.has_label_of(&record));
+                Ok((is_home && implied == *identity).then_some(id))
             }
             _ => Ok(None),
         }
@@ -235,7 +249,8 @@ impl Transaction {
             .read()
             .get(&keyspace::shadow(IdSpace::Relationships, *id))?;
         let record = self.read().get(&keyspace::relationship(RelId(*id)))?;
-        Ok((shadow.is_none() && record.is_some()).then_some(RelId(*id)))
+        let is_implied = shadow.is_none() && record.is_some();
+        Ok((is_implied && self.has_relationship(RelId(*id))?).then_some(RelId(*id)))
     }
 
     pub(super) fn find_identity(

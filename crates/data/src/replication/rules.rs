@@ -20,10 +20,18 @@ pub(crate) enum Mutant {
     AppliesTwice,
     /// A restored copy goes on under its old epoch.
     NoEpochAfterRestore,
+    /// A copy goes on under the name of its original.
+    CopyKeepsName,
     /// A number is shipped while a lower one is under way.
     ShipsUnsettled,
     /// A transaction is applied in two commits, and now and then the second one does not come.
     HalfTransactions,
+    /// What is beside the space is told to others.
+    TellsBeside,
+    /// What is beside the space is taken for a part of it.
+    TakesBeside,
+    /// Each page of a snapshot is of the newest state.
+    PagesOfAnyState,
 }
 
 #[cfg(not(test))]

@@ -160,8 +160,10 @@ impl Transaction {
             Part::Nodes,
             Part::Ghosts,
             Part::Relationships,
+            Part::Buckets,
             Part::Entries,
             Part::Values,
+            Part::Sequences,
         ] {
             let prefix = part.prefix();
             let end = after_prefix(&prefix);
@@ -169,6 +171,9 @@ impl Transaction {
             loop {
                 let (keys, next) = self.some_keys(&start, end.as_deref(), 4096)?;
                 for key in &keys {
+                    if !self.holds(part, key)? {
+                        continue;
+                    }
                     let name = match part {
                         Part::Nodes | Part::Ghosts => {
                             let id = NodeId(id_in(part, key)?);

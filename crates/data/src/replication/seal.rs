@@ -1,18 +1,22 @@
 //! The end of a local transaction in a replica: what it did, as others will do it, and who put what there.
 
+use std::collections::BTreeSet;
+
 use isomer_value::{LabelId, NodeId, PropId, RelId, record::RecordRef};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
+    buckets::sequence_key,
     codec::malformed,
     conflicts::contested,
     entry::{Entry, Op},
     identity::{Identity, Owner},
+    keep::kept_stamp,
     shadow::NodeShadow,
     versions::{Stamp, Version},
 };
 use crate::{
-    DataError, Dot, Transaction,
+    BucketKind, DataError, Dot, Transaction,
     convergent::ConvergentOwner,
     footprint::Space,
     keyspace::{self, IdSpace, after_prefix, push_terminated},
@@ -39,6 +43,12 @@ struct Seal {
     ends: FxHashMap<RelId, [Vec<Dot>; 2]>,
     /// Names by key of nodes that were made or changed here: they may have another key by now, and their names not be entered yet.
     given: FxHashSet<Identity>,
+    /// Ends that relationships made here keep.
+    kept: BTreeSet<NodeId>,
+    /// Buckets that were made or dropped, or of which something was taken.
+    buckets: BTreeSet<u32>,
+    /// Those of which a map was dropped, under which values of the other kind may stand.
+    uncovered: BTreeSet<u32>,
     /// In the order in which they were touched, which is the same every time.
     node_order: Vec<NodeId>,
     rel_order: Vec<RelId>,
@@ -49,6 +59,14 @@ impl Transaction {
     pub(crate) fn seal_replicated(&mut self) -> Result<(), DataError> {
         if !self.is_told_on() || !self.has_writes() {
             return Ok(());
+        }
+        let operations = self.operations_so_far();
+        let mut changes = stream::operations(&operations)?;
+        if let Some(space) = self.space() {
+            changes = self.only_in_space(&space, changes)?;
+            if changes.is_empty() {
+                return Ok(());
+            }
         }
         let (replica, number, time, seen) = self.number()?;
         let dot = Dot {
@@ -63,11 +81,13 @@ impl Transaction {
             rels: FxHashMap::default(),
             ends: FxHashMap::default(),
             given: FxHashSet::default(),
+            kept: BTreeSet::new(),
+            buckets: BTreeSet::new(),
+            uncovered: BTreeSet::new(),
             node_order: Vec::new(),
             rel_order: Vec::new(),
         };
-        let operations = self.operations_so_far();
-        for change in &stream::operations(&operations)? {
+        for change in &changes {
             seal.note(self, change)?;
         }
         let ops = seal.finish(self)?;
@@ -112,14 +132,17 @@ impl Seal {
     }
 
     /// Lives of an end of a relationship that is made here.
-    fn lives(&self, tx: &Transaction, id: NodeId) -> Result<Vec<Dot>, DataError> {
+    fn lives(&mut self, tx: &Transaction, id: NodeId, keeps: bool) -> Result<Vec<Dot>, DataError> {
         if self.nodes.get(&id).is_some_and(|node| node.made.is_some()) {
             return Ok(vec![self.stamp.dot]);
         }
-        Ok(tx
-            .node_shadow(id)?
-            .map(|shadow| shadow.life_dots())
-            .unwrap_or_default())
+        let shadow = tx.node_shadow(id)?;
+        let mut lives = shadow.map_or_else(Vec::new, |shadow| shadow.life_dots());
+        if keeps {
+            self.kept.insert(id);
+            lives.push(kept_stamp(self.stamp).dot);
+        }
+        Ok(lives)
     }
 
     fn note(&mut self, tx: &mut Transaction, change: &Change<'_>) -> Result<(), DataError> {
@@ -161,7 +184,11 @@ impl Seal {
                 let replica = self.stamp.dot.replica;
                 let rel = Identity::Made { replica, id: id.0 };
                 self.rel(*id).made = Some(rel.clone());
-                let lives = [self.lives(tx, row.source)?, self.lives(tx, row.target)?];
+                let keeps = tx.keeps_ends(row.type_id);
+                let lives = [
+                    self.lives(tx, row.source, keeps)?,
+                    self.lives(tx, row.target, keeps)?,
+                ];
                 self.ops.push(Op::RelMade {
                     rel,
                     type_id: row.type_id,
@@ -169,7 +196,7 @@ impl Seal {
                     target: self.node_name(tx, row.target)?,
                     source_lives: lives[0].clone(),
                     target_lives: lives[1].clone(),
-                    keeps_ends: false,
+                    keeps_ends: keeps,
                     set: properties_of(&record)?,
                 });
                 self.ends.insert(*id, lives);
@@ -302,6 +329,7 @@ impl Seal {
             Change::KeyDeleted { bucket, key } => {
                 tx.footprint().read_key(Space::Bucket(*bucket), key);
                 tx.drop_cell(&keyspace::bucket_entry(*bucket, key))?;
+                self.buckets.insert(*bucket);
                 Op::Taken {
                     bucket: *bucket,
                     key: key.to_vec(),
@@ -318,6 +346,7 @@ impl Seal {
                 for cell in tx.keys_between(&from, to.as_deref())? {
                     tx.drop_cell(&cell[1..])?;
                 }
+                self.buckets.insert(*bucket);
                 Op::RangeTaken {
                     bucket: *bucket,
                     start: start.to_vec(),
@@ -336,6 +365,7 @@ impl Seal {
             Change::ValueRemoved { bucket, key, value } => {
                 read_pair(tx, *bucket, key, value);
                 tx.drop_cell(&keyspace::bucket_pair(*bucket, key, value))?;
+                self.buckets.insert(*bucket);
                 Op::ValueRemoved {
                     bucket: *bucket,
                     key: key.to_vec(),
@@ -346,30 +376,58 @@ impl Seal {
                 bucket,
                 multi,
                 reversible,
-            } => Op::BucketMade {
-                bucket: *bucket,
-                options: u8::from(*multi) << 1 | u8::from(*reversible),
-            },
-            Change::BucketDropped { bucket } => {
-                tx.footprint().read_range(Space::Bucket(*bucket), b"", None);
-                for prefix in keyspace::bucket_prefixes(*bucket) {
-                    let cells = keyspace::cell(&prefix);
-                    let end = after_prefix(&cells);
-                    for cell in tx.keys_between(&cells, end.as_deref())? {
-                        tx.drop_cell(&cell[1..])?;
-                    }
+            } => {
+                let value = vec![u8::from(*multi), u8::from(*reversible)];
+                tx.put_lives(&keyspace::bucket(*bucket), vec![Version { stamp, value }])?;
+                self.buckets.insert(*bucket);
+                Op::BucketMade {
+                    bucket: *bucket,
+                    options: u8::from(*multi) << 1 | u8::from(*reversible),
                 }
-                Op::BucketGone { bucket: *bucket }
             }
-            Change::SequenceAdvanced { bucket, name, last } => Op::Sequence {
-                bucket: *bucket,
-                name: name.to_vec(),
-                last: *last,
-            },
+            Change::BucketDropped { bucket } => self.dropped(tx, *bucket)?,
+            Change::SequenceAdvanced { bucket, name, last } => {
+                let value = last.to_be_bytes().to_vec();
+                let stored = sequence_key(*bucket, name)?;
+                tx.put_lives(&stored, vec![Version { stamp, value }])?;
+                Op::Sequence {
+                    bucket: *bucket,
+                    name: name.to_vec(),
+                    last: *last,
+                }
+            }
             _ => return Err(malformed("an operation")),
         };
         self.ops.push(op);
         Ok(())
+    }
+
+    /// A bucket goes with what was read of it; what it hides stays.
+    fn dropped(&mut self, tx: &mut Transaction, bucket: u32) -> Result<Op, DataError> {
+        for space in [Space::Bucket(bucket), Space::Sequences(bucket)] {
+            tx.footprint().read_range(space, b"", None);
+        }
+        let kind = tx.dropped_kind(bucket)?;
+        let entries = match kind {
+            BucketKind::Map => keyspace::bucket_entry(bucket, b""),
+            BucketKind::Multi => keyspace::bucket_pairs(bucket),
+        };
+        for prefix in [entries, keyspace::bucket_sequence(bucket, "")] {
+            let cells = keyspace::cell(&prefix);
+            let end = after_prefix(&cells);
+            for cell in tx.keys_between(&cells, end.as_deref())? {
+                tx.drop_cell(&cell[1..])?;
+            }
+        }
+        tx.change_lives(bucket, Some(kind), &|_| true, None)?;
+        self.buckets.insert(bucket);
+        if kind == BucketKind::Map {
+            self.uncovered.insert(bucket);
+        }
+        Ok(Op::BucketGone {
+            bucket,
+            kind: Some(kind),
+        })
     }
 
     fn put(
@@ -383,9 +441,8 @@ impl Seal {
         tx.own_cell(&keyspace::bucket_entry(bucket, key), self.stamp)?;
         Ok(Op::Put {
             bucket,
-            options: tx.bucket_shape(bucket)?,
             key: key.to_vec(),
-            entry: kv::stored_entry(entry.0, entry.1, entry.2),
+            entry: kv::encode_entry(entry.0, entry.1, entry.2),
         })
     }
 
@@ -415,6 +472,22 @@ impl Seal {
             if !touched.gone {
                 self.finish_rel(tx, id, touched)?;
             }
+        }
+        let mut kept = Vec::new();
+        for id in std::mem::take(&mut self.kept) {
+            let is_gone = self.nodes.get(&id).is_some_and(|node| node.gone);
+            if !is_gone {
+                let node = self.node_name(tx, id)?;
+                kept.extend(tx.keep_node(id, node, self.stamp)?);
+            }
+        }
+        // The ends are there before the relationships come.
+        self.ops.splice(0..0, kept);
+        for bucket in &self.buckets {
+            tx.end_bucket(*bucket)?;
+        }
+        for bucket in &self.uncovered {
+            tx.tell_pairs(*bucket)?;
         }
         Ok(self.ops)
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use isomer_storage::{Durability, GuardMode, KeyRange, Order, Page, PageLimit, Read};
@@ -10,8 +10,11 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{
     codec::malformed,
+    keep::{Keepers, Rested},
     members::{self, Members},
     pushed::Collected,
+    served::Served,
+    space::{self, Space},
     versions::{ReplicaNames, Stamp},
 };
 use crate::{
@@ -27,15 +30,27 @@ pub(crate) struct Replication {
     is_on: AtomicBool,
     /// Put all that was there before.
     base: RwLock<Option<Stamp>>,
+    /// What is replicated; everything where none is declared.
+    pub(super) space: RwLock<Option<Arc<Space>>>,
     /// What everybody has seen, and everybody's having seen it has arrived here.
     stable: RwLock<Vector>,
     /// Whether a state is being joined: nobody else is answered.
     is_joining: AtomicBool,
+    /// How often that began.
+    joins_begun: AtomicU64,
     /// Whether somebody is joining a state right now: nothing else is applied meanwhile.
     pub(super) joins: Arc<AtomicBool>,
     /// The state that a peer is handing over.
     pub(super) session: Mutex<Option<Collected>>,
+    /// Reads of those who join this database's state.
+    pub(super) served: Mutex<Vec<Served>>,
     pub(super) members: Mutex<Members>,
+    /// How long transactions are kept for a member that does not acknowledge them, in ms; 0 for ever.
+    pub(super) kept_ms: AtomicU64,
+    /// Types whose relationships keep their ends.
+    pub(super) keepers: RwLock<Keepers>,
+    /// What is known of the relationships of nodes that are kept by them.
+    pub(super) rested: Mutex<Rested>,
     /// Held by whoever applies what arrived.
     pub(crate) applying: Mutex<()>,
 }
@@ -50,6 +65,13 @@ impl Replication {
             replication.switch(Some(base));
             *replication.members.lock() = members::load(read)?;
         }
+        *replication.keepers.write() = super::keep::load(read)?;
+        *replication.space.write() = space::load(read)?;
+        let kept_ms = match read.get(keyspace::LOG_KEPT)? {
+            Some(value) => keyspace::sole_id(&value, "how long the log is kept")?,
+            None => members::KEPT_MS,
+        };
+        replication.kept_ms.store(kept_ms, Ordering::Relaxed);
         replication.set_joining(read.get(keyspace::JOINING)?.is_some());
         Ok(replication)
     }
@@ -63,8 +85,22 @@ impl Replication {
         self.is_joining.load(Ordering::Acquire)
     }
 
+    /// Counts joins, before the first thing of each is committed.
+    pub(crate) fn joins_begun(&self) -> u64 {
+        self.joins_begun.load(Ordering::Acquire)
+    }
+
     pub(super) fn set_joining(&self, joining: bool) {
+        if joining {
+            self.joins_begun.fetch_add(1, Ordering::AcqRel);
+        }
         self.is_joining.store(joining, Ordering::Release);
+    }
+
+    /// As if nobody had been told, or had.
+    #[cfg(test)]
+    pub(super) fn forget_joining(&self, forgotten: bool) {
+        self.is_joining.store(!forgotten, Ordering::Release);
     }
 
     /// Whether the database is a replica.
@@ -88,21 +124,26 @@ impl Replication {
 }
 
 /// Whether there is nothing that others could lack.
-fn is_empty(read: &dyn Read) -> Result<bool, DataError> {
+pub(super) fn is_empty(read: &dyn Read) -> Result<bool, DataError> {
     for start in keyspace::CONTENT {
-        let end = keyspace::after_prefix(&[*start]);
-        let range = KeyRange {
-            start: &[*start],
-            end: end.as_deref(),
-        };
-        let limit = PageLimit { keys: 1, bytes: 1 };
-        let mut page = Page::new();
-        read.scan(range, Order::Ascending, limit, &mut page)?;
-        if !page.is_empty() {
+        if has_any(read, &[*start])? {
             return Ok(false);
         }
     }
     Ok(true)
+}
+
+/// Whether there is a key that begins so.
+pub(super) fn has_any(read: &dyn Read, prefix: &[u8]) -> Result<bool, DataError> {
+    let end = keyspace::after_prefix(prefix);
+    let range = KeyRange {
+        start: prefix,
+        end: end.as_deref(),
+    };
+    let limit = PageLimit { keys: 1, bytes: 1 };
+    let mut page = Page::new();
+    read.scan(range, Order::Ascending, limit, &mut page)?;
+    Ok(!page.is_empty())
 }
 
 impl ReplicaNames for OwnReplica {

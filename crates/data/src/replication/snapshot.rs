@@ -7,12 +7,12 @@
 //!   12 relationship  id type, identity source, identity target, shadow with all values, properties as above
 //!   13 field         u8 owner, identity, id property, bytes from, bytes to (below the property; empty: to its end),
 //!                    id number, and as many: bytes key below the property, bytes value
-//!   14 entry         id bucket, u8 options, bytes key, versions       15 value  id bucket, bytes key, bytes value, versions
-//!   16 sequence      id bucket, bytes name, id last
+//!   14 entry         id bucket, bytes key, versions       15 value  id bucket, bytes key, bytes value, versions
+//!   16 sequence      id bucket, bytes name, versions       19 bucket  id bucket, versions (see `buckets`)
 //!   17 next          bytes place: ask again with it                   18 end
 //! ```
-//! Each page is of the newest state when it is asked for: nothing is held for a slow reader. What the pages tell of transactions
-//! that the first one had not seen is told again by the log, and doing it again changes nothing; until then nobody reads.
+//! A place is u128 LE number of the read, u8 part, key. All pages are of the version of the first one, which is held (see
+//! `served`): were they of newer ones, what moves from a part that comes later to one that was told already would be in none.
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{NodeId, PropId, RelId};
@@ -25,14 +25,16 @@ use super::{
     wire::{self, Mapper, Outgoing},
 };
 use crate::{
-    Access, ConvergentOwner, DataError, Store, Transaction,
+    ConvergentOwner, DataError, Store, Transaction,
     catalog::NameKind,
-    convergent::{ConvergentKind, entry_parts},
+    convergent::{ConvergentKind, Dot, Entries, entry_parts},
     keyspace::{self, IdSpace, after_prefix, push_id, sole_id, take_id},
 };
 
-/// Entries of convergent fields that are read at once.
-const FIELD_ROWS: usize = 1000;
+/// Entries of convergent fields that are read at once; few in tests, so that their fields come in several runs.
+const FIELD_ROWS: usize = if cfg!(test) { 3 } else { 1000 };
+/// Rows of what is not replicated that a page passes over at most, in each part.
+const MOST_BESIDE: usize = if cfg!(test) { 5 } else { 10_000 };
 
 /// The parts of a state, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,16 +43,18 @@ pub(super) enum Part {
     Ghosts,
     Relationships,
     Fields,
+    Buckets,
     Entries,
     Values,
     Sequences,
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part::Nodes,
     Part::Ghosts,
     Part::Relationships,
     Part::Fields,
+    Part::Buckets,
     Part::Entries,
     Part::Values,
     Part::Sequences,
@@ -63,6 +67,7 @@ impl Part {
             Self::Ghosts => keyspace::shadows(IdSpace::Nodes),
             Self::Relationships => vec![keyspace::TAG_REL],
             Self::Fields => vec![keyspace::TAG_CONVERGENT],
+            Self::Buckets => vec![keyspace::TAG_BUCKET],
             Self::Entries => vec![keyspace::TAG_BUCKET_ENTRY],
             Self::Values => vec![keyspace::TAG_BUCKET_PAIR],
             Self::Sequences => vec![keyspace::TAG_BUCKET_SEQUENCE],
@@ -74,27 +79,39 @@ impl Store {
     /// A page of this database's whole state, about `max_bytes` long; `place` is where the page before said to go on, or empty.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] for a place that is none.
+    /// [`DataError::Invalid`] for a place that is none; [`DataError::Storage`] (unavailable) where the version that the page before
+    /// was of is not held any more: begin with the first page again; and while this database joins another one's state.
     pub fn snapshot_page(&self, place: &[u8], max_bytes: usize) -> Result<Vec<u8>, DataError> {
-        let tx = self.begin(Access::Read)?;
-        let mut page = Outgoing::new(self);
-        let mut seen = Vec::new();
-        wire::vector(&mut page, &self.shippable(tx.read())?)?.push_local(&mut seen);
-        page.push(10, &seen);
-        let (mut part, mut from) = match place.split_first() {
-            None => (0, Vec::new()),
+        let (number, rest) = match place.split_first_chunk::<16>() {
+            None if place.is_empty() => (None, None),
+            None => return Err(wire::bad_item()),
+            Some((number, rest)) => (Some(u128::from_le_bytes(*number)), rest.split_first()),
+        };
+        let (mut part, mut from) = match rest {
+            None if number.is_none() => (0, Vec::new()),
             Some((part, from)) if usize::from(*part) < PARTS.len() => {
                 (usize::from(*part), from.to_vec())
             }
-            Some(_) => return Err(wire::bad_item()),
+            _ => return Err(wire::bad_item()),
         };
+        if self.is_joining() {
+            return Err(super::join::joining_error());
+        }
+        let served = self.serve(number)?;
+        let tx = Transaction::begin_of(self.clone(), served.snapshot.clone())?;
+        let mut page = Outgoing::new(self);
+        let mut seen = Vec::new();
+        wire::vector(&mut page, &served.seen)?.push_local(&mut seen);
+        page.push(10, &seen);
         while let Some(kind) = PARTS.get(part) {
             match push_part(&tx, *kind, &from, &mut page, max_bytes)? {
                 Some(next) => {
-                    let mut place = vec![part as u8];
+                    let mut place = served.number.to_le_bytes().to_vec();
+                    place.push(part as u8);
                     place.extend_from_slice(&next);
                     page.push(17, &place);
                     self.engine().sync()?;
+                    self.hold_served(served, false)?;
                     return Ok(page.finish());
                 }
                 None => (part, from) = (part + 1, Vec::new()),
@@ -102,6 +119,7 @@ impl Store {
         }
         page.push(18, &[]);
         self.engine().sync()?;
+        self.hold_served(served, true)?;
         Ok(page.finish())
     }
 }
@@ -136,8 +154,10 @@ fn push_part(
         false => return Err(wire::bad_item()),
     };
     let mut rows = Page::new();
+    // Of what is not replicated a page passes over so much at most: who asks for it waits.
+    let mut beside = 0;
     loop {
-        if page.items.len() >= max_bytes {
+        if page.items.len() >= max_bytes || beside >= MOST_BESIDE {
             return Ok(Some(start));
         }
         let range = KeyRange {
@@ -150,15 +170,30 @@ fn push_part(
         };
         tx.read().scan(range, Order::Ascending, limit, &mut rows)?;
         if part == Part::Fields {
-            match push_fields(tx, &rows, page)? {
+            if let Some((first, _)) = rows.iter().next()
+                && !tx.holds(part, first)?
+            {
+                let owner = &first[..keyspace::convergent_owner_len(first)?];
+                beside += rows.len().max(1);
+                match after_prefix(owner) {
+                    Some(next) => start = next,
+                    None => return Ok(None),
+                }
+                continue;
+            }
+            match push_fields(tx, &start, &rows, page)? {
                 Some(next) => start = next,
                 None => return Ok(None),
             }
             continue;
         }
         for (key, value) in rows.iter() {
-            if page.items.len() >= max_bytes {
+            if page.items.len() >= max_bytes || beside >= MOST_BESIDE {
                 return Ok(Some(key.to_vec()));
+            }
+            if !tx.holds(part, key)? {
+                beside += 1;
+                continue;
             }
             push_row(tx, part, key, value, page)?;
         }
@@ -220,7 +255,6 @@ pub(super) fn push_row(
             let cell = tx.read().get(&keyspace::cell(key))?;
             let versions = tx.versions_in(cell.as_deref(), Some(value))?;
             if part == Part::Entries {
-                content.push(tx.bucket_shape(bucket)?);
                 push_bytes(&mut content, rest);
             } else {
                 let key = keyspace::take_terminated(&mut rest)
@@ -231,14 +265,16 @@ pub(super) fn push_row(
             push_versions(&mut content, &entry_versions(page, &versions)?, None);
             page.push(if part == Part::Entries { 14 } else { 15 }, &content);
         }
-        Part::Sequences => {
+        Part::Buckets | Part::Sequences => {
             let mut rest = &key[1..];
             let bucket = bucket_of(&mut rest)?;
-            let last = value.try_into().map(u64::from_be_bytes);
             push_id(&mut content, page.name(NameKind::Bucket, bucket)?.into());
-            push_bytes(&mut content, rest);
-            push_id(&mut content, last.map_err(|_| malformed("a sequence"))?);
-            page.push(16, &content);
+            if part == Part::Sequences {
+                push_bytes(&mut content, rest);
+            }
+            let lives = wire::versions(page, &tx.lives(key)?, |_, value| Ok(value.to_vec()))?;
+            push_versions(&mut content, &lives, None);
+            page.push(if part == Part::Sequences { 16 } else { 19 }, &content);
         }
         Part::Fields => {}
     }
@@ -265,9 +301,11 @@ fn push_fields_of(
     Ok(())
 }
 
-/// One run of entries of one property, whole counters only. Answers where to go on.
+/// One run of entries of one property: from `start`, where the run before ended, up to the end of an item, or of a counter.
+/// Answers where to go on. No dot says where a run ends, as dots are ordered by numbers that are others elsewhere.
 fn push_fields(
     tx: &Transaction,
+    start: &[u8],
     rows: &Page,
     page: &mut Outgoing<'_>,
 ) -> Result<Option<Vec<u8>>, DataError> {
@@ -280,27 +318,38 @@ fn push_fields(
     let prop = PropId(prop.ok_or_else(|| malformed("the place of a field"))?);
     let base = first.len() - rest.len();
     let head = &first[..base];
-    let mut own: Vec<(Vec<u8>, Vec<u8>)> = rows
-        .iter()
-        .take_while(|(key, _)| key.starts_with(head))
-        .map(|(key, value)| (key[base..].to_vec(), value.to_vec()))
-        .collect();
-    let mut is_whole = own.len() < rows.len() || rows.next().is_none();
-    // A counter's entries stay together: what is summed up is told by all of them.
-    if let (false, Some((key, _))) = (is_whole, own.last()) {
-        let full = [&first[owner_end..base], key].concat();
-        let parts = entry_parts(&full)?;
-        if parts.kind == ConvergentKind::Counter {
-            let field = [&first[..owner_end], &full[..parts.field]].concat();
-            let start = [head, key, &[0]].concat();
-            let end = after_prefix(&field);
-            for key in tx.keys_between(&start, end.as_deref())? {
-                let value = tx.read().get(&key)?.unwrap_or_default();
-                own.push((key[base..].to_vec(), value));
-            }
-            let last = [head, &own[own.len() - 1].0].concat();
-            let after = tx.first_key(&[&last[..], &[0]].concat(), after_prefix(head).as_deref())?;
-            is_whole = after.is_none();
+    let mut run = Run {
+        skipped: base - owner_end,
+        rows: Vec::with_capacity(rows.len() * 32),
+        count: 0,
+        row: Vec::new(),
+        entries: Entries::default(),
+    };
+    let mut last = first;
+    for (key, value) in rows.iter().take_while(|(key, _)| key.starts_with(head)) {
+        run.push(page, &key[owner_end..], value)?;
+        last = key;
+    }
+    let mut end = after_prefix(head);
+    let mut is_whole = run.count < rows.len() as u64 || rows.next().is_none();
+    if !is_whole {
+        let parts = entry_parts(&last[owner_end..])?;
+        // What is summed up in a counter is told by all of its entries.
+        let together = match parts.kind {
+            ConvergentKind::Counter => parts.field,
+            _ => parts.item,
+        };
+        let item_end = after_prefix(&last[..owner_end + together]);
+        for key in tx.keys_between(&[last, &[0]].concat(), item_end.as_deref())? {
+            let value = tx.read().get(&key)?.unwrap_or_default();
+            run.push(page, &key[owner_end..], &value)?;
+        }
+        is_whole = match &item_end {
+            Some(after) => tx.first_key(after, end.as_deref())?.is_none(),
+            None => true,
+        };
+        if !is_whole {
+            end = item_end;
         }
     }
     let id = sole_id(&first[2..owner_end], "the owner of a field")?;
@@ -311,45 +360,53 @@ fn push_fields(
     };
     wire::identity(page, &identity)?.push(&mut content);
     push_id(&mut content, wire::prop(page, prop)?.0.into());
-    // From where the run before ended, or the beginning.
-    let is_first = !tx.has_key(head, first)?;
-    let from = if is_first { &[][..] } else { &first[base..] };
-    push_bytes(&mut content, from);
-    let to = match (is_whole, own.last()) {
-        (false, Some((key, _))) => [&key[..], &[0]].concat(),
-        _ => Vec::new(),
+    push_bytes(&mut content, start.strip_prefix(head).unwrap_or_default());
+    let to = match (is_whole, &end) {
+        (false, Some(end)) => &end[base..],
+        _ => &[],
     };
-    push_bytes(&mut content, &to);
-    push_id(&mut content, own.len() as u64);
-    for (key, value) in &own {
-        let spelled = spell_row(page, &[&first[owner_end..base], key].concat(), key)?;
-        push_bytes(&mut content, &spelled);
-        push_bytes(&mut content, value);
-    }
+    push_bytes(&mut content, to);
+    push_id(&mut content, run.count);
+    content.extend_from_slice(&run.rows);
     page.push(13, &content);
-    Ok(Some(match is_whole {
-        true => match after_prefix(head) {
-            Some(next) => next,
-            None => return Ok(None),
-        },
-        false => [head, &to].concat(),
-    }))
+    Ok(end)
 }
 
-/// The key of a row below its property, with the replica of its dot spelled.
-fn spell_row(page: &mut impl Mapper, full: &[u8], below: &[u8]) -> Result<Vec<u8>, DataError> {
-    let parts = entry_parts(full)?;
-    let mut out = below[..below.len() - (full.len() - parts.item)].to_vec();
-    wire::dot(page, parts.dot)?.push(&mut out);
-    Ok(out)
+/// Entries of one property, as a page holds them.
+struct Run {
+    /// Bytes of the property in what follows the owner.
+    skipped: usize,
+    rows: Vec<u8>,
+    count: u64,
+    /// A row's key, made here again and again.
+    row: Vec<u8>,
+    entries: Entries,
 }
 
+impl Run {
+    fn push(&mut self, page: &mut impl Mapper, full: &[u8], value: &[u8]) -> Result<(), DataError> {
+        self.row.clear();
+        map_row(page, &mut self.entries, full, &mut self.row)?;
+        push_bytes(&mut self.rows, &self.row[self.skipped..]);
+        push_bytes(&mut self.rows, value);
+        self.count += 1;
+        Ok(())
+    }
+}
+
+/// Appends what follows the owner in the key of an entry, with the replica of its dot in other numbers. Answers the field's kind
+/// and the dot.
 pub(super) fn map_row(
-    page: &mut impl Mapper,
+    map: &mut impl Mapper,
+    entries: &mut Entries,
     full: &[u8],
-    below: &[u8],
-) -> Result<Vec<u8>, DataError> {
-    spell_row(page, full, below)
+    out: &mut Vec<u8>,
+) -> Result<(ConvergentKind, Dot), DataError> {
+    let parts = entries.entry(full)?;
+    let dot = wire::dot(map, parts.dot)?;
+    out.extend_from_slice(&full[..parts.item]);
+    dot.push(out);
+    Ok((parts.kind, dot))
 }
 
 fn properties(map: &mut impl Mapper, own: &Properties) -> Result<Properties, DataError> {
@@ -406,7 +463,7 @@ pub(super) fn entry_versions(
 
 impl Transaction {
     /// The convergent properties of an owner, one look each.
-    pub(super) fn convergent_properties_of(
+    pub(crate) fn convergent_properties_of(
         &self,
         owner: ConvergentOwner,
     ) -> Result<Vec<PropId>, DataError> {
@@ -432,7 +489,7 @@ impl Transaction {
     }
 
     /// The first key from `start` on.
-    pub(super) fn first_key(
+    pub(crate) fn first_key(
         &self,
         start: &[u8],
         end: Option<&[u8]>,
@@ -466,15 +523,11 @@ impl Transaction {
             };
             self.read()
                 .scan(range, Order::Ascending, limit, &mut rows)?;
-            match push_fields(self, &rows, page)? {
+            match push_fields(self, &start, &rows, page)? {
                 Some(next) if next.starts_with(&prefix) => start = next,
                 _ => return Ok(()),
             }
         }
-    }
-
-    fn has_key(&self, start: &[u8], end: &[u8]) -> Result<bool, DataError> {
-        Ok(self.first_key(start, Some(end))?.is_some())
     }
 }
 

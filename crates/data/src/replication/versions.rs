@@ -44,22 +44,29 @@ pub(crate) trait ReplicaNames {
     fn replica_name(&self, replica: ReplicaNo) -> Option<ReplicaId>;
 }
 
-/// The place in `versions` of the one that is read: the latest; of equal times the one of the greater replica, then number.
+/// The place in `versions` of the one that is read: the latest; of equal times the one of the greater replica, number, operation.
 pub(crate) fn winner(versions: &[Version], names: &dyn ReplicaNames) -> Option<usize> {
-    let rank = |version: &Version| {
-        let Dot {
-            replica, number, ..
-        } = version.stamp.dot;
-        (version.stamp.time, names.replica_name(replica), number)
-    };
     if rules::broken(Mutant::LastAppliedWins) {
         return versions.len().checked_sub(1);
     }
     match versions.len() {
         0 => None,
         1 => Some(0),
-        _ => (0..versions.len()).max_by_key(|&at| rank(&versions[at])),
+        _ => (0..versions.len()).max_by_key(|&at| rank(&versions[at], names)),
     }
+}
+
+/// The order of versions that nobody has chosen from: by time, then by the names of replicas.
+pub(crate) fn rank(
+    version: &Version,
+    names: &dyn ReplicaNames,
+) -> (u64, Option<ReplicaId>, u64, u32) {
+    let Dot {
+        replica,
+        number,
+        op,
+    } = version.stamp.dot;
+    (version.stamp.time, names.replica_name(replica), number, op)
 }
 
 /// Takes out those that were seen.

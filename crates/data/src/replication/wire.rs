@@ -1,9 +1,11 @@
 //! Pages of entries and state between databases: names and replicas are spelled out once a page, and stand as numbers in it.
 //!
 //! ```text
-//! page    u8 format (1), for labels, types, properties and buckets: id number, and as many: bytes name;
+//! page    u8 format (2), for labels, types, properties and buckets: id number, and as many: bytes name;
 //!         id number of replicas, and as many: 16 bytes, u32 epoch; items to the end
 //! item    u8 tag, see `exchange` and `snapshot`, bytes content
+//!   07 space   first in each page of a database that replicates a part of itself: see `space`
+//!   08 open    first in the greeting of one that holds nothing yet, and takes the space of whomever it hears of first
 //! ```
 
 use std::sync::Arc;
@@ -18,6 +20,8 @@ use super::{
     codec::{push_bytes, take_byte, take_bytes, take_count},
     entry::{Entry, Op, Set},
     identity::{Identity, Owner},
+    keep::Carried,
+    space::ReplicatedSpace,
     versions::{Stamp, Version},
 };
 use crate::{
@@ -28,7 +32,10 @@ use crate::{
     kv::Content,
 };
 
-const FORMAT: u8 = 1;
+const FORMAT: u8 = 2;
+/// Tags of what may stand before all else.
+const SPACE: u8 = 7;
+pub(super) const OPEN: u8 = 8;
 /// Most names of one kind in a page.
 const MAX_NAMES: usize = 1 << 20;
 
@@ -96,6 +103,10 @@ impl<'s> Outgoing<'s> {
         push_id(&mut page, self.tables.replicas.len() as u64);
         for replica in &self.tables.replicas {
             page.extend_from_slice(&replica.to_bytes());
+        }
+        if let Some(space) = self.store.replicated_space() {
+            page.push(SPACE);
+            push_bytes(&mut page, &space.spell());
         }
         page.extend_from_slice(&self.items);
         page
@@ -203,6 +214,17 @@ impl<'s> Incoming<'s> {
         let mut items = rest;
         while take_item(&mut items)?.is_some() {}
         store.check_room(&incoming.tables.replicas)?;
+        let space = take_head(&mut rest, SPACE)?;
+        // Who takes a space while it greets says both.
+        let is_open = take_head(&mut rest, OPEN)?.is_some();
+        match space {
+            Some(spelled) => {
+                let space = ReplicatedSpace::read(spelled).ok_or_else(bad_item)?;
+                store.meet_space(Some(&space))?;
+            }
+            None if is_open => {}
+            None => store.meet_space(None)?,
+        }
         incoming.replicas = vec![None; incoming.tables.replicas.len()];
         for kind in NameKind::ALL {
             let at = kind as usize - 1;
@@ -288,6 +310,18 @@ pub(crate) fn items(page: &[u8]) -> Result<&[u8], DataError> {
     Ok(rest)
 }
 
+/// The next item where it bears this tag.
+fn take_head<'p>(items: &mut &'p [u8], tag: u8) -> Result<Option<&'p [u8]>, DataError> {
+    let mut rest = *items;
+    match take_item(&mut rest)? {
+        Some((found, content)) if found == tag => {
+            *items = rest;
+            Ok(Some(content))
+        }
+        _ => Ok(None),
+    }
+}
+
 /// The next item of a page.
 pub(crate) fn take_item<'p>(rest: &mut &'p [u8]) -> Result<Option<(u8, &'p [u8])>, DataError> {
     if rest.is_empty() {
@@ -324,6 +358,18 @@ fn set(map: &mut impl Mapper, set: &Set) -> Result<Set, DataError> {
     set.iter()
         .map(|(id, value)| Ok((prop(map, *id)?, map.value(value)?)))
         .collect()
+}
+
+fn kept(map: &mut impl Mapper, carried: &Carried) -> Result<Carried, DataError> {
+    let mut mapped = Carried::new();
+    for (id, values) in carried {
+        let mut own = Vec::with_capacity(values.len());
+        for (time, value) in values {
+            own.push((map.time(*time)?, map.value(value)?));
+        }
+        mapped.push((prop(map, *id)?, own));
+    }
+    Ok(mapped)
 }
 
 fn props(map: &mut impl Mapper, ids: &[PropId]) -> Result<Vec<PropId>, DataError> {
@@ -404,7 +450,7 @@ pub(crate) fn bucket_entry(value: &mut MapValue<'_>, stored: &[u8]) -> Result<Ve
     let (content, expires, bytes) =
         crate::kv::entry_parts(stored).map_err(|_| bad("an entry of a bucket"))?;
     Ok(match content {
-        Content::Value => crate::kv::stored_entry(content, expires, &value(bytes)?),
+        Content::Value => crate::kv::encode_entry(content, expires, &value(bytes)?),
         _ => stored.to_vec(),
     })
 }
@@ -468,6 +514,17 @@ fn op(map: &mut impl Mapper, op: &Op) -> Result<Op, DataError> {
         Op::NodeGone { node } => Op::NodeGone {
             node: identity(map, node)?,
         },
+        Op::NodeKept {
+            node,
+            replaced,
+            labels: ids,
+            carried,
+        } => Op::NodeKept {
+            node: identity(map, node)?,
+            replaced: dots(map, replaced)?,
+            labels: labels(map, ids)?,
+            carried: kept(map, carried)?,
+        },
         Op::RelMade {
             rel,
             type_id: id,
@@ -520,17 +577,16 @@ fn op(map: &mut impl Mapper, op: &Op) -> Result<Op, DataError> {
             bucket: bucket(map, *id)?,
             options: *options,
         },
-        Op::BucketGone { bucket: id } => Op::BucketGone {
+        Op::BucketGone { bucket: id, kind } => Op::BucketGone {
             bucket: bucket(map, *id)?,
+            kind: *kind,
         },
         Op::Put {
             bucket: id,
-            options,
             key,
             entry,
         } => Op::Put {
             bucket: bucket(map, *id)?,
-            options: *options,
             key: key.clone(),
             entry: bucket_entry(&mut |bytes| map.value(bytes), entry)?,
         },

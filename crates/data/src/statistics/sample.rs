@@ -80,6 +80,13 @@ pub(super) fn label(
     let catalog = store.catalog();
     let indexes = catalog
         .usable_indexes(label)
+        // Convergent values are not in records: nothing is said of how they are spread.
+        .filter(|index| {
+            index.fields.iter().all(|field| {
+                let prop = catalog.prop_id(&field.path.0[0]);
+                !prop.is_some_and(|prop| store.is_convergent(prop))
+            })
+        })
         .map(|index| index_statistics(index, &states, sampled, whole))
         .collect::<Result<_, _>>()?;
     Ok(LabelStatistics {

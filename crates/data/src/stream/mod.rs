@@ -41,6 +41,7 @@
 //! an id for the number and the ids, properties set the same with `bytes` of the encoded value after each id.
 
 mod codec;
+mod hold;
 
 use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 use rustc_hash::FxHashMap;
@@ -52,6 +53,8 @@ use crate::{
 };
 use codec::take_byte;
 pub(crate) use codec::{counts, operations};
+pub(crate) use hold::Holds;
+pub use hold::StreamHold;
 
 const FORMAT: u8 = 1;
 
@@ -92,25 +95,60 @@ impl Counted {
 
 /// Changes of numbers, each thing once.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Deltas(FxHashMap<Counted, i64>);
+pub(crate) struct Deltas {
+    numbers: FxHashMap<Counted, i64>,
+    /// The relationships of one type that were counted last, not among the numbers yet.
+    run: Option<(TypeId, i64)>,
+}
 
 impl Deltas {
     pub(crate) fn add(&mut self, counted: Counted, change: i64) {
-        let number = self.0.entry(counted).or_default();
+        let number = self.numbers.entry(counted).or_default();
         *number = number.saturating_add(change);
     }
 
+    /// Counts relationships of a type, many of which come one after the other.
+    pub(crate) fn add_relationships(&mut self, type_id: TypeId, change: i64) {
+        match &mut self.run {
+            Some((of, number)) if *of == type_id => *number = number.saturating_add(change),
+            _ => {
+                self.settle();
+                self.run = Some((type_id, change));
+            }
+        }
+    }
+
+    /// Enters the run among the numbers.
+    fn settle(&mut self) {
+        if let Some((of, number)) = self.run.take() {
+            self.add(Counted::Type(of), number);
+            self.add(Counted::Relationships, number);
+        }
+    }
+
     pub(crate) fn get(&self, counted: Counted) -> i64 {
-        self.0.get(&counted).copied().unwrap_or_default()
+        let number = self.numbers.get(&counted).copied().unwrap_or_default();
+        number.saturating_add(self.in_run(counted))
+    }
+
+    /// What the run adds to a number.
+    fn in_run(&self, counted: Counted) -> i64 {
+        match (self.run, counted) {
+            (Some((_, number)), Counted::Relationships) => number,
+            (Some((of, number)), Counted::Type(type_id)) if of == type_id => number,
+            _ => 0,
+        }
     }
 
     /// Whether no number changes.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.values().all(|change| *change == 0)
+        self.iter().all(|(_, change)| change == 0)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Counted, i64)> {
-        self.0.iter().map(|(counted, change)| (*counted, *change))
+        let mut settled = self.clone();
+        settled.settle();
+        settled.numbers.into_iter()
     }
 
     pub(crate) fn push(&self, out: &mut Vec<u8>) {
@@ -139,10 +177,15 @@ impl Deltas {
 
 /// The entry's head; the operations follow.
 pub(crate) fn entry(deltas: &Deltas, operations: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(operations.len() + 24);
-    bytes.push(FORMAT);
-    deltas.push(&mut bytes);
+    let mut bytes = head(deltas);
     bytes.extend_from_slice(operations);
+    bytes
+}
+
+/// What an entry begins with; the operations follow.
+pub(crate) fn head(deltas: &Deltas) -> Vec<u8> {
+    let mut bytes = vec![FORMAT];
+    deltas.push(&mut bytes);
     bytes
 }
 
@@ -272,7 +315,7 @@ pub enum Change<'a> {
     },
     /// A file or folder was removed with all content.
     FileRemoved { file: u64 },
-    /// Numbers of a sequence were taken.
+    /// Numbers of a sequence were taken; with `last` 0 the sequence itself went, as a merge of replicas had it.
     SequenceAdvanced {
         bucket: u32,
         name: &'a [u8],

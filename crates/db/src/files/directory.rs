@@ -1,6 +1,12 @@
 //! A database as a directory for other libraries.
 
-use std::io::{self, Read, Seek, Write};
+use std::{
+    collections::BTreeSet,
+    io::{self, Read, Seek, SeekFrom, Write},
+    sync::Arc,
+};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::{FileReader, FileWriter, as_io};
 use crate::{Database, ErrorKind};
@@ -8,7 +14,11 @@ use crate::{Database, ErrorKind};
 /// What libraries that keep files of their own ask of a directory: an index of texts, a cache, a store of images. A database fills
 /// it ([`Database`] implements it), so that such a library keeps its files in the database.
 ///
-/// A file appears under its name when it is finished, whole, in the place of an older one; readers of the older one go on with it.
+/// - A file appears under its name when it is finished, whole, in the place of an older one; readers of the older one go on with
+///   it, also where it is removed.
+/// - What a call that writes has answered is as durable as the database's commits are.
+/// - A reader holds the version of the database that it was opened in: let go of those that are not needed.
+/// - Locks are between the threads of this process, as no other one has the database open; they end with it.
 ///
 /// ```
 /// use isomer_db::{Database, Directory};
@@ -56,12 +66,74 @@ pub trait Directory: Send + Sync {
     fn size(&self, path: &str) -> io::Result<Option<u64>>;
     /// Opens a file to read, as it is now.
     fn open(&self, path: &str) -> io::Result<Box<dyn ReadSeek>>;
+    /// Opens a file for reads anywhere by several threads, as it is now.
+    fn open_shared(&self, path: &str) -> io::Result<Arc<dyn ReadAt>>;
+    /// Whether something stands under a path.
+    fn exists(&self, path: &str) -> io::Result<bool>;
+    /// All bytes of a file, of one moment.
+    fn read_whole(&self, path: &str) -> io::Result<Vec<u8>>;
+    /// Makes a file of these bytes, in the place of another one where one stands there, at once.
+    fn replace(&self, path: &str, bytes: &[u8]) -> io::Result<()>;
+    /// Makes a folder and those above it, where they are missing.
+    fn create_folders(&self, path: &str) -> io::Result<()>;
     /// Begins a file.
     fn create(&self, path: &str) -> io::Result<Box<dyn WriteFile>>;
     /// Moves a file, in the place of another one where one stands there, or a folder.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file or an empty folder.
     fn remove(&self, path: &str) -> io::Result<()>;
+    /// Holds a lock of this name until the answer is dropped; [`io::ErrorKind::WouldBlock`] where another holds it, unless
+    /// `wait`. A lock is no file.
+    fn lock(&self, name: &str, wait: bool) -> io::Result<DirectoryLock>;
+    /// Makes durable what was written, buffered commits included.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// A file that several threads read at once.
+pub trait ReadAt: Send + Sync {
+    /// Its bytes.
+    fn size(&self) -> u64;
+    /// Reads exactly as many bytes as `into` has, from `offset` on; [`io::ErrorKind::UnexpectedEof`] where there are fewer.
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+struct Shared {
+    size: u64,
+    reader: Mutex<FileReader>,
+}
+
+impl ReadAt for Shared {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn read_exact_at(&self, into: &mut [u8], offset: u64) -> io::Result<()> {
+        let mut reader = self.reader.lock();
+        reader.seek(SeekFrom::Start(offset))?;
+        reader.read_exact(into)
+    }
+}
+
+/// The locks of a database that are held.
+#[derive(Debug, Default)]
+pub(crate) struct Locks {
+    held: Mutex<BTreeSet<String>>,
+    let_go: Condvar,
+}
+
+/// A lock, held until this is dropped: see [`Directory::lock`].
+#[derive(Debug)]
+#[must_use = "dropped, it locks nothing"]
+pub struct DirectoryLock {
+    locks: Arc<Locks>,
+    name: String,
+}
+
+impl Drop for DirectoryLock {
+    fn drop(&mut self) {
+        self.locks.held.lock().remove(&self.name);
+        self.locks.let_go.notify_all();
+    }
 }
 
 /// A stream to read from anywhere.
@@ -77,7 +149,7 @@ pub trait WriteFile: Write + Send {
 
 impl WriteFile for FileWriter {
     fn finish(self: Box<Self>) -> io::Result<()> {
-        FileWriter::finish(*self).map_err(as_io)
+        FileWriter::finish(*self).map(drop).map_err(as_io)
     }
 }
 
@@ -99,6 +171,32 @@ impl Directory for Database {
         Ok(Box::new(self.open_file(path).map_err(as_io)?))
     }
 
+    fn open_shared(&self, path: &str) -> io::Result<Arc<dyn ReadAt>> {
+        let reader = self.open_file(path).map_err(as_io)?;
+        Ok(Arc::new(Shared {
+            size: reader.about().bytes,
+            reader: Mutex::new(reader),
+        }))
+    }
+
+    fn exists(&self, path: &str) -> io::Result<bool> {
+        self.read(|tx| tx.files().exists(path)).map_err(as_io)
+    }
+
+    fn read_whole(&self, path: &str) -> io::Result<Vec<u8>> {
+        self.read(|tx| tx.files().read(path)).map_err(as_io)
+    }
+
+    fn replace(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
+        self.transact(|tx| tx.files().write(path, bytes))
+            .map_err(as_io)
+    }
+
+    fn create_folders(&self, path: &str) -> io::Result<()> {
+        self.transact(|tx| tx.files().create_folders(path))
+            .map_err(as_io)
+    }
+
     fn create(&self, path: &str) -> io::Result<Box<dyn WriteFile>> {
         Ok(Box::new(self.create_file(path).map_err(as_io)?))
     }
@@ -110,5 +208,35 @@ impl Directory for Database {
 
     fn remove(&self, path: &str) -> io::Result<()> {
         self.transact(|tx| tx.files().remove(path)).map_err(as_io)
+    }
+
+    fn lock(&self, name: &str, wait: bool) -> io::Result<DirectoryLock> {
+        let locks = self.inner.locks.clone();
+        let mut held = locks.held.lock();
+        while held.contains(name) {
+            if !wait {
+                return Err(io::Error::new(
+                    io::ErrorKind::WouldBlock,
+                    format!("the lock `{name}` is held: wait until it is let go of"),
+                ));
+            }
+            locks.let_go.wait(&mut held);
+        }
+        held.insert(name.to_owned());
+        drop(held);
+        Ok(DirectoryLock {
+            locks,
+            name: name.to_owned(),
+        })
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let synced = self.store().and_then(|store| {
+            Ok(store
+                .engine()
+                .sync()
+                .map_err(isomer_data::DataError::from)?)
+        });
+        synced.map_err(as_io)
     }
 }

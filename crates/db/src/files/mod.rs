@@ -6,7 +6,8 @@ mod stream;
 
 use isomer_data::{FileAbout, FileId, PathKind};
 
-pub use directory::{Directory, ReadSeek, WriteFile};
+pub(crate) use directory::Locks;
+pub use directory::{Directory, DirectoryLock, ReadAt, ReadSeek, WriteFile};
 pub use folder::{Copied, FolderError};
 pub use stream::{File, FileReader, FileWriter};
 

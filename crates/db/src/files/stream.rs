@@ -193,13 +193,49 @@ impl FileWriter {
     }
 
     /// Puts what was written under the path, in the place of a file that stands there, as durable as the database's commits are.
-    pub fn finish(mut self) -> Result<()> {
+    pub fn finish(self) -> Result<FileAbout> {
+        self.finish_if(|_| Ok::<_, Error>(()))
+    }
+
+    /// As [`FileWriter::finish`], if `check` agrees with what stands under the path: it is asked in the transaction that gives
+    /// the name, so that nobody comes in between, and again where that loses a race. Where it refuses, what stands there stays.
+    ///
+    /// ```
+    /// use isomer_db::{Database, Error};
+    /// use std::io::Write;
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let only_new = |now: Option<&isomer_db::FileAbout>| match now {
+    ///     Some(_) => Err(Error::invalid("somebody was first")),
+    ///     None => Ok(()),
+    /// };
+    /// let (mut first, mut second) = (db.create_file("/name")?, db.create_file("/name")?);
+    /// first.write_all(b"first")?;
+    /// second.write_all(b"second")?;
+    /// assert_eq!(second.finish_if(only_new)?.bytes, 6);
+    /// assert!(first.finish_if(only_new).is_err());
+    /// assert_eq!(db.read(|tx| tx.files().read("/name"))?, b"second");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn finish_if<E: From<Error>>(
+        mut self,
+        mut check: impl FnMut(Option<&FileAbout>) -> Result<(), E>,
+    ) -> Result<FileAbout, E> {
         self.store()?;
         let (id, path) = (self.id, self.path.as_str());
-        let durability = self.db.inner.options.durability;
-        commit(&self.db, durability, |data| data.name_file(id, path))?;
+        let about = self.db.transact(|tx| -> Result<FileAbout, E> {
+            check(tx.files().about(path)?.as_ref())?;
+            tx.below(|data| data.name_file(id, path))?;
+            let about = tx.files().about(path)?;
+            Ok(about.ok_or_else(|| {
+                Error::new(
+                    crate::ErrorKind::Internal,
+                    "a file is not found under its new name",
+                )
+            })?)
+        })?;
         self.finished = true;
-        Ok(())
+        Ok(about)
     }
 }
 

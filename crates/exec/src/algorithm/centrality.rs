@@ -1,5 +1,7 @@
 //! Betweenness (Brandes 2001) and closeness: a search from every node, or from a sample of them.
 
+use rustc_hash::FxHashMap;
+
 use super::{NOBODY, Random, Rows, Work};
 use crate::error::Result;
 
@@ -18,8 +20,11 @@ const STRANDS: usize = 4;
 /// What one search uses again and again.
 struct Search {
     distance: Vec<u32>,
-    /// Shortest paths from the source.
+    /// Shortest paths from the source, in units of `SCALE` to the power of what `large` says.
     paths: Vec<f64>,
+    /// Nodes with more paths than a float counts well, and the power: their number doubles with every other step of some
+    /// networks. Few have any.
+    large: FxHashMap<u32, u32>,
     dependency: Vec<f64>,
     /// Nodes in the order in which they were reached.
     reached: Vec<u32>,
@@ -32,9 +37,56 @@ impl Search {
         Self {
             distance: vec![NOBODY; count],
             paths: vec![0.0; count],
+            large: FxHashMap::default(),
             dependency: vec![0.0; count],
             reached: Vec::with_capacity(count),
         }
+    }
+
+    fn power(&self, node: u32) -> u32 {
+        match self.large.is_empty() {
+            true => 0,
+            false => self.large.get(&node).copied().unwrap_or(0),
+        }
+    }
+
+    /// Adds the paths of a node on the way to `other`, in units of `SCALE` to the power of `power`.
+    fn add(&mut self, other: u32, paths: f64, power: u32) {
+        let known = self.power(other);
+        let sum = &mut self.paths[other as usize];
+        let top = known.max(power);
+        *sum = *sum * down(top - known) + paths * down(top - power);
+        let top = match *sum > SCALE {
+            true => {
+                *sum /= SCALE;
+                top + 1
+            }
+            false => top,
+        };
+        if top > known {
+            self.large.insert(other, top);
+        }
+    }
+
+    /// The share of the paths to `other` that come over `node`.
+    fn share(&self, node: u32, other: u32) -> f64 {
+        let share = self.paths[node as usize] / self.paths[other as usize];
+        match self.large.is_empty() {
+            true => share,
+            false => share * down(self.power(other).saturating_sub(self.power(node))),
+        }
+    }
+}
+
+/// 2 to the power of 512: sums and quotients of two numbers below it are far from the ends of what a float holds.
+const SCALE: f64 = f64::from_bits((1023 + 512) << 52);
+
+/// `SCALE` to the power of minus `times`.
+fn down(times: u32) -> f64 {
+    match times {
+        0 => 1.0,
+        1 => 1.0 / SCALE,
+        _ => 0.0,
     }
 }
 
@@ -102,6 +154,7 @@ fn count_paths(
         search.paths[node as usize] = 0.0;
         search.dependency[node as usize] = 0.0;
     }
+    search.large.clear();
     search.distance[source as usize] = 0;
     search.paths[source as usize] = 1.0;
     search.reached.push(source);
@@ -113,6 +166,7 @@ fn count_paths(
             search.distance[node as usize] + 1,
             search.paths[node as usize],
         );
+        let power = search.power(node);
         for other in rows.of(node) {
             let distance = &mut search.distance[*other as usize];
             if *distance == NOBODY {
@@ -120,7 +174,7 @@ fn count_paths(
                 search.reached.push(*other);
             }
             if *distance == next {
-                search.paths[*other as usize] += paths;
+                search.add(*other, paths, power);
             }
         }
     }
@@ -137,15 +191,11 @@ fn collect(
 ) -> Result<()> {
     for node in search.reached.iter().rev().copied() {
         pace.step(1 + rows.degree(node))?;
-        let (next, paths) = (
-            search.distance[node as usize] + 1,
-            search.paths[node as usize],
-        );
+        let next = search.distance[node as usize] + 1;
         let mut sum = 0.0;
-        for other in rows.of(node) {
-            let other = *other as usize;
-            if search.distance[other] == next {
-                sum += paths / search.paths[other] * (1.0 + search.dependency[other]);
+        for &other in rows.of(node) {
+            if search.distance[other as usize] == next {
+                sum += search.share(node, other) * (1.0 + search.dependency[other as usize]);
             }
         }
         search.dependency[node as usize] = sum;

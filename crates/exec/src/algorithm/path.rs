@@ -107,7 +107,8 @@ fn dijkstra(rows: &Rows, source: u32, work: &mut Work<'_>) -> Result<Vec<Reached
         for (other, weight) in rows.weighted(nearest.node) {
             let there = nearest.distance + weight;
             let known = &mut best[other as usize];
-            if !known.2 && there < known.0 {
+            // A sum may be more than a float holds, and still it is a way.
+            if !known.2 && (known.1 == NOBODY || there < known.0) {
                 (known.0, known.1) = (there, nearest.node);
                 queue.push(Candidate {
                     distance: there,

@@ -351,6 +351,42 @@ fn centralities_are_those_of_all_pairs() {
     }
 }
 
+/// Every diamond doubles the number of paths: more than a float holds, beside a way with a single one.
+#[test]
+fn betweenness_counts_more_paths_than_a_float_holds() {
+    let diamonds = 1200_u32;
+    let mut edges = Vec::new();
+    for at in (0..3 * diamonds).step_by(3) {
+        edges.extend([
+            (at, at + 1),
+            (at, at + 2),
+            (at + 1, at + 3),
+            (at + 2, at + 3),
+        ]);
+    }
+    // From the first node to the last one without a diamond, as long.
+    let (end, alone) = (3 * diamonds, 3 * diamonds + 1);
+    edges.push((0, alone));
+    edges.extend((0..2 * diamonds - 2).map(|at| (alone + at, alone + at + 1)));
+    edges.push((alone + 2 * diamonds - 2, end));
+    let count = 3 * diamonds as usize + 1 + 2 * diamonds as usize - 1;
+    let rows = simple(&rows(count, &edges, &[]));
+    let sample = Sample::Some { count: 60, seed: 5 };
+    let scores = run(|work| betweenness(&rows, false, sample, false, work));
+    assert!(scores.iter().all(|score| score.is_finite()));
+    assert!(scores.iter().any(|score| *score > 0.0));
+    assert!(close(scores[1], scores[2]));
+}
+
+/// Sums of weights beyond the greatest float are ways all the same.
+#[test]
+fn a_distance_beyond_the_greatest_float_is_reached() {
+    let rows = rows(3, &[(0, 1), (1, 2)], &[f64::MAX, f64::MAX]);
+    let found = run(|work| distances(&rows, 0, work));
+    let last = found.iter().find(|reached| reached.node == 2).unwrap();
+    assert_eq!((last.distance, last.previous), (f64::INFINITY, 1));
+}
+
 #[test]
 fn a_sample_comes_near_and_a_full_one_is_exact() {
     let mut random = Random::new(7);

@@ -2,13 +2,10 @@
 
 use std::cell::RefCell;
 
-/// Arrays larger than this are given back to the system after use.
-const MOST_KEPT_BYTES: usize = 64 << 20;
-/// Arrays that a thread keeps.
-const MOST_KEPT: usize = 4;
+use super::kept::{Kept, Shelf};
 
 thread_local! {
-    static KEPT: RefCell<Vec<Arrays>> = RefCell::default();
+    static KEPT: RefCell<Shelf<Arrays>> = RefCell::default();
 }
 
 /// All counts are zero but those of the ids that were met.
@@ -27,7 +24,7 @@ pub(crate) struct Counts(Arrays);
 impl Counts {
     /// No counts; what the thread kept is used where it has room for no more than `most` ids.
     pub(crate) fn take(most: usize) -> Self {
-        let kept = KEPT.with(|kept| kept.borrow_mut().pop());
+        let kept = KEPT.with(|kept| kept.borrow_mut().take());
         Self(
             kept.filter(|kept| kept.counts.len() <= most)
                 .unwrap_or_default(),
@@ -80,9 +77,10 @@ impl Counts {
 
 impl Drop for Counts {
     fn drop(&mut self) {
-        if self.0.counts.is_empty() || self.bytes() > MOST_KEPT_BYTES {
+        let Some(place) = Kept::ask(self.0.counts.capacity() * 8 + self.0.met.capacity() * 4)
+        else {
             return;
-        }
+        };
         let mut arrays = std::mem::take(&mut self.0);
         if arrays.met.len() > arrays.counts.len() / 8 {
             arrays.counts.fill(0);
@@ -92,12 +90,7 @@ impl Drop for Counts {
         }
         arrays.met.clear();
         // A thread that ends keeps nothing.
-        let _ = KEPT.try_with(|kept| {
-            let mut kept = kept.borrow_mut();
-            if kept.len() < MOST_KEPT {
-                kept.push(arrays);
-            }
-        });
+        let _ = KEPT.try_with(|kept| kept.borrow_mut().put(arrays, place));
     }
 }
 

@@ -5,19 +5,16 @@
 
 use std::cell::RefCell;
 
-/// Arrays larger than this are given back to the system after use.
-const MOST_KEPT_BYTES: usize = 64 << 20;
-/// Arrays of one kind that a thread keeps.
-const MOST_KEPT: usize = 4;
+use super::kept::{Kept, Shelf};
 
 #[derive(Default)]
-struct Kept {
-    bits: Vec<Bits>,
-    numbers: Vec<Vec<u32>>,
+struct Shelves {
+    bits: Shelf<Bits>,
+    numbers: Shelf<Vec<u32>>,
 }
 
 thread_local! {
-    static KEPT: RefCell<Kept> = RefCell::default();
+    static KEPT: RefCell<Shelves> = RefCell::default();
 }
 
 /// One bit per id, and which words are not zero.
@@ -35,7 +32,7 @@ pub(crate) struct Marks(Bits);
 impl Marks {
     /// An empty set.
     pub(crate) fn take() -> Self {
-        let kept = KEPT.with(|kept| kept.borrow_mut().bits.pop());
+        let kept = KEPT.with(|kept| kept.borrow_mut().bits.take());
         Self(kept.unwrap_or_default())
     }
 
@@ -89,18 +86,14 @@ impl Marks {
 
 impl Drop for Marks {
     fn drop(&mut self) {
-        if self.0.words.is_empty() || self.bytes() > MOST_KEPT_BYTES {
+        let bytes = self.0.words.capacity() * 8 + self.0.used.capacity() * 4;
+        let Some(place) = Kept::ask(bytes) else {
             return;
-        }
+        };
         self.clear();
         let bits = std::mem::take(&mut self.0);
         // A thread that ends keeps nothing.
-        let _ = KEPT.try_with(|kept| {
-            let mut kept = kept.borrow_mut();
-            if kept.bits.len() < MOST_KEPT {
-                kept.bits.push(bits);
-            }
-        });
+        let _ = KEPT.try_with(|kept| kept.borrow_mut().bits.put(bits, place));
     }
 }
 
@@ -111,7 +104,7 @@ pub(crate) struct Numbers(Vec<u32>);
 impl Numbers {
     /// Numbers of which none is known.
     pub(crate) fn take() -> Self {
-        let kept = KEPT.with(|kept| kept.borrow_mut().numbers.pop());
+        let kept = KEPT.with(|kept| kept.borrow_mut().numbers.take());
         Self(kept.unwrap_or_default())
     }
 
@@ -144,16 +137,11 @@ impl Numbers {
 
 impl Drop for Numbers {
     fn drop(&mut self) {
-        if self.0.is_empty() || self.0.len() * 4 > MOST_KEPT_BYTES {
+        let Some(place) = Kept::ask(self.0.capacity() * 4) else {
             return;
-        }
+        };
         let numbers = std::mem::take(&mut self.0);
-        let _ = KEPT.try_with(|kept| {
-            let mut kept = kept.borrow_mut();
-            if kept.numbers.len() < MOST_KEPT {
-                kept.numbers.push(numbers);
-            }
-        });
+        let _ = KEPT.try_with(|kept| kept.borrow_mut().numbers.put(numbers, place));
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod counts;
 mod id_set;
+mod kept;
 mod marks;
 mod shortest;
 mod trails;

@@ -133,7 +133,7 @@ impl<'w> Meeting<'w> {
     }
 
     /// The shortest walks that were found, as their nodes from end to end; at most one unless `all`. `room` refuses by an
-    /// error so many nodes in all walks together.
+    /// error so many bytes of all walks together.
     pub(crate) fn walks(
         &mut self,
         all: bool,
@@ -162,7 +162,8 @@ impl<'w> Meeting<'w> {
                     // Both begin in the middle.
                     let walk = head.iter().rev().chain(&tail[1..]).copied();
                     found.push(walk.collect());
-                    room(found.len() * (head.len() + tail.len()))?;
+                    let made = found.len() + heads.len() + tails.len();
+                    room(walks_bytes(made, head.len() + tail.len()))?;
                 }
             }
         }
@@ -244,12 +245,18 @@ fn ways_back(
         let mut nearer: Vec<u32> = nearer.take(if all { usize::MAX } else { 1 }).collect();
         nearer.sort_unstable();
         nearer.dedup(); // parallel relationships
+        let made = open.len() + done.len() + nearer.len();
+        room(walks_bytes(made, depth as usize + 1))?;
         for node in nearer {
             let mut longer = walk.clone();
             longer.push(node);
             open.push(longer);
         }
-        room((open.len() + done.len()) * (depth as usize + 1))?;
     }
     Ok(done)
+}
+
+/// Bytes that so many walks of so many nodes take.
+fn walks_bytes(count: usize, nodes: usize) -> usize {
+    count.saturating_mul(nodes * size_of::<u32>() + size_of::<Vec<u32>>() + 16)
 }

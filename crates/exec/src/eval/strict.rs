@@ -138,8 +138,8 @@ pub(crate) fn properties_of(base: &Value, env: &dyn Environment) -> Result<Map> 
     }
 }
 
-/// `base[index]`
-fn index(base: &Value, index: &Value, env: &dyn Environment) -> Result<Value> {
+/// `base[index]`.
+pub(super) fn index(base: &Value, index: &Value, env: &dyn Environment) -> Result<Value> {
     match (base, index) {
         (Value::Null, _) => Ok(Value::Null),
         (Value::List(items), Value::Int(at)) => {

@@ -59,6 +59,7 @@ pub(crate) fn column<'c>(
         Expr::Not(term) => negation(term, chunk, rows, cx),
         Expr::Compare { op, left, right } => comparison(*op, left, right, chunk, rows, cx),
         Expr::Arith { op, left, right } => arithmetic(*op, left, right, chunk, rows, cx),
+        Expr::Index { base, index } => element(expr, base, index, chunk, rows, cx),
         Expr::IsNull(base) => null_test(base, true, chunk, rows, cx),
         Expr::IsNotNull(base) => null_test(base, false, chunk, rows, cx),
         Expr::HasLabels { entity, .. } | Expr::HasType { entity, .. } => {
@@ -164,6 +165,78 @@ fn arithmetic(
         })
         .collect::<Result<Vec<Value>>>()
         .map(Column::Values)
+}
+
+/// `base[index]`.
+fn element(
+    expr: &Expr,
+    base: &Expr,
+    index: &Expr,
+    chunk: &Chunk,
+    rows: Selection<'_>,
+    cx: &mut Cx<'_>,
+) -> Result<Column> {
+    let base = column(base, chunk, rows, cx)?;
+    let index = column(index, chunk, rows, cx)?;
+    if matches!((&*base, &*index), (Column::Const(_), Column::Const(_))) {
+        return strictly(expr, &[base, index], rows.len(), cx);
+    }
+    if let Some(made) = elements(&base, &index, rows.len()) {
+        return Ok(made);
+    }
+    (0..rows.len())
+        .map(|row| {
+            with(&base, row, |base| {
+                with(&index, row, |index| strict::index(base, index, cx))
+            })
+        })
+        .collect::<Result<Vec<Value>>>()
+        .map(Column::of_values)
+}
+
+/// `base[index]` where these are lists and integers in all rows. Neither is copied, and elements of one kind come without
+/// being values first: counting who holds a value takes its time.
+fn elements(base: &Column, index: &Column, len: usize) -> Option<Column> {
+    const NULL: Value = Value::Null;
+    let list = |row: usize| match base {
+        Column::Const(Value::List(items)) => Some(&**items),
+        Column::Values(lists) => match &lists[row] {
+            Value::List(items) => Some(&**items),
+            _ => None,
+        },
+        _ => None,
+    };
+    let place = |row: usize| match index {
+        Column::Const(Value::Int(place)) => Some(*place),
+        Column::Ints(places) => Some(places[row]),
+        _ => None,
+    };
+    let element = |row: usize| {
+        let (items, place) = (list(row)?, place(row)?);
+        let at = match place < 0 {
+            true => place.checked_add(items.len() as i64),
+            false => Some(place),
+        };
+        let at = at.and_then(|at| usize::try_from(at).ok());
+        Some(at.and_then(|at| items.get(at)).unwrap_or(&NULL))
+    };
+    match (0..len).next().and_then(element)? {
+        Value::Int(_) => {
+            let ints = (0..len).map(|row| element(row)?.as_int());
+            if let Some(ints) = ints.collect() {
+                return Some(Column::Ints(ints));
+            }
+        }
+        Value::Node(_) => {
+            let nodes = (0..len).map(|row| Some(element(row)?.as_node()?.id));
+            if let Some(nodes) = nodes.collect() {
+                return Some(Column::Nodes(nodes));
+            }
+        }
+        _ => {}
+    }
+    let values = (0..len).map(|row| element(row).cloned());
+    values.collect::<Option<Vec<_>>>().map(Column::of_values)
 }
 
 fn null_test(

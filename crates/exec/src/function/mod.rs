@@ -28,6 +28,7 @@ use crate::error::{ExecError, Result, shown};
 pub(crate) use convert::float_text;
 pub(crate) use graph::node_value;
 pub(crate) use list::IntegerRange;
+pub(crate) use spatial::point_distance;
 pub(crate) use temporal::arithmetic as temporal_arithmetic;
 
 /// What functions and operators may ask of the transaction and the machine.

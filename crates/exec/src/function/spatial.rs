@@ -121,21 +121,24 @@ fn distance(args: &[Value], _: &dyn Environment) -> Result<Value> {
         other => Err(wrong("distance", "two points", other)),
     };
     let (a, b) = (point(&args[0])?, point(&args[1])?);
+    Ok(point_distance(&a, &b).map_or(Value::Null, Value::Float))
+}
+
+/// As the function `distance` says; nothing between different systems.
+pub(crate) fn point_distance(a: &Point, b: &Point) -> Option<f64> {
     if a.crs != b.crs {
-        return Ok(Value::Null);
+        return None;
     }
     let rise = a.z - b.z;
     if !is_geographic(a.crs) {
-        return Ok(Value::Float((a.x - b.x).hypot(a.y - b.y).hypot(rise)));
+        return Some((a.x - b.x).hypot(a.y - b.y).hypot(rise));
     }
     const EARTH_RADIUS_M: f64 = 6_378_140.0;
     let half_sine = |degrees: f64| (degrees.to_radians() / 2.0).sin().powi(2);
     let h = half_sine(b.y - a.y)
         + a.y.to_radians().cos() * b.y.to_radians().cos() * half_sine(b.x - a.x);
     let radius = EARTH_RADIUS_M + (a.z + b.z) / 2.0;
-    Ok(Value::Float(
-        (2.0 * radius * h.sqrt().min(1.0).asin()).hypot(rise),
-    ))
+    Some((2.0 * radius * h.sqrt().min(1.0).asin()).hypot(rise))
 }
 
 /// `point.name`; none for other values.

@@ -208,6 +208,7 @@ impl Groups {
     ) -> (Vec<u32>, usize) {
         let mut found = Vec::with_capacity(rows);
         let mut bytes = 0;
+        let accumulators = plan.aggregates.len() * size_of::<Accumulator>();
         for row in 0..rows {
             if let [column] = keys
                 && let Some(int) = int_at(column, row)
@@ -215,7 +216,7 @@ impl Groups {
                 let group = match self.ints.get(&int) {
                     Some(group) => *group,
                     None => {
-                        bytes += 128;
+                        bytes += 128 + accumulators;
                         // A float that is a whole number is the same group as the integer.
                         let key = vec![GroupKey(Value::Int(int))];
                         let group = match self.index.get(&key) {
@@ -239,7 +240,7 @@ impl Groups {
                 let group = match self.nodes.get(&node) {
                     Some(group) => *group,
                     None => {
-                        bytes += 160;
+                        bytes += 160 + accumulators;
                         let group = self.add(vec![GroupKey(node_value(node))], plan);
                         self.nodes.insert(node, group);
                         group
@@ -254,7 +255,7 @@ impl Groups {
                 let group = match self.strings.get(text) {
                     Some(group) => *group,
                     None => {
-                        bytes += 160 + text.len();
+                        bytes += 160 + accumulators + text.len();
                         let group = self.add(vec![GroupKey(Value::String(text.clone()))], plan);
                         self.strings.insert(text.clone(), group);
                         group
@@ -270,7 +271,9 @@ impl Groups {
             let group = match self.index.get(&key) {
                 Some(group) => *group,
                 None => {
-                    bytes += 160 + 2 * key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
+                    bytes += 160
+                        + accumulators
+                        + 2 * key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
                     let group = self.add(key.clone(), plan);
                     self.index.insert(key, group);
                     group

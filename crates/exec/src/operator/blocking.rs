@@ -1,15 +1,16 @@
 //! Operators that take all rows before they give the first: sort, top, eager.
 
-use std::{cmp::Ordering, collections::VecDeque};
+use std::{borrow::Cow, cmp::Ordering, collections::VecDeque};
 
 use isomer_plan::{
-    expr::Expr,
+    expr::{Expr, SlotId},
     physical::{Op, OpId, SortKey},
 };
 use isomer_value::{Value, order::cmp_order};
 
 use super::{
     Argument, Child, FULL_BATCH, Operate, Spot,
+    exchange::place_slot,
     scan::{misplaced, row_count},
 };
 use crate::{
@@ -26,8 +27,15 @@ pub(super) struct Sort {
     spot: Spot,
     input: Child,
     sorted: Option<Output>,
+    /// Where rows that several threads make say which would have come first: see [`super::exchange`].
+    place: SlotId,
+    /// Whether others look at other rows: all columns stay, for the one that sees all rows.
+    in_part: bool,
     held: usize,
 }
+
+/// With more rows wanted, threads leave none out by themselves.
+const MOST_IN_PART: usize = 1 << 14;
 
 /// Sorted rows, in memory or on disk, and how many of them are still wanted.
 enum Output {
@@ -182,36 +190,77 @@ fn merge(
 impl Sort {
     pub(super) fn new(spot: Spot, input: Child) -> Self {
         Self {
+            place: place_slot(&spot.plan, spot.id),
             spot,
             input,
             sorted: None,
+            in_part: false,
             held: 0,
         }
+    }
+
+    /// For the rows of one of several threads, of which the first ones are handed on where few are wanted.
+    pub(super) fn in_part(spot: Spot, input: Child) -> Self {
+        Self {
+            in_part: true,
+            ..Self::new(spot, input)
+        }
+    }
+
+    /// Writes the rows that were taken so far.
+    fn spill(
+        &self,
+        run: &mut Run,
+        keys: &[SortKey],
+        limit: Option<usize>,
+        spilled: &mut Option<Spilled>,
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
+        let spilled = spilled.get_or_insert_with(|| Spilled {
+            runs: SortedRuns::new(self.spot.id, keys.iter().map(|key| key.descending), cx),
+            layout: Layout::default(),
+        });
+        run.spill(keys, limit, spilled, cx)
     }
 
     fn sort(&mut self, keys: &[SortKey], limit: Option<usize>, cx: &mut Cx<'_>) -> Result<Output> {
         cx.run.watch.release(std::mem::take(&mut self.held));
         let mut spilled: Option<Spilled> = None;
-        let mut run = Run {
-            rows: Chunk::new(0, 0),
-            keys: vec![Vec::new(); keys.len()],
-        };
         if limit == Some(0) {
             while self.input.pull(cx)?.is_some() {}
             return Ok(Output::Memory(Sorted {
-                rows: run.rows,
+                rows: Chunk::new(0, 0),
                 order: Vec::new(),
                 at: 0,
             }));
         }
-        while let Some(mut chunk) = self.input.pull_flat(cx)? {
+        let mut next = self.input.pull_flat(cx)?;
+        let mut keys = Cow::Borrowed(keys);
+        if let Some(chunk) = &next
+            && chunk.column(self.place).is_some()
+        {
+            // Of equal rows the one that one thread would have made first.
+            keys.to_mut().push(SortKey {
+                expr: Expr::Slot(self.place),
+                descending: false,
+            });
+        }
+        let keys = &*keys;
+        let mut run = Run {
+            rows: Chunk::new(0, 0),
+            keys: vec![Vec::new(); keys.len()],
+        };
+        while let Some(mut chunk) = next {
             let before = run.keyed_rows();
             for (key, values) in keys.iter().zip(&mut run.keys) {
                 let made = column(&key.expr, &chunk, Selection::All(chunk.len()), cx)?.into_owned();
                 values.extend(made.into_values(chunk.len()));
             }
-            self.spot.prune(&mut chunk);
-            let added = chunk.bytes()
+            if !self.in_part {
+                let (spot, place) = (&self.spot, self.place);
+                chunk.prune(|slot| slot != place && spot.is_live(slot));
+            }
+            let added = chunk.bytes_appended()
                 + run
                     .keys
                     .iter()
@@ -224,12 +273,9 @@ impl Sort {
                     .sum::<usize>();
             run.rows.append(chunk);
             if !cx.run.watch.try_hold(added) {
-                let spilled = spilled.get_or_insert_with(|| Spilled {
-                    runs: SortedRuns::new(self.spot.id, keys.iter().map(|key| key.descending), cx),
-                    layout: Layout::default(),
-                });
-                run.spill(keys, limit, spilled, cx)?;
+                self.spill(&mut run, keys, limit, &mut spilled, cx)?;
                 cx.run.watch.release(std::mem::take(&mut self.held));
+                next = self.input.pull_flat(cx)?;
                 continue;
             }
             self.held += added;
@@ -238,11 +284,15 @@ impl Sort {
             {
                 run.cut(keys, limit, cx)?;
                 cx.run.watch.release(std::mem::take(&mut self.held));
-                // Fewer than were held just now.
+                // Fewer than were held just now; but others may have taken what was released.
                 let bytes = run.bytes();
-                cx.run.watch.hold(bytes)?;
-                self.held = bytes;
+                if cx.run.watch.try_hold(bytes) {
+                    self.held = bytes;
+                } else {
+                    self.spill(&mut run, keys, Some(limit), &mut spilled, cx)?;
+                }
             }
+            next = self.input.pull_flat(cx)?;
         }
         if let Some(mut spilled) = spilled {
             run.spill(keys, limit, &mut spilled, cx)?;
@@ -271,6 +321,7 @@ impl Operate for Sort {
         let spot = self.spot.clone();
         if self.sorted.is_none() {
             let sorted = match spot.op() {
+                Op::Sort { .. } if self.in_part => return self.input.pull(cx),
                 Op::Sort { keys, .. } => self.sort(keys, None, cx)?,
                 Op::Top { keys, limit, .. } => {
                     let limit = match (row_count(limit, "LIMIT", cx), limit) {
@@ -280,6 +331,9 @@ impl Operate for Sort {
                         (Err(_), Expr::Arith { .. }) => usize::MAX,
                         (Err(error), _) => return Err(error),
                     };
+                    if self.in_part && limit > MOST_IN_PART {
+                        return self.input.pull(cx);
+                    }
                     self.sort(keys, Some(limit), cx)?
                 }
                 other => return Err(misplaced(other)),
@@ -377,7 +431,7 @@ impl Kept {
     ) -> Result<Self> {
         let mut kept = Self::default();
         while let Some(chunk) = input.pull_flat(cx)? {
-            let bytes = chunk.bytes();
+            let bytes = chunk.bytes_appended();
             if kept.spool.is_none() && cx.run.watch.try_hold(bytes) {
                 *held += bytes;
                 kept.chunks.push(chunk);
@@ -432,7 +486,7 @@ impl Drain {
     /// The next rows; what they held is taken from `held`.
     pub(super) fn next(&mut self, held: &mut usize, cx: &mut Cx<'_>) -> Result<Option<Chunk>> {
         if let Some(chunk) = self.chunks.pop_front() {
-            let bytes = chunk.bytes().min(*held);
+            let bytes = chunk.bytes_appended().min(*held);
             *held -= bytes;
             cx.run.watch.release(bytes);
             return Ok(Some(chunk));

@@ -340,6 +340,14 @@ fn shown_rows(show: ShowKind, cx: &mut Cx<'_>) -> Result<Vec<Vec<Value>>> {
                     Value::from(fields),
                 ]
             })
+            .chain(cx.tx.store().endpoint_keepers().into_iter().map(|keeper| {
+                vec![
+                    Value::String(keeper.name),
+                    text("keep endpoints".into()),
+                    Value::String(keeper.rel_type),
+                    Value::from(Vec::<Value>::new()),
+                ]
+            }))
             .collect(),
         ShowKind::Labels => catalog
             .labels()

@@ -17,8 +17,12 @@ use crate::{
     error::{ExecError, Result, shown},
 };
 
-/// About how many neighbours one call should give: input rows are taken in pieces that promise so many.
+/// About how many neighbours one call should give: input rows are taken in pieces that promise so many, and a piece is cut
+/// where it turns out to have more.
 const NEIGHBOURS_PER_CALL: usize = 4096;
+/// So many nodes are read first, then twice as many each time, so that a piece of nodes with far more neighbours than those
+/// before it is cut in time.
+const FIRST_READ: usize = 8;
 
 /// The relationships that a new one must differ from.
 pub(super) struct Used<'c>(Vec<&'c Column>);
@@ -159,15 +163,36 @@ impl Expand {
         }
     }
 
-    /// Fills `found` with one group per node.
+    /// Fills `found` with one group per node, for as many of the first nodes as have enough neighbours together.
     fn read(
         &mut self,
         nodes: &[NodeId],
         direction: isomer_data::Direction,
         types: &[TypeId],
         cx: &mut Cx<'_>,
-    ) -> Result<()> {
+    ) -> Result<usize> {
         self.found.clear();
+        let (mut done, mut step) = (0, FIRST_READ);
+        while done < nodes.len() && self.found.rows().len() < NEIGHBOURS_PER_CALL {
+            let before = self.found.rows().len();
+            let end = (done + step).min(nodes.len());
+            self.read_more(&nodes[done..end], direction, types, cx)?;
+            let found = self.found.rows();
+            cx.tick(found.len() - before + end - done)?;
+            cx.run.watch.allow(size_of_val(found))?;
+            (done, step) = (end, 2 * step);
+        }
+        Ok(done)
+    }
+
+    /// Adds one group per node to `found`.
+    fn read_more(
+        &mut self,
+        nodes: &[NodeId],
+        direction: isomer_data::Direction,
+        types: &[TypeId],
+        cx: &mut Cx<'_>,
+    ) -> Result<()> {
         let ascending = nodes.windows(2).all(|pair| pair[0] < pair[1]);
         if ascending || self.spot.plan.class != StatementClass::Read {
             return Ok(cx
@@ -257,8 +282,20 @@ impl Expand {
         cx: &mut Cx<'_>,
     ) -> Result<Chunk> {
         let wants_ends = self.spot.is_live(expand.to);
+        let (mut rows, mut nodes) = bound_nodes(&chunk, expand.from)?;
+        let counted = expand.group && !wants_ends && expand.distinct_from.is_empty();
+        if !counted {
+            let (kept, promised) = self.fitting(walks, &nodes);
+            if let Some(row) = rows.get(kept).map(|row| *row as usize) {
+                rows.truncate(kept);
+                nodes.truncate(kept);
+                chunk = self.put_back(chunk, row);
+            }
+            // Before it is taken: a single node may have very many.
+            let per_row = self.row_bytes(expand, &chunk);
+            cx.run.watch.allow(promised.saturating_mul(per_row))?;
+        }
         let used = Used::new(&expand.distinct_from, &chunk);
-        let (rows, nodes) = bound_nodes(&chunk, expand.from)?;
         let mut groups = rows.iter().zip(&nodes).peekable();
         let mut offsets = Vec::with_capacity(chunk.len() + 1);
         offsets.push(0_u32);
@@ -283,7 +320,6 @@ impl Expand {
             offsets.push(u32::try_from(count).map_err(|_| too_many())?);
         }
         cx.tick(count + chunk.len())?;
-        cx.run.watch.allow(ends.len() * size_of::<NodeId>())?;
         self.step =
             (NEIGHBOURS_PER_CALL / (count / nodes.len().max(1) + 1)).clamp(1, NEIGHBOURS_PER_CALL);
         self.spot.prune(&mut chunk);
@@ -297,6 +333,44 @@ impl Expand {
             chunk.flatten();
         }
         Ok(chunk)
+    }
+
+    /// How many of these nodes, at least one, have enough neighbours together, and how many these are.
+    fn fitting(&mut self, walks: &Walks, nodes: &[NodeId]) -> (usize, usize) {
+        let mut promised = 0_usize;
+        for (at, node) in nodes.iter().enumerate() {
+            if promised >= NEIGHBOURS_PER_CALL {
+                return (at, promised);
+            }
+            let degree = small(*node).map_or(0, |node| walks.degree(node, &mut self.scratch));
+            promised = promised.saturating_add(usize::try_from(degree).unwrap_or(usize::MAX));
+        }
+        (nodes.len(), promised)
+    }
+
+    /// Bytes for each neighbour: its own, and those of the row that is multiplied out.
+    fn row_bytes(&self, expand: &physical::Expand, chunk: &Chunk) -> usize {
+        let wants_rels = expand
+            .relationship
+            .is_some_and(|slot| self.spot.is_live(slot));
+        let own = size_of::<NodeId>() + if wants_rels { size_of::<RelRow>() } else { 0 };
+        match expand.group {
+            true => own,
+            false => own + size_of::<u32>() + chunk.row_bytes(|slot| self.spot.is_live(slot)),
+        }
+    }
+
+    /// Keeps the first `rows` rows of a piece; the others come next.
+    fn put_back(&mut self, piece: Chunk, rows: usize) -> Chunk {
+        let kept: Vec<u32> = (0..rows as u32).collect();
+        let kept = piece.gather(&kept);
+        if self.chunk.is_some() {
+            self.row -= piece.len() - rows;
+        } else {
+            self.chunk = Some(piece);
+            self.row = rows;
+        }
+        kept
     }
 
     /// The next rows to expand, as a chunk of their own.
@@ -353,12 +427,18 @@ impl Operate for Expand {
             self.walks = Some(walks);
             return Ok(Some(made));
         }
-        let (rows, nodes) = bound_nodes(&chunk, expand.from)?;
-        self.read(&nodes, data_direction(expand.direction), types, cx)?;
-        cx.tick(self.found.rows().len())?;
+        let (mut rows, mut nodes) = bound_nodes(&chunk, expand.from)?;
+        let read = self.read(&nodes, data_direction(expand.direction), types, cx)?;
+        if let Some(row) = rows.get(read).map(|row| *row as usize) {
+            rows.truncate(read);
+            nodes.truncate(read);
+            chunk = self.put_back(chunk, row);
+        }
         let per_row = self.found.rows().len() / nodes.len().max(1) + 1;
         self.step = (NEIGHBOURS_PER_CALL / per_row).clamp(1, NEIGHBOURS_PER_CALL);
-        cx.run.watch.allow(size_of_val(self.found.rows()))?;
+        let bytes = size_of::<RelRow>() + self.row_bytes(expand, &chunk);
+        let found = self.found.rows().len();
+        cx.run.watch.allow(found.saturating_mul(bytes))?;
 
         let mut offsets = Vec::with_capacity(chunk.len() + 1);
         offsets.push(0_u32);

@@ -110,6 +110,11 @@ impl ExpandInto {
         let node = |column: Option<&Column>, row| column.and_then(|column| column.node(row));
         let pair = |row| Some((small(node(from, row)?)?, small(node(to, row)?)?));
         let pairs: Pairs = (0..chunk.len()).map(pair).collect();
+        if pairs.len() >= WORTH_MARKS {
+            // One bit per id that a neighbour may have, and room to grow.
+            let bound = back.map_or(0, Walks::id_bound).max(walks.id_bound());
+            cx.run.watch.allow(bound as usize / 4)?;
+        }
         let mut counting = Counting {
             walks,
             back,

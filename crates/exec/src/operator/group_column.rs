@@ -161,13 +161,14 @@ impl Counts {
         }
     }
 
-    /// Takes in the nodes that changed since the base was made; false where the column cannot tell what one has.
+    /// Takes in nodes that changed since the base was made; false where the column cannot tell what one has.
     fn add_changed(
         &mut self,
         column: &ColumnAt,
+        changed: &[u32],
         tick: &mut dyn FnMut() -> Result<()>,
     ) -> Result<bool> {
-        for &node in column.changed() {
+        for &node in changed {
             match column.cell(node) {
                 Cell::Value(value) => self.add(value, 1),
                 Cell::Absent => {}
@@ -178,10 +179,22 @@ impl Counts {
         Ok(true)
     }
 
+    /// What it takes to put integers and whole floats together, where that is to be done.
+    fn finish_bytes(&self) -> usize {
+        match self.has_whole_floats() {
+            true => 2 * self.ints.len() * (size_of::<(GroupKey, i64)>() + 1),
+            false => 0,
+        }
+    }
+
+    fn has_whole_floats(&self) -> bool {
+        let whole = |key: &GroupKey| matches!(key.0, Value::Float(float) if float.fract() == 0.0);
+        self.others.keys().any(whole)
+    }
+
     /// One group per value; a whole float is in the group of the integer.
     fn finish(mut self) -> Vec<(Value, i64)> {
-        let whole = |key: &GroupKey| matches!(key.0, Value::Float(float) if float.fract() == 0.0);
-        if self.others.keys().any(whole) {
+        if self.has_whole_floats() {
             for (int, count) in std::mem::take(&mut self.ints) {
                 *self.others.entry(GroupKey(Value::Int(int))).or_default() += count;
             }
@@ -268,17 +281,30 @@ impl GroupColumn {
             };
             counts.add_page(page, &unchanged_rows(column.changed(), number));
             cx.tick(PAGE_ROWS)?;
-            let more = counts.bytes().saturating_sub(self.held);
-            if !cx.run.watch.try_hold(more) {
+            if !self.hold(counts.bytes(), cx) {
                 return Ok(None); // grouping row by row can go on on disk
             }
-            self.held += more;
         }
-        if !counts.add_changed(&column, &mut || cx.tick(1))? {
+        for changed in column.changed().chunks(PAGE_ROWS) {
+            if !counts.add_changed(&column, changed, &mut || cx.tick(1))?
+                || !self.hold(counts.bytes(), cx)
+            {
+                return Ok(None);
+            }
+        }
+        if !self.hold(counts.bytes() + counts.finish_bytes(), cx) {
             return Ok(None);
         }
         cx.run.note_view(self.spot.id);
         Ok(Some(counts.finish()))
+    }
+
+    /// Holds so many bytes in all; false where there is no room for them.
+    fn hold(&mut self, bytes: usize, cx: &mut Cx<'_>) -> bool {
+        let more = bytes.saturating_sub(self.held);
+        let fits = cx.run.watch.try_hold(more);
+        self.held += if fits { more } else { 0 };
+        fits
     }
 }
 

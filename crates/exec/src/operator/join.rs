@@ -237,7 +237,8 @@ impl HashJoin {
                 continue;
             }
             let parts = found.iter().flatten().flatten();
-            let bytes = chunk.bytes() + parts.map(|part| 64 + value_bytes(&part.0)).sum::<usize>();
+            let bytes =
+                chunk.bytes_appended() + parts.map(|part| 64 + value_bytes(&part.0)).sum::<usize>();
             if cx.run.watch.try_hold(bytes) {
                 self.held += bytes;
                 let first = rows.len() as u32;

@@ -23,6 +23,7 @@ mod group_nodes;
 mod input;
 mod join;
 mod merge;
+mod round;
 mod row;
 mod scan;
 mod seek;
@@ -37,7 +38,7 @@ use std::{sync::Arc, time::Instant};
 use isomer_plan::{
     Plan,
     expr::SlotId,
-    physical::{Op, OpId},
+    physical::{self, Op, OpId},
 };
 
 pub(crate) use delete::settle;
@@ -143,7 +144,10 @@ impl Child {
             id,
         };
         let child = |id: OpId| Self::build(plan, id, argument);
-        let below = |id: OpId| exchange::below_aggregation(plan, id, argument);
+        let below = |aggregate: &physical::Aggregate| match exchange::any_order(aggregate) {
+            true => exchange::below_aggregation(plan, aggregate.input, argument),
+            false => child(aggregate.input),
+        };
         let state: Box<dyn Operate> = match spot.op() {
             Op::Argument => Box::new(source::ArgumentRows::new(argument)),
             Op::AllNodesScan { input, .. } | Op::LabelScan { input, .. } => {
@@ -226,28 +230,34 @@ impl Child {
                 group_keys::GroupKeys::new(spot.clone(), aggregate.input, None, argument),
             ),
             Op::Aggregate(aggregate) if group_column::fits(plan, aggregate) => {
-                let general = aggregate::Aggregate::new(spot.clone(), below(aggregate.input));
+                let general = aggregate::Aggregate::new(spot.clone(), below(aggregate));
                 Box::new(group_column::GroupColumn::new(
                     spot.clone(),
                     Box::new(general),
                 ))
             }
             Op::Aggregate(aggregate) if count_paths::fits(plan, aggregate) => {
-                let general = aggregate::Aggregate::new(spot.clone(), below(aggregate.input));
+                let general = aggregate::Aggregate::new(spot.clone(), below(aggregate));
                 Box::new(count_paths::CountPaths::new(
                     spot.clone(),
                     Box::new(general),
                 ))
             }
-            Op::Aggregate(aggregate) => Box::new(aggregate::Aggregate::new(
-                spot.clone(),
-                below(aggregate.input),
-            )),
-            Op::Distinct { input, .. } => Box::new(row::Distinct::new(spot.clone(), child(*input))),
-            Op::Sort { input, .. } => Box::new(blocking::Sort::new(spot.clone(), child(*input))),
+            Op::Aggregate(aggregate) => {
+                Box::new(aggregate::Aggregate::new(spot.clone(), below(aggregate)))
+            }
+            Op::Distinct { input, .. } => {
+                let below = exchange::below_distinct(plan, id, *input, argument);
+                Box::new(row::Distinct::new(spot.clone(), below))
+            }
+            Op::Sort { input, .. } => {
+                let below = exchange::below_sort(plan, id, *input, argument);
+                Box::new(blocking::Sort::new(spot.clone(), below))
+            }
             Op::Top { input, .. } => {
                 let below = group_keys::below_top(plan, id, argument);
-                let below = below.unwrap_or_else(|| child(*input));
+                let below =
+                    below.unwrap_or_else(|| exchange::below_sort(plan, id, *input, argument));
                 Box::new(blocking::Sort::new(spot.clone(), below))
             }
             Op::Skip { input, .. } | Op::Limit { input, .. } => {

@@ -139,6 +139,8 @@ pub(super) struct Distinct {
     spilled: Spilled,
     /// Whether what is held belongs to an outer row before.
     reopened: bool,
+    /// Whether others look at other rows.
+    in_part: bool,
     held: usize,
 }
 
@@ -262,12 +264,25 @@ impl Distinct {
             seen: Seen::default(),
             spilled: Spilled::No,
             reopened: false,
+            in_part: false,
             held: 0,
         }
     }
-}
 
-impl Distinct {
+    /// For the rows of one of several threads: all columns stay, for the one that sees all rows.
+    pub(super) fn in_part(spot: Spot, input: Child) -> Self {
+        Self {
+            in_part: true,
+            ..Self::new(spot, input)
+        }
+    }
+
+    fn prune(&self, chunk: &mut Chunk) {
+        if !self.in_part {
+            self.spot.prune(chunk);
+        }
+    }
+
     /// Takes the rest of the input: what memory has not seen goes to disk and comes back once each.
     fn spill_rest(&mut self, slots: &[SlotId], cx: &mut Cx<'_>) -> Result<MergedRows> {
         let Spilled::Writing(mut spill) = std::mem::replace(&mut self.spilled, Spilled::No) else {
@@ -306,7 +321,7 @@ impl Operate for Distinct {
                 self.spilled = Spilled::Writing(DistinctSpill::new(spot.id, slots, cx)?);
             }
             chunk.retain(&keep);
-            spot.prune(&mut chunk);
+            self.prune(&mut chunk);
             return Ok(Some(chunk));
         }
         if let Spilled::Writing(_) = self.spilled {
@@ -318,7 +333,7 @@ impl Operate for Distinct {
         };
         let mut chunk = merged.next_chunk(FULL_BATCH, cx)?;
         if let Some(chunk) = &mut chunk {
-            spot.prune(chunk);
+            self.prune(chunk);
         }
         Ok(chunk)
     }

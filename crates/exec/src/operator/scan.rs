@@ -59,6 +59,7 @@ impl NodeScan {
             let Some((from, to)) = self.share.take().or_else(|| morsels.take()) else {
                 return Ok(None);
             };
+            cx.run.share = Morsels::number_of(from);
             let wanted = FULL_BATCH.min((to - from) as usize);
             let after = from.checked_sub(1).map(NodeId);
             let mut nodes = Vec::with_capacity(wanted);
@@ -342,6 +343,7 @@ fn next_of_share(
         TypeFilter::Nothing => return Ok(None),
     };
     while let Some((from, to)) = morsels.take() {
+        cx.run.share = Morsels::number_of(from);
         let mut own = Vec::new();
         // The first one behind the share, of any type.
         let mut behind: Option<RelId> = None;

@@ -11,6 +11,7 @@ use super::{
     Argument, Child, Operate, Spot,
     expand::end_of,
     input::RowInput,
+    round::Round,
     scan::misplaced,
     varlength::{step_holds, too_long},
 };
@@ -30,7 +31,13 @@ pub(super) struct ShortestPath {
 }
 
 /// A walk: the steps from its start.
-type Walk = Vec<(RelRow, NodeId)>;
+pub(super) type Walk = Vec<(RelRow, NodeId)>;
+
+/// Bytes that so many walks of `steps` steps take.
+pub(super) fn walks_bytes(count: usize, steps: usize) -> usize {
+    let one = steps * size_of::<(RelRow, NodeId)>() + size_of::<Walk>() + 16;
+    count.saturating_mul(one)
+}
 
 impl ShortestPath {
     pub(super) fn new(spot: Spot, input: Child) -> Self {
@@ -77,6 +84,9 @@ impl Operate for ShortestPath {
                 continue;
             }
             let mut chunk = self.input.repeat(&spot, walks.len());
+            // As walks and as values.
+            let steps = walks.iter().map(Vec::len).max().unwrap_or(0);
+            cx.run.watch.allow(walks_bytes(walks.len(), 3 * steps))?;
             if let Some(slot) = plan.path.filter(|slot| spot.is_live(*slot)) {
                 chunk.set(
                     slot,
@@ -230,6 +240,8 @@ impl Side {
                 .reached
                 .get(&at)
                 .map_or(&[][..], |reached| &reached.back);
+            let made = open.len() + done.len() + if all { back.len() } else { 1 };
+            cx.run.watch.allow(walks_bytes(made, self.depth as usize))?;
             if back.is_empty() {
                 done.push(walk.into_iter().rev().collect());
                 if !all {
@@ -242,17 +254,9 @@ impl Side {
                 longer.push((*rel, at));
                 open.push((longer, *from));
             }
-            cx.run
-                .watch
-                .allow((open.len() + done.len()) * (walk_bytes(&open)))?;
         }
         Ok(done)
     }
-}
-
-fn walk_bytes(open: &[(Walk, NodeId)]) -> usize {
-    open.last()
-        .map_or(0, |(walk, _)| walk.len() * size_of::<(RelRow, NodeId)>())
 }
 
 impl Search<'_> {
@@ -322,12 +326,13 @@ impl Search<'_> {
             Found::TooLong => return Err(too_long(max)),
             Found::Walks(_) => {}
         }
-        let nodes = meeting.walks(self.plan.all, &mut |nodes| {
-            cx.run.watch.allow(nodes * size_of::<u32>())?;
+        let nodes = meeting.walks(self.plan.all, &mut |bytes| {
+            cx.run.watch.allow(bytes)?;
             cx.tick(1)
         })?;
         let mut walks = Vec::with_capacity(nodes.len());
         for nodes in &nodes {
+            cx.tick(nodes.len())?;
             self.relationships_along(nodes, &mut walks, cx)?;
         }
         Ok(Some(walks))
@@ -358,17 +363,21 @@ impl Search<'_> {
             let choices = &choices[..choices
                 .len()
                 .min(if self.plan.all { usize::MAX } else { 1 })];
-            let longer = along.iter().flat_map(|walk| {
-                choices.iter().map(|rel| {
-                    let mut longer = walk.clone();
-                    longer.push((*rel, *to));
-                    longer
-                })
-            });
-            along = longer.collect();
-            cx.run
-                .watch
-                .allow((walks.len() + along.len()) * (step + 1) * size_of::<(RelRow, NodeId)>())?;
+            // Parallel relationships multiply the walks: asked for before they are made.
+            let made = along.len().saturating_mul(choices.len());
+            let all = made.saturating_add(walks.len() + along.len());
+            cx.run.watch.allow(walks_bytes(all, pairs.len()))?;
+            let mut longer = Vec::with_capacity(made);
+            for walk in &along {
+                cx.tick(1 + choices.len())?;
+                for rel in choices {
+                    let mut one = Vec::with_capacity(step + 1);
+                    one.extend_from_slice(walk);
+                    one.push((*rel, *to));
+                    longer.push(one);
+                }
+            }
+            along = longer;
         }
         walks.extend(along);
         Ok(())
@@ -398,9 +407,9 @@ impl Search<'_> {
             for head in &heads {
                 for tail in &tails {
                     walks.push(joined(head, tail, *node));
-                    cx.run.watch.allow(
-                        walks.len() * (shortest as usize + 1) * size_of::<(RelRow, NodeId)>(),
-                    )?;
+                    let made = walks.len() + heads.len() + tails.len();
+                    cx.run.watch.allow(walks_bytes(made, shortest as usize))?;
+                    cx.tick(1)?;
                 }
             }
             if !self.plan.all {
@@ -410,9 +419,23 @@ impl Search<'_> {
         Ok(walks)
     }
 
-    /// The shortest walks from a node back to itself: tried by length, since both sides would begin in one node.
+    /// The shortest walks from a node back to itself.
     fn shortest_cycle(&self, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
-        self.by_length(cx)
+        if self.plan.min > 1 {
+            return self.by_length(cx);
+        }
+        let max = self.max(cx);
+        let round = Round {
+            plan: self.plan,
+            types: self.filter.ids(),
+            start: self.from,
+            row: self.row,
+        };
+        match round.shortest(max, cx)? {
+            Some(walks) => Ok(walks),
+            None if self.plan.max.is_some() => Ok(Vec::new()),
+            None => Err(too_long(max)),
+        }
     }
 
     /// Tries all walks in order of length and keeps the first (or all of the first's length) for which the predicate holds.
@@ -444,10 +467,8 @@ impl Search<'_> {
                     None => Err(too_long(max)),
                 };
             }
-            level = self.longer(level, cx)?;
             length += 1;
-            let bytes = level.len() * (length as usize * size_of::<(RelRow, NodeId)>() + 24);
-            cx.run.watch.allow(bytes)?;
+            level = self.longer(level, length as usize, cx)?;
         }
     }
 
@@ -455,8 +476,10 @@ impl Search<'_> {
         walk.last().map_or(self.from, |(_, node)| *node)
     }
 
-    fn longer(&self, level: Vec<Walk>, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
+    /// The walks of `length` steps that go on from those of one step less.
+    fn longer(&self, level: Vec<Walk>, length: usize, cx: &mut Cx<'_>) -> Result<Vec<Walk>> {
         let mut next = Vec::new();
+        let before = level.len();
         let Some(types) = self.filter.ids() else {
             return Ok(next);
         };
@@ -471,17 +494,19 @@ impl Search<'_> {
                 types,
                 &mut found,
             )?;
-            cx.tick(found.rows().len() + 1)?;
+            cx.tick(found.rows().len() + length)?;
+            let most = before + next.len() + found.rows().len();
+            cx.run.watch.allow(walks_bytes(most, length))?;
             for rel in found.rows() {
                 if !used.contains(&rel.id)
                     && step_holds(&self.plan.step_predicate, *rel, self.row, cx)?
                 {
-                    let mut longer = walk.clone();
+                    let mut longer = Vec::with_capacity(length);
+                    longer.extend_from_slice(&walk);
                     longer.push((*rel, end_of(rel, end, self.plan.direction)));
                     next.push(longer);
                 }
             }
-            cx.run.watch.allow(next.len() * 64)?;
         }
         Ok(next)
     }
@@ -510,7 +535,7 @@ impl Search<'_> {
 }
 
 /// A walk to `middle`, and from there along the steps that the other side took towards it, backwards.
-fn joined(head: &[(RelRow, NodeId)], tail: &[(RelRow, NodeId)], middle: NodeId) -> Walk {
+pub(super) fn joined(head: &[(RelRow, NodeId)], tail: &[(RelRow, NodeId)], middle: NodeId) -> Walk {
     let mut walk = head.to_vec();
     // The other side's steps lead from the far end to `middle`: walked backwards, each ends where it began.
     for (at, (rel, _)) in tail.iter().enumerate().rev() {

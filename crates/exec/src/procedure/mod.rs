@@ -1,6 +1,7 @@
 //! Procedures: what one is, those of the language itself, and functions that others add.
 
 mod algorithms;
+mod estimate;
 mod network;
 mod paths;
 mod settings;

@@ -2,11 +2,13 @@
 //!
 //! | procedure | what it gives |
 //! |---|---|
-//! | `algo.shortestPath(source, target, [options]) YIELD path, weight` | a path of least weight (Dijkstra 1959); no row where there is none |
+//! | `algo.shortestPath(source, target, [options]) YIELD path, weight` | a path of least weight (Dijkstra 1959, or A* where nodes have positions); no row where there is none |
 //! | `algo.shortestPaths(source, target, k, [options]) YIELD rank, path, weight` | the `k` lightest that visit no node twice, lightest first (Yen 1971, with Lawler's rule of where to leave a path) |
 //!
 //! Options: `types`, `direction` (`'outgoing'`, `'incoming'`, `'both'`), `weight` (a property of the relationships; without it each
-//! weighs 1) and `defaultWeight` for those that lack it. A weight is a finite number from 0, anything else an error.
+//! weighs 1) and `defaultWeight` for those that lack it. A weight is a finite number from 0, anything else an error. `position` (a
+//! property of the nodes that holds a point) and `perUnit` (what a relationship weighs at least for each unit of distance) make the
+//! search go towards the target: see [`Estimate`].
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, hash_map::Entry};
@@ -22,6 +24,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{
     Call, Procedure, Registry,
+    estimate::Estimate,
     settings::{Settings, refused},
 };
 use crate::{
@@ -102,7 +105,7 @@ impl Procedure for PathProcedure {
             }
         };
         let options = arguments.last().unwrap_or(&Value::Null);
-        let mut ways = Ways::of(name, options, call)?;
+        let mut ways = Ways::of(name, options, target, call)?;
         ways.remembers = count > 1;
         for (at, way) in lightest(&mut ways, source, target, count, call)?
             .iter()
@@ -162,6 +165,8 @@ struct Ways {
     /// Whether nodes are come back to: several ways are asked for.
     remembers: bool,
     known: FxHashMap<NodeId, Arc<[Step]>>,
+    /// What is left to the target at least.
+    estimate: Option<Estimate>,
 }
 
 enum Weight {
@@ -173,8 +178,20 @@ enum Weight {
 }
 
 impl Ways {
-    fn of(procedure: &Arc<str>, options: &Value, call: &mut Call<'_>) -> Result<Self> {
-        let known = ["types", "direction", "weight", "defaultWeight"];
+    fn of(
+        procedure: &Arc<str>,
+        options: &Value,
+        target: NodeId,
+        call: &mut Call<'_>,
+    ) -> Result<Self> {
+        let known = [
+            "types",
+            "direction",
+            "weight",
+            "defaultWeight",
+            "position",
+            "perUnit",
+        ];
         let settings = Settings::new(procedure, options, &known)?;
         let names = settings.names("types")?;
         let transaction = call.transaction();
@@ -210,10 +227,32 @@ impl Ways {
             default,
             remembers: false,
             known: FxHashMap::default(),
+            estimate: Estimate::of(procedure, &settings, target, call)?,
         })
     }
 
-    /// The steps from a node.
+    /// What is left at least from the ends of the steps of `node`, put into `left`; nothing of it where nobody can say.
+    fn left(
+        &mut self,
+        node: NodeId,
+        steps: &[Step],
+        left: &mut Vec<f64>,
+        call: &mut Call<'_>,
+    ) -> Result<()> {
+        match &mut self.estimate {
+            Some(estimate) => {
+                let ends: Vec<_> = steps.iter().map(|(_, to, weight)| (*to, *weight)).collect();
+                estimate.of_steps(node, &ends, left, call)
+            }
+            None => {
+                left.clear();
+                left.resize(steps.len(), 0.0);
+                Ok(())
+            }
+        }
+    }
+
+    /// The steps from a node. Who asks ticks: a node that is remembered costs its steps again.
     fn from(&mut self, node: NodeId, call: &mut Call<'_>) -> Result<Arc<[Step]>> {
         if let Some(known) = self.known.get(&node) {
             return Ok(known.clone());
@@ -224,7 +263,6 @@ impl Ways {
                 .expand(&[node], self.direction, types, &mut found)?;
         }
         let rows = found.rows();
-        call.tick(rows.len() + 1)?;
         let weights = self.weights(rows, call)?;
         let steps: Arc<[Step]> = rows
             .iter()
@@ -313,12 +351,13 @@ struct Reached {
     weight: f64,
     /// The node before, and the step from there.
     last: Option<(NodeId, Step)>,
-    /// Whether no lighter way can be found any more.
+    /// Whether the ways that go on from it were looked at.
     done: bool,
 }
 
-/// A lightest way from one node to another, if there is one.
-fn dijkstra(
+/// A lightest way from one node to another, if there is one. Nodes are looked at by what the way over them weighs at least. Estimates
+/// never fall by more than a step weighs, so that no node is looked at twice but for rounding, where it is.
+fn lightest_way(
     ways: &mut Ways,
     from: NodeId,
     to: NodeId,
@@ -334,16 +373,23 @@ fn dijkstra(
     };
     reached.insert(from, start);
     let (mut held, mut found) = (0, false);
-    while let Some((Reverse(Cost(weight)), Reverse(node))) = open.pop() {
-        match reached.get_mut(&node) {
-            Some(known) if !known.done => known.done = true,
+    let mut left = Vec::new();
+    while let Some((_, Reverse(node))) = open.pop() {
+        let weight = match reached.get_mut(&node) {
+            Some(known) if !known.done => {
+                known.done = true;
+                known.weight
+            }
             _ => continue, // a heavier way to it, found before the one that it was reached by
-        }
+        };
         if node == to {
             found = true;
             break;
         }
-        for step in ways.from(node, call)?.iter() {
+        let steps = ways.from(node, call)?;
+        call.tick(1 + steps.len())?;
+        ways.left(node, &steps, &mut left, call)?;
+        for (step, left) in steps.iter().zip(&left) {
             let (rel, next, step_weight) = *step;
             if closed.nodes.contains(&next) || (node == from && closed.rels.contains(&rel.id)) {
                 continue;
@@ -358,12 +404,12 @@ fn dijkstra(
                 Entry::Vacant(place) => {
                     place.insert(way);
                 }
-                Entry::Occupied(mut known) if !known.get().done && total < known.get().weight => {
+                Entry::Occupied(mut known) if total < known.get().weight => {
                     known.insert(way);
                 }
                 Entry::Occupied(_) => continue,
             }
-            open.push((Reverse(Cost(total)), Reverse(next)));
+            open.push((Reverse(Cost(total + left)), Reverse(next)));
         }
         let entry = size_of::<(NodeId, Reached)>() + 1;
         let bytes = reached.capacity() * entry + open.capacity() * 24;
@@ -401,7 +447,7 @@ fn lightest(
     // Ways that leave one of those found, lightest first; of equal ones that of fewest steps, then of the oldest records.
     let mut open: BinaryHeap<Reverse<Rank>> = BinaryHeap::new();
     let mut steps_of: FxHashMap<Vec<RelId>, Vec<Step>> = FxHashMap::default();
-    let Some(first) = dijkstra(ways, source, target, &Closed::default(), call)? else {
+    let Some(first) = lightest_way(ways, source, target, &Closed::default(), call)? else {
         return Ok(found);
     };
     found.push(way(first, 0));
@@ -414,6 +460,7 @@ fn lightest(
             let spur = shared.last().map_or(source, |(_, node, _)| *node);
             let mut closed = Closed::default();
             for known in &found {
+                call.tick(1 + at)?;
                 let same = known.steps.len() > at
                     && known.steps[..at]
                         .iter()
@@ -425,7 +472,7 @@ fn lightest(
             }
             closed.nodes.insert(source);
             closed.nodes.extend(shared.iter().map(|(_, node, _)| *node));
-            let Some(rest) = dijkstra(ways, spur, target, &closed, call)? else {
+            let Some(rest) = lightest_way(ways, spur, target, &closed, call)? else {
                 continue;
             };
             let steps: Vec<Step> = shared.iter().copied().chain(rest).collect();

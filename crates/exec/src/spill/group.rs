@@ -22,7 +22,7 @@ use crate::{
     error::{ExecError, Result},
 };
 
-/// Bytes of a group beside its key and what its accumulators hold.
+/// Bytes of a group beside its key and its accumulators.
 const GROUP_BYTES: usize = 160;
 
 /// Groups and rows on disk.
@@ -218,8 +218,9 @@ impl Groups {
         let at = match self.index.get(&key) {
             Some(at) => *at,
             None => {
-                bytes +=
-                    GROUP_BYTES + 2 * key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
+                bytes += GROUP_BYTES
+                    + plan.aggregates.len() * size_of::<Accumulator>()
+                    + 2 * key.iter().map(|part| value_bytes(&part.0)).sum::<usize>();
                 let accumulators = plan
                     .aggregates
                     .iter()

@@ -128,6 +128,48 @@ fn distinct_ends_are_those_of_all_walks() {
     }
 }
 
+/// Walks back to where they began, too: over self loops, parallel relationships and rounds of all lengths.
+#[test]
+fn shortest_rounds_are_those_found_by_length() {
+    let mut state = 11_u64;
+    let mut random = move |below: u64| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let mut lengths = std::collections::BTreeSet::new();
+    for round in 0..24 {
+        let store = open();
+        let nodes = 4 + round % 4;
+        let knows: Vec<(u64, u64)> = (0..nodes + round % 3)
+            .map(|_| (random(nodes), random(nodes)))
+            .collect();
+        people(&store, nodes, &knows);
+        for direction in [Direction::Outgoing, Direction::Incoming, Direction::Both] {
+            for (all, max) in [
+                (true, None),
+                (false, None),
+                (true, Some(2)),
+                (false, Some(3)),
+            ] {
+                let found = shortest(&store, direction, all, 1, max, false);
+                assert_eq!(
+                    found,
+                    shortest(&store, direction, all, 1, max, true),
+                    "{knows:?} {direction:?} all: {all} ..{max:?}"
+                );
+                let rounds = found.iter().filter(|walk| walk.0 == walk.1);
+                lengths.extend(rounds.map(|walk| walk.2));
+            }
+        }
+    }
+    assert!(
+        (1..=4).all(|length| lengths.contains(&length)),
+        "{lengths:?}"
+    );
+}
+
 fn shortest(
     store: &Store,
     direction: Direction,

@@ -48,6 +48,7 @@ impl Binder<'_> {
                 Requirement::Convergent(kind.clone()),
                 std::slice::from_ref(field),
             ),
+            ConstraintKind::KeepEndpoints => (Requirement::KeepEndpoints, &[][..]),
             ConstraintKind::Check(condition) => {
                 let variable = match &command.target {
                     ast::SchemaTarget::Node { variable, .. }

@@ -511,10 +511,25 @@ fn sargable<'e>(facts: &Facts<'e>, node: SlotId, bound: &FxHashSet<SlotId>) -> V
                 right,
             } => add(left, Test::StartsWith(right), right),
             Expr::IsNotNull(operand) => add(operand, Test::Any, &ANYTHING),
+            // A look into a convergent set comes before the plain list that the property may be.
+            Expr::Call {
+                function: Function::Coalesce,
+                arguments,
+            } => {
+                if let [look, Expr::In { item, list }] = &arguments[..]
+                    && is_look(look, Function::ConvergentContains)
+                {
+                    add(list, Test::Holds(item), item);
+                }
+            }
             _ => {}
         }
     }
     found
+}
+
+fn is_look(expr: &Expr, look: Function) -> bool {
+    matches!(expr, Expr::Call { function, .. } if *function == look)
 }
 
 /// What a side of a comparison says about the node: its id, or one of its properties.
@@ -531,9 +546,26 @@ fn subject_of(expr: &Expr, node: SlotId) -> Option<Subject> {
     }
     let mut path = Vec::new();
     let mut at = expr;
-    while let Expr::Property { base, name } = at {
-        path.push(*name);
-        at = base;
+    loop {
+        match at {
+            Expr::Property { base, name } => {
+                path.push(*name);
+                at = base;
+            }
+            // What is in a convergent map is looked up in it first: it is the same path.
+            Expr::Call {
+                function: Function::Coalesce,
+                arguments,
+            } => match &arguments[..] {
+                [look, plain @ Expr::Property { .. }]
+                    if is_look(look, Function::ConvergentValue) =>
+                {
+                    at = plain;
+                }
+                _ => break,
+            },
+            _ => break,
+        }
     }
     path.reverse();
     match at {

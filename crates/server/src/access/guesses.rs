@@ -1,6 +1,8 @@
-//! Failed logins: so many a minute from one address, one after the other.
+//! Failed logins: so many a minute from one address, one after the other. Tokens that nobody has count as well, each of them
+//! once: a page whose login has ended asks several times with the one it had, and guesses nothing.
 
 use std::{
+    hash::{BuildHasher, RandomState},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -18,17 +20,28 @@ const MOST_SOURCES: usize = 10_000;
 /// How long a login waits for others from its address.
 const TURN_TIME: Duration = Duration::from_secs(5);
 
-/// Counts failures by where they come from. Memory: bounded, about a hundred bytes for each of [`MOST_SOURCES`], and as much for
-/// each address from which somebody logs in right now.
+/// Counts failures by where they come from. Memory: bounded, about a hundred bytes and 8 for each token that
+/// counts (at most the limit) for each of [`MOST_SOURCES`], and as much for each address from which somebody logs in right now.
 #[derive(Debug)]
 pub struct Guesses {
     limit: u32,
-    sources: Mutex<FxHashMap<String, (Instant, u32)>>,
+    sources: Mutex<FxHashMap<String, Source>>,
+    /// Tokens are told apart by their hashes under this key.
+    hasher: RandomState,
     /// Held by the login of a source that is looked at.
     turns: Mutex<FxHashMap<String, Lock>>,
 }
 
 type Lock = Arc<tokio::sync::Mutex<()>>;
+
+/// What failed from one address since its window began.
+#[derive(Debug)]
+struct Source {
+    since: Instant,
+    failures: u32,
+    /// Hashes of the tokens among them.
+    tokens: Vec<u64>,
+}
 
 impl Guesses {
     /// Allows `limit` failures a minute; the next ones are refused unseen.
@@ -36,6 +49,7 @@ impl Guesses {
         Self {
             limit,
             sources: Mutex::default(),
+            hasher: RandomState::new(),
             turns: Mutex::default(),
         }
     }
@@ -68,35 +82,60 @@ impl Guesses {
 
     /// Refuses a source that has failed too often.
     pub fn check(&self, source: &str) -> Result<()> {
-        let sources = self.sources.lock();
-        match sources.get(source) {
-            Some((since, failures)) if *failures >= self.limit && since.elapsed() < WINDOW => {
-                let left = WINDOW.saturating_sub(since.elapsed()).as_secs() + 1;
-                Err(ServerError::TooMany {
-                    message: format!("too many failed logins: try again in {left} seconds"),
-                    retry_after_s: u32::try_from(left).unwrap_or(60),
-                })
-            }
-            _ => Ok(()),
+        match self.sources.lock().get(source) {
+            Some(known) => self.check_known(known),
+            None => Ok(()),
         }
+    }
+
+    fn check_known(&self, known: &Source) -> Result<()> {
+        if known.failures < self.limit || known.since.elapsed() >= WINDOW {
+            return Ok(());
+        }
+        let left = WINDOW.saturating_sub(known.since.elapsed()).as_secs() + 1;
+        Err(ServerError::TooMany {
+            message: format!("too many failed logins: try again in {left} seconds"),
+            retry_after_s: u32::try_from(left).unwrap_or(60),
+        })
     }
 
     /// Counts a failure.
     pub fn failed(&self, source: &str) {
+        self.with(source, |known| known.failures += 1);
+    }
+
+    /// Counts a token that nobody has, unless it was counted before; refuses a new one from a source that has failed too often.
+    pub fn wrong_token(&self, source: &str, token: &str) -> Result<()> {
+        let token = self.hasher.hash_one(token);
+        self.with(source, |known| {
+            if known.tokens.contains(&token) {
+                return Ok(());
+            }
+            self.check_known(known)?;
+            known.failures += 1;
+            known.tokens.push(token);
+            Ok(())
+        })
+    }
+
+    fn with<T>(&self, source: &str, work: impl FnOnce(&mut Source) -> T) -> T {
         let mut sources = self.sources.lock();
         if sources.len() >= MOST_SOURCES && !sources.contains_key(source) {
-            sources.retain(|_, (since, _)| since.elapsed() < WINDOW);
+            sources.retain(|_, known| known.since.elapsed() < WINDOW);
             if sources.len() >= MOST_SOURCES {
                 sources.clear();
             }
         }
-        let entry = sources
-            .entry(source.to_owned())
-            .or_insert_with(|| (Instant::now(), 0));
-        if entry.0.elapsed() >= WINDOW {
-            *entry = (Instant::now(), 0);
+        let fresh = || Source {
+            since: Instant::now(),
+            failures: 0,
+            tokens: Vec::new(),
+        };
+        let known = sources.entry(source.to_owned()).or_insert_with(fresh);
+        if known.since.elapsed() >= WINDOW {
+            *known = fresh();
         }
-        entry.1 += 1;
+        work(known)
     }
 }
 
@@ -181,6 +220,23 @@ mod tests {
             guesses.check("10.0.0.2").is_ok(),
             "another address is not touched"
         );
+    }
+
+    #[test]
+    fn a_token_that_has_ended_is_counted_once() {
+        let guesses = Guesses::new(3);
+        for _ in 0..100 {
+            guesses.wrong_token("10.0.0.1", "an old login").unwrap();
+        }
+        guesses.check("10.0.0.1").unwrap();
+        guesses.wrong_token("10.0.0.1", "one guess").unwrap();
+        guesses.wrong_token("10.0.0.1", "another").unwrap();
+        assert!(guesses.wrong_token("10.0.0.1", "one too many").is_err());
+        assert!(
+            guesses.check("10.0.0.1").is_err(),
+            "guessed tokens hold up passwords, too"
+        );
+        guesses.wrong_token("10.0.0.1", "an old login").unwrap();
     }
 
     #[test]

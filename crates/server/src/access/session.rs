@@ -3,8 +3,8 @@
 use std::{collections::VecDeque, net::IpAddr, sync::Arc};
 
 use isomer_db::{
-    BucketOptions, Database, FileReader, FileWriter, Limits, Map, QueryOptions, QueryResult, Row,
-    RowCursor, RowStream, Transaction,
+    Backup, BucketOptions, Database, FileReader, FileWriter, Limits, Map, QueryOptions,
+    QueryResult, RestoreOptions, Restored, Row, RowCursor, RowStream, Transaction,
     data::{BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, DataError},
 };
 
@@ -214,10 +214,34 @@ impl ServerAccess {
             .collect()
     }
 
+    /// Why a database does not open, or does not answer any more: told to its administrators.
+    pub(crate) fn trouble(&self, name: &str) -> Option<String> {
+        self.session.databases.trouble(name)
+    }
+
+    /// Opens a database anew that does not open, or does not answer any more; false where it answers.
+    pub fn open_database(&self, name: &str) -> Result<bool> {
+        self.require_admin()?;
+        self.session.databases.open_again(name)
+    }
+
     /// Makes a database.
     pub fn create_database(&self, name: &str) -> Result<()> {
         self.require_admin()?;
         self.session.databases.create(name)
+    }
+
+    /// Makes a database out of a backup.
+    pub(crate) fn restore_database(
+        &self,
+        name: &str,
+        source: &std::path::Path,
+        options: &RestoreOptions,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Restored> {
+        self.require_admin()?;
+        let databases = &self.session.databases;
+        databases.restore(name, source, options, progress)
     }
 
     /// Drops a database with all that is in it.
@@ -468,8 +492,18 @@ impl Access {
         Ok(self.db.cancel_query(id))
     }
 
-    /// Writes a copy of the database to a folder.
-    pub fn backup(&self, target: &std::path::Path) -> Result<()> {
+    /// Puts a backup beside the earlier ones in a folder; `progress` is told how many bytes of how many are done.
+    pub fn backup(
+        &self,
+        target: &std::path::Path,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<Backup> {
+        self.require(Role::Admin)?;
+        Ok(self.db.backup_with(target, progress)?)
+    }
+
+    /// Writes a copy of the database to a folder, which opens as a database.
+    pub fn checkpoint(&self, target: &std::path::Path) -> Result<()> {
         self.require(Role::Admin)?;
         Ok(self.db.checkpoint(target)?)
     }

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{Database, Map, Value, params};
+use isomer_db::{Database, Map, MasterKey, Value, params};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
@@ -181,8 +181,24 @@ impl Recent {
 
 impl System {
     /// Opens the system database, or makes it.
-    pub fn open(folder: &Path) -> Result<Self> {
-        Self::with(Database::builder().memory(32 << 20).open(folder)?)
+    ///
+    /// With a key it is encrypted, if it is made now; one that was made without stays as it is, and says so in the log.
+    pub fn open(folder: &Path, key: Option<&MasterKey>) -> Result<Self> {
+        let mut builder = Database::builder().memory(32 << 20);
+        if let Some(key) = key {
+            let is_made = folder
+                .read_dir()
+                .is_ok_and(|mut files| files.next().is_some());
+            if is_made && !Database::is_encrypted(folder)? {
+                tracing::warn!(
+                    folder = %folder.display(),
+                    "users and tokens were stored before there was a key, and are not encrypted: to change that, stop the server, move the folder away, and make the users anew"
+                );
+            } else {
+                builder = builder.key(key.clone());
+            }
+        }
+        Self::with(builder.open(folder)?)
     }
 
     /// A system database in memory, for tests.
@@ -715,7 +731,7 @@ mod tests {
     fn users_and_tokens_outlive_the_process_and_secrets_are_not_stored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("system");
-        let system = System::open(&path).unwrap();
+        let system = System::open(&path, None).unwrap();
         system
             .add_user("ada", "analytical engine", &Rights::all())
             .unwrap();
@@ -726,7 +742,7 @@ mod tests {
         system.close().unwrap();
         drop(system);
 
-        let system = System::open(&path).unwrap();
+        let system = System::open(&path, None).unwrap();
         let principal = system.principal(&token.token).unwrap();
         assert_eq!(
             (&*principal.name, principal.rights.on("people")),
@@ -846,6 +862,48 @@ mod tests {
         system.set_roles("ada", &reader()).unwrap();
         assert!(system.remove_user("bob").is_err());
         assert!(system.remove_user("nobody").is_err());
+    }
+
+    #[test]
+    fn with_a_key_users_and_tokens_are_not_readable_on_disk() {
+        let folder = tempfile::tempdir().unwrap();
+        let key = MasterKey::generate().unwrap();
+        let (keyed, plain) = (folder.path().join("keyed"), folder.path().join("plain"));
+        let holds = |path: &Path, text: &str| {
+            let mut left = vec![path.to_owned()];
+            while let Some(path) = left.pop() {
+                match path.is_dir() {
+                    true => left.extend(path.read_dir().unwrap().map(|one| one.unwrap().path())),
+                    false => {
+                        let bytes = std::fs::read(&path).unwrap();
+                        let mut parts = bytes.windows(text.len());
+                        if parts.any(|part| part == text.as_bytes()) {
+                            return true;
+                        }
+                    }
+                }
+            }
+            false
+        };
+        for (path, key) in [(&keyed, Some(&key)), (&plain, None)] {
+            let system = System::open(path, key).unwrap();
+            system
+                .add_user("grace-hopper", "nanoseconds", &Rights::all())
+                .unwrap();
+            system.close().unwrap();
+        }
+        assert!(
+            holds(&plain, "grace-hopper"),
+            "the search finds what is there"
+        );
+        assert!(!holds(&keyed, "grace-hopper"));
+        assert!(System::open(&keyed, None).is_err());
+        assert!(System::open(&keyed, Some(&MasterKey::generate().unwrap())).is_err());
+        let again = System::open(&keyed, Some(&key)).unwrap();
+        assert!(again.knows_password("grace-hopper", "nanoseconds"));
+        // One that was there before the key stays usable.
+        let again = System::open(&plain, Some(&key)).unwrap();
+        assert!(again.knows_password("grace-hopper", "nanoseconds"));
     }
 
     #[test]

@@ -23,7 +23,9 @@ use crate::{
     Result, ServerError,
     access::{Access, Role},
     core::Core,
-    slow, weight,
+    slow,
+    traces::Span,
+    weight,
 };
 
 /// Rows that a statement that writes may find before they are sent.
@@ -56,9 +58,13 @@ pub(super) struct Statement {
     /// How long it may still work.
     left: Option<Duration>,
     began: Instant,
+    /// How long it has worked.
+    took: Duration,
     /// Rows that were found and not taken.
     ahead: VecDeque<Row>,
     ended: bool,
+    /// It is told when this is dropped.
+    _span: Span,
     /// Whether what it writes was written, where it has a transaction of its own.
     settled: bool,
     rows: u64,
@@ -83,6 +89,7 @@ pub(super) enum Taken {
 impl Statement {
     /// Plans a statement, in the open transaction of `access` or in one of its own.
     pub(super) fn open(
+        core: &Core,
         mut access: Access,
         text: String,
         parameters: Map,
@@ -106,6 +113,8 @@ impl Statement {
             (Some(most), Some(wanted)) => Some(most.min(wanted)),
             (most, wanted) => most.or(wanted),
         };
+        let traces = &core.traces;
+        let span = traces.query(&Span::none(), access.name());
         let opened = if access.open().is_some() {
             access
                 .open_query(&text, &parameters, &options)
@@ -114,6 +123,7 @@ impl Statement {
             access.stream(&text, &parameters, &options).map(Source::Own)
         };
         let source = opened.map_err(|error| {
+            span.failed(error.kind());
             let denied = error.kind() == ErrorKind::Denied.name();
             let failure = Failure::of(&error);
             if denied && terms.reads_only && access.role() >= Role::Editor {
@@ -121,6 +131,12 @@ impl Statement {
             }
             failure
         })?;
+        let class = match &source {
+            Source::Own(stream) => stream.class(),
+            Source::Shared(cursor) => cursor.class(),
+        };
+        span.text(&text);
+        span.class(class.name());
         let settled = match &source {
             Source::Own(stream) => stream.class() == StatementClass::Read,
             Source::Shared(_) => true,
@@ -128,6 +144,7 @@ impl Statement {
         Ok(Self {
             access,
             source,
+            _span: span,
             settled,
             text,
             parameters,
@@ -136,6 +153,7 @@ impl Statement {
             cancel,
             left,
             began: Instant::now(),
+            took: Duration::ZERO,
             ahead: VecDeque::new(),
             ended: false,
             rows: 0,
@@ -218,15 +236,10 @@ impl Statement {
         self.ended
     }
 
-    /// Tells of it in the log if it took long.
-    pub(super) fn tell_if_slow(&self, core: &Core) {
-        slow::tell(
-            core,
-            &self.access,
-            &self.text,
-            &self.parameters,
-            self.began.elapsed(),
-        );
+    /// Tells of it in the log if it took long, whatever it ended with; the time in which its client read does not count.
+    pub(super) fn tell_if_slow(&self, core: &Core, error: Option<&str>) {
+        let (text, parameters) = (&self.text, &self.parameters);
+        slow::tell(core, &self.access, text, parameters, self.took, error);
     }
 
     /// Writes what it has to write: its first row is found, and kept.
@@ -394,7 +407,9 @@ impl Statement {
         let outcome = work(self);
         drop(at_work);
         let over = end.is_some_and(|end| end <= Instant::now());
-        self.left = self.left.map(|left| left.saturating_sub(began.elapsed()));
+        let took = began.elapsed();
+        self.left = self.left.map(|left| left.saturating_sub(took));
+        self.took += took;
         match outcome {
             Err(error) if error.kind() == ErrorKind::Cancelled.name() && over => {
                 Err(ServerError::TooSlow(

@@ -4,6 +4,7 @@
 //! `limits.body` is the key `body` of the table `[limits]`; in the environment it is `ISOMER_LIMITS_BODY`.
 //! Secrets are no settings: a password comes from a file or from the environment, and is never printed.
 
+mod network;
 mod parse;
 mod table;
 
@@ -14,6 +15,8 @@ use std::{
     time::Duration,
 };
 
+pub use crate::traces::TraceOptions;
+pub use network::Network;
 pub use table::{SETTINGS, Setting};
 
 /// Where a setting comes from.
@@ -80,6 +83,7 @@ impl Layers {
             let text = match value {
                 toml::Value::String(text) => text,
                 toml::Value::Integer(number) => number.to_string(),
+                toml::Value::Float(number) => number.to_string(),
                 toml::Value::Boolean(truth) => truth.to_string(),
                 toml::Value::Array(items) => {
                     let items: Option<Vec<&str>> = items.iter().map(toml::Value::as_str).collect();
@@ -161,6 +165,8 @@ pub struct Config {
     pub default_database: Option<String>,
     /// Names under which browsers may reach it, beside those of the loopback address.
     pub hosts: Vec<String>,
+    /// Proxies that are believed when they say who asks, and whether over TLS.
+    pub trusted_proxies: Vec<Network>,
     /// Folder of the system database: users, roles, tokens.
     pub system: Option<PathBuf>,
     /// Where databases are made that are asked for over the network; none can be made without.
@@ -187,6 +193,8 @@ pub struct Config {
     pub log_level: tracing::Level,
     /// Queries that take longer are logged with their plans.
     pub slow_query: Option<Duration>,
+    /// Where traces are sent to.
+    pub traces: Option<TraceOptions>,
     /// Threads that accept connections and serialise answers.
     pub threads: usize,
 }
@@ -258,4 +266,6 @@ pub struct ServerLimits {
     pub drain_time: Duration,
     /// Most change feeds that are open at once.
     pub feeds: usize,
+    /// How often a change feed says that it is still there.
+    pub heartbeat: Duration,
 }

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use super::{AuditLevel, ConfigError, LogFormat};
+use super::{AuditLevel, ConfigError, LogFormat, Network};
 
 /// What a setting can be.
 pub(super) trait FromText: Sized {
@@ -40,6 +40,17 @@ impl FromText for Count {
 }
 
 pub(super) struct Count(pub usize);
+
+/// A part of something.
+pub(super) struct Ratio(pub f64);
+
+impl FromText for Ratio {
+    const EXPECTED: &'static str = "a number from 0 to 1";
+    fn from_text(text: &str) -> Option<Self> {
+        let ratio = text.parse().ok()?;
+        (0.0..=1.0).contains(&ratio).then_some(Self(ratio))
+    }
+}
 
 /// A size in bytes.
 pub(super) struct Size(pub u64);
@@ -138,6 +149,15 @@ impl FromText for Vec<String> {
             .map(str::trim)
             .filter(|name| !name.is_empty());
         Some(names.map(str::to_ascii_lowercase).collect())
+    }
+}
+
+impl FromText for Vec<Network> {
+    const EXPECTED: &'static str =
+        "addresses, or networks such as 10.0.0.0/8, with commas between them";
+    fn from_text(text: &str) -> Option<Self> {
+        let all = text.split(',').map(str::trim);
+        all.filter(|one| !one.is_empty()).map(Network::of).collect()
     }
 }
 

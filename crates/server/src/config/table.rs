@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use super::{
-    Config, ConfigError, Layers, ServerLimits,
-    parse::{Count, Size, parse},
+    Config, ConfigError, Layers, ServerLimits, TraceOptions,
+    parse::{Count, Ratio, Size, parse},
 };
 
 /// A setting: its name, what it is unless set, and what it is for.
@@ -50,6 +50,11 @@ pub const SETTINGS: &[Setting] = &[
         "hosts",
         "",
         "Further names in the Host header that are answered (behind a proxy, or of a certificate)",
+    ),
+    setting(
+        "trusted_proxies",
+        "",
+        "Addresses (10.0.0.7), or networks without clients, of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed",
     ),
     setting(
         "system",
@@ -104,6 +109,21 @@ pub const SETTINGS: &[Setting] = &[
         "log.audit_file",
         "",
         "File of the audit log; `audit.jsonl` beside the system database unless given",
+    ),
+    setting(
+        "traces.endpoint",
+        "",
+        "Collector of traces (OTLP over HTTP), such as http://127.0.0.1:4318; none unless set, and only if built with the feature `otel`",
+    ),
+    setting(
+        "traces.service_name",
+        "isomer",
+        "What the server is called in traces",
+    ),
+    setting(
+        "traces.sample_ratio",
+        "1",
+        "Which part of the traces is kept: 0 to 1",
     ),
     setting(
         "limits.body",
@@ -187,6 +207,11 @@ pub const SETTINGS: &[Setting] = &[
         "For requests at work to end when the server stops",
     ),
     setting("limits.feeds", "1000", "Change feeds at once"),
+    setting(
+        "limits.heartbeat",
+        "15s",
+        "How often a change feed says that it is still there, and its right is looked at",
+    ),
 ];
 
 /// The settings, understood and checked.
@@ -210,6 +235,16 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
         "0ms" | "0s" | "off" => None,
         text => Some(parse::<Duration>("log.slow_query", text)?),
     };
+    let traces = get::<Option<String>>(layers, "traces.endpoint")?;
+    let traces = traces
+        .map(|endpoint| {
+            Ok(TraceOptions {
+                endpoint,
+                service_name: layers.get("traces.service_name").to_owned(),
+                sample_ratio: get::<Ratio>(layers, "traces.sample_ratio")?.0,
+            })
+        })
+        .transpose()?;
     let limits = ServerLimits {
         body_bytes: bytes("limits.body")?,
         import_bytes: size("limits.import")?,
@@ -233,15 +268,18 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
         login_time: get(layers, "limits.login_time")?,
         drain_time: get(layers, "limits.drain_time")?,
         feeds: count("limits.feeds")?,
+        heartbeat: get(layers, "limits.heartbeat")?,
     };
     let config = Config {
         tls,
         slow_query,
+        traces,
         limits,
         listen: get(layers, "listen")?,
         bolt: get(layers, "bolt")?,
         default_database: get(layers, "default_database")?,
         hosts: get(layers, "hosts")?,
+        trusted_proxies: get(layers, "trusted_proxies")?,
         system: get(layers, "system")?,
         databases_folder: get(layers, "databases_folder")?,
         backups_folder: get(layers, "backups_folder")?,
@@ -339,8 +377,12 @@ mod tests {
             ("limits.requests", "0", "a number of 1 or more"),
             ("listen", "here", "an address and a port"),
             ("log.format", "xml", "text or json"),
+            ("traces.sample_ratio", "1.5", "a number from 0 to 1"),
         ] {
             let mut layers = Layers::new();
+            layers
+                .add_flag("traces.endpoint", "http://127.0.0.1:4318")
+                .unwrap();
             layers.add_flag(key, value).unwrap();
             let error = layers.config().unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(told), "{error}");

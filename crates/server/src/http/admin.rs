@@ -1,6 +1,6 @@
-//! Logins, users, tokens, databases, running queries, backups.
+//! Logins, users, tokens, databases, running queries.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::http::{StatusCode, header};
 use isomer_db::{Value, data::GraphRead, params};
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, NewToken, Rights, ServerAccess, TokenInfo, UserInfo, now_ms},
+    access::{Access, NewToken, Rights, Role, ServerAccess, TokenInfo, UserInfo, now_ms},
 };
 
 fn token_value(info: &TokenInfo) -> Value {
@@ -43,7 +43,9 @@ fn logged_in(call: &Call, status: StatusCode, new: &NewToken, in_cookie: bool) -
         return new_token(status, new);
     }
     let told = params! { "csrf" => cookie::csrf(&new.token), "about" => token_value(&new.info) };
-    let secure = call.core.config.tls.is_some();
+    // A page that a browser loaded over TLS says so by itself, too.
+    let page = call.header(header::ORIGIN).unwrap_or_default();
+    let secure = call.over_tls || page.starts_with("https://");
     Ok(Reply::value_with(status, &told.into())?.with(
         header::SET_COOKIE,
         cookie::begun(&call.headers, &new.token, secure),
@@ -126,13 +128,7 @@ pub async fn logout(call: Call, access: ServerAccess) -> Result<Reply> {
 
 /// `GET /v1/me`
 pub async fn me(call: Call, access: ServerAccess) -> Result<Reply> {
-    let databases: Vec<Value> = access
-        .databases()
-        .into_iter()
-        .map(|(name, role)| {
-            params! { "database" => Value::String(name), "role" => role.name() }.into()
-        })
-        .collect();
+    let databases = database_values(&access);
     let mut told = params! {
         "user" => &*access.principal().name,
         "admin" => access.is_admin(),
@@ -147,19 +143,43 @@ pub async fn me(call: Call, access: ServerAccess) -> Result<Reply> {
 
 /// `GET /v1/databases`
 pub async fn databases(_call: Call, access: ServerAccess) -> Result<Reply> {
-    let databases: Vec<Value> = access
-        .databases()
-        .into_iter()
-        .map(|(name, role)| {
-            params! { "database" => Value::String(name), "role" => role.name() }.into()
+    Reply::object(params! { "databases" => database_values(&access) })
+}
+
+/// The databases that one has a right on. Of those that do not answer, administrators learn why.
+fn database_values(access: &ServerAccess) -> Vec<Value> {
+    let one = |(name, role): (Arc<str>, Role)| {
+        let trouble = access.trouble(&name);
+        let mut told = params! {
+            "database" => Value::String(name), "role" => role.name(), "open" => trouble.is_none()
+        };
+        if let Some(why) = trouble.filter(|_| role == Role::Admin) {
+            told.insert("error", why.into());
+        }
+        told.into()
+    };
+    access.databases().into_iter().map(one).collect()
+}
+
+/// `POST /v1/databases/{db}/open`
+pub async fn open_database(call: Call, access: ServerAccess) -> Result<Reply> {
+    let name = call.place("db").to_owned();
+    call.core
+        .blocking(move || {
+            let opened = access.open_database(&name)?;
+            Reply::object(params! { "database" => name, "opened" => opened })
         })
-        .collect();
-    Reply::object(params! { "databases" => databases })
+        .await
 }
 
 /// `POST /v1/databases`
 pub async fn create_database(mut call: Call, access: ServerAccess) -> Result<Reply> {
-    let name = call.fields(&["database"]).await?.needed_text("database")?;
+    let mut fields = call.fields(&["database", "restore"]).await?;
+    let name = fields.needed_text("database")?;
+    if let Some(said) = fields.map("restore")? {
+        let source = super::backups::Source::of(&call.core, said)?;
+        return source.restore(call.core, access, name).await;
+    }
     let location = format!("/v1/databases/{name}");
     call.core
         .blocking(move || {
@@ -208,6 +228,7 @@ pub async fn database(call: Call, access: Access) -> Result<Reply> {
 pub async fn queries(call: Call, mut access: Access) -> Result<Reply> {
     let options = access.query_options()?;
     let stop = StopOnDrop::new(&options.cancel);
+    let operations = call.core.operations.of(access.name());
     let reply = call
         .core
         .blocking(move || {
@@ -220,7 +241,7 @@ pub async fn queries(call: Call, mut access: Access) -> Result<Reply> {
                     Value::from(pairs.collect::<isomer_db::Map>())
                 })
                 .collect();
-            Reply::object(params! { "queries" => rows })
+            Reply::object(params! { "queries" => rows, "operations" => operations })
         })
         .await;
     drop(stop);
@@ -236,18 +257,6 @@ pub async fn kill_query(call: Call, access: Access) -> Result<Reply> {
     Err(ServerError::NotFound(format!(
         "there is no running query {id}"
     )))
-}
-
-/// `POST …/backups`
-pub async fn backup(mut call: Call, access: Access) -> Result<Reply> {
-    let name = call.fields(&["backup"]).await?.needed_text("backup")?;
-    let target = call.core.backup_folder(&name)?;
-    call.core
-        .blocking(move || {
-            access.backup(&target)?;
-            Reply::value_with(StatusCode::CREATED, &params! { "backup" => name }.into())
-        })
-        .await
 }
 
 /// `GET /v1/users`

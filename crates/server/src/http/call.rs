@@ -13,20 +13,23 @@ use isomer_db::{CancelHandle, Map, Value, json};
 use parking_lot::Mutex;
 
 use super::route::Route;
-use crate::{Result, ServerError, core::Core};
+use crate::{Result, ServerError, core::Core, traces::Span};
 
 /// A request that was let in.
 pub struct Call {
     pub(super) core: Arc<Core>,
+    pub(super) span: Span,
     pub(super) route: &'static Route,
     /// What stands in the places of the route's path, decoded.
     pub(super) places: Vec<(String, String)>,
     /// What stands behind the `?`, decoded; names that the route does not have were refused.
     pub(super) query: Vec<(String, String)>,
-    pub(super) headers: HeaderMap,
+    pub(super) headers: Arc<HeaderMap>,
     pub(super) target: String,
     pub(super) body: Mutex<Body>,
     pub(super) from: IpAddr,
+    /// Whether it came over TLS: to the server, or to a proxy that is trusted.
+    pub(super) over_tls: bool,
     /// What a page must show beside the cookie that it was let in by.
     pub(super) csrf: Option<String>,
 }

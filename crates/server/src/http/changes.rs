@@ -10,14 +10,11 @@ use std::{
     time::Duration,
 };
 
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use futures_util::stream;
 use isomer_db::{
     Map, Value,
-    data::{
-        Access as Mode, Catalog, Change, ChangeSet, DataError, GraphRead, NodeLabels, Store,
-        Version,
-    },
+    data::{Access as Mode, Catalog, Change, ChangeSet, DataError, GraphRead, NodeLabels, Version},
     json, params,
 };
 use isomer_value::{
@@ -26,20 +23,20 @@ use isomer_value::{
 };
 use tokio::sync::watch;
 
-use super::{call::Call, once, reply::Reply};
+use super::{alive, call::Call, once, reply::Reply, shown::Shown};
 use crate::{
     Result, ServerError,
     access::Access,
-    core::{Core, FeedPlace, stop_asked},
+    core::{Core, FeedPlace},
     feed::Newest,
 };
 
-/// A comment is sent after so long without an event, so that nobody on the way takes the connection for dead.
-const HEARTBEAT: Duration = Duration::from_secs(15);
+/// Longest pause before what was told of and is not on disk yet is looked for again.
+const MOST_WAIT: Duration = Duration::from_millis(100);
 /// Entries read at once.
-const ENTRIES: usize = 64;
+pub(super) const ENTRIES: usize = 64;
 /// Bytes of entries read at once.
-const BYTES: usize = 1 << 20;
+pub(super) const BYTES: usize = 1 << 20;
 /// Changes of one event: a larger commit comes in several, of which the last bears the id.
 const CHANGES: usize = 1_000;
 
@@ -60,8 +57,10 @@ pub async fn changes(call: Call, access: Access) -> Result<Reply> {
         types: set("types"),
         buckets: set("buckets"),
     };
+    let shown = Shown::of(&call, &access)?;
     let newest = access.feed().subscribe();
     let core = call.core.clone();
+    let right = shown.clone();
     let feed = core
         .clone()
         .blocking(move || {
@@ -73,39 +72,28 @@ pub async fn changes(call: Call, access: Access) -> Result<Reply> {
             }
             // Holds what is to come, so that a reader that is not too slow misses nothing.
             let hold = store.hold_stream(from);
-            if from < now && !tells_since(&store, from)? {
+            if from < now && store.tells_since(from).is_err() {
                 return Err(ServerError::Gone(format!(
                     "the changes since version {from} are not kept any more: read the data anew, then follow from version {now}"
                 )));
             }
             let start = format!("event: start\nid: {from}\ndata: {{\"version\":{from}}}\n\n");
             Ok(Following {
-                stopping: core.stopping(),
                 core,
                 access,
+                shown: right,
                 newest,
                 filter,
                 at: from,
                 ready: VecDeque::from([Bytes::from(start)]),
                 hold,
+                is_over: false,
                 _place: place,
             })
         })
         .await?;
-    let events = stream::try_unfold(feed, |feed| async move {
-        feed.next()
-            .await
-            .map_err(|error| std::io::Error::other(error.to_string()))
-    });
-    Ok(Reply::stream(
-        "text/event-stream",
-        Body::from_stream(events),
-    ))
-}
-
-/// Whether the change stream holds everything after `version`.
-fn tells_since(store: &Store, version: Version) -> Result<bool> {
-    Ok(store.lineage()?.tells_since(version))
+    let events = stream::try_unfold(feed, Following::next);
+    Ok(alive::feed(call.core.clone(), shown, events))
 }
 
 /// Which changes are told; everything where nothing is named.
@@ -137,25 +125,28 @@ impl Filter {
 struct Following {
     core: Arc<Core>,
     access: Access,
+    shown: Shown,
     newest: watch::Receiver<Newest>,
-    stopping: watch::Receiver<bool>,
     filter: Filter,
     /// The version up to which everything was told.
     at: Version,
     ready: VecDeque<Bytes>,
     /// Keeps what comes after [`Following::at`].
     hold: isomer_db::data::StreamHold,
+    /// Something is missing, and that was told.
+    is_over: bool,
     _place: FeedPlace,
 }
 
 impl Following {
-    /// The next event, or a comment; nothing where the server stops or the database is closed.
+    /// The next event; nothing where the database is closed.
     async fn next(mut self) -> Result<Option<(Bytes, Self)>> {
+        let mut wait = Wait::default();
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Ok(Some((event, self)));
             }
-            if *self.stopping.borrow() {
+            if self.is_over {
                 return Ok(None);
             }
             let told = *self.newest.borrow_and_update();
@@ -166,43 +157,33 @@ impl Following {
             if target > self.at {
                 let core = self.core.clone();
                 let before = self.at;
-                self = core.blocking(move || self.read()).await?;
-                if self.at == before {
-                    // Told of, and not on disk yet.
-                    tokio::time::sleep(Duration::from_millis(2)).await;
-                    self.newest.mark_changed();
+                self = core.patient(move || self.read()).await?;
+                match self.at == before && !self.is_over {
+                    true => wait.more(&mut self.newest).await,
+                    false => wait = Wait::default(),
                 }
-                continue;
-            }
-            tokio::select! {
-                changed = self.newest.changed() => if changed.is_err() {
-                    return Ok(None);
-                },
-                () = stop_asked(&mut self.stopping) => return Ok(None),
-                () = tokio::time::sleep(HEARTBEAT) => {
-                    self.ready.push_back(Bytes::from_static(b": still here\n\n"));
-                }
+            } else if self.newest.changed().await.is_err() {
+                return Ok(None);
             }
         }
     }
 
     /// Reads what there is after [`Following::at`].
     fn read(mut self) -> Result<Self> {
+        self.shown.check(&self.core)?;
         let store = self.access.store()?;
-        let visible = store.engine().version();
-        let entries = store
-            .engine()
-            .stream(self.at, ENTRIES, BYTES, true)
-            .map_err(isomer_db::Error::from)?;
-        if entries.is_empty() && visible > self.at {
-            // Commits of which nothing is told; whatever is told later has a later version.
-            let durable = store
-                .engine()
-                .stream(self.at, 1, 1, false)
-                .map_err(isomer_db::Error::from)?;
-            if durable.is_empty() {
-                self.at = visible;
+        let mut at = self.at;
+        let entries = match store.while_whole(|| store.durable_after(&mut at, ENTRIES, BYTES)) {
+            Ok(Some(entries)) => entries,
+            Ok(None) => return Ok(self),
+            Err(error @ DataError::Forgotten { .. }) => {
+                self.tell_gone(&error)?;
+                return Ok(self);
             }
+            Err(error) => return Err(error.into()),
+        };
+        self.at = at;
+        if entries.is_empty() {
             return Ok(self);
         }
         let tx = store.begin(Mode::Read)?;
@@ -238,6 +219,41 @@ impl Following {
         self.hold = store.hold_stream(self.at);
         Ok(self)
     }
+
+    /// Tells a reader that was too slow that something is missing from here on, and ends the feed.
+    fn tell_gone(&mut self, why: &DataError) -> Result<()> {
+        let data = params! { "version" => self.at as i64, "message" => why.to_string() };
+        let data = json::to_string(&data.into())?;
+        self.ready
+            .push_back(Bytes::from(format!("event: gone\ndata: {data}\n\n")));
+        self.is_over = true;
+        Ok(())
+    }
+}
+
+/// For a commit that was told of, and is not on disk yet.
+pub(super) struct Wait(Duration);
+
+impl Default for Wait {
+    fn default() -> Self {
+        Self(Duration::from_millis(2))
+    }
+}
+
+impl Wait {
+    /// Waits a while, longer each time, or until another commit is told of; then it is looked again.
+    pub(super) async fn more(&mut self, newest: &mut watch::Receiver<Newest>) {
+        // Either way it is looked again; an error means that the database is closed, which is seen then.
+        let _ = tokio::time::timeout(self.0, newest.changed()).await;
+        self.0 = (self.0 * 2).min(MOST_WAIT);
+    }
+}
+
+/// The last event of a feed that ends because of an error.
+pub(super) fn error_event(why: &ServerError) -> Result<Bytes> {
+    let data = params! { "kind" => why.kind(), "message" => why.to_string() };
+    let data = json::to_string(&data.into())?;
+    Ok(Bytes::from(format!("event: error\ndata: {data}\n\n")))
 }
 
 /// Changes in words.

@@ -1,6 +1,6 @@
 //! Buckets and keys, collections and documents.
 
-use std::ops::Bound;
+use std::{ops::Bound, sync::Arc};
 
 use axum::http::{StatusCode, header};
 use isomer_db::{
@@ -46,6 +46,18 @@ pub(super) async fn read(
     work: impl FnOnce(&mut Transaction) -> Result<Reply> + Send + 'static,
 ) -> Result<Reply> {
     call.core.blocking(move || access.read(work)).await
+}
+
+/// Runs a read of one record. An open transaction may be at work for somebody else: that is waited for elsewhere.
+async fn read_one(
+    call: &Call,
+    access: Access,
+    work: impl FnOnce(&mut Transaction) -> Result<Reply> + Send + 'static,
+) -> Result<Reply> {
+    match access.open() {
+        Some(_) => read(call, access, work).await,
+        None => call.core.quick(move || access.read(work)).await,
+    }
 }
 
 /// `GET …/buckets`
@@ -233,7 +245,7 @@ pub async fn get_key(call: Call, access: Access) -> Result<Reply> {
         Conditions::of(&call.headers),
         call.accepts(&["application/octet-stream"]),
     );
-    read(&call, access, move |tx| {
+    read_one(&call, access, move |tx| {
         let Some(value) = tx.bucket(&name).get(&key)? else {
             return Err(ServerError::NotFound("there is no such key".into()));
         };
@@ -522,7 +534,7 @@ pub async fn get_document(call: Call, access: Access) -> Result<Reply> {
         document_key(&call, call.place("key"))?,
     );
     let conditions = Conditions::of(&call.headers);
-    read(&call, access, move |tx| {
+    read_one(&call, access, move |tx| {
         let Some(document) = tx.collection(&label).get(key)? else {
             return Err(ServerError::NotFound("there is no such document".into()));
         };
@@ -578,7 +590,7 @@ pub async fn put_document(mut call: Call, access: Access) -> Result<Reply> {
 /// `PATCH …/collections/{label}/{key}`
 pub async fn patch_document(mut call: Call, access: Access) -> Result<Reply> {
     if call.content_type() == "application/merge-patch+json" {
-        call.headers.insert(
+        Arc::make_mut(&mut call.headers).insert(
             header::CONTENT_TYPE,
             axum::http::HeaderValue::from_static(JSON),
         );

@@ -17,7 +17,7 @@
 use std::ops::Bound;
 
 use axum::http::StatusCode;
-use isomer_db::{Context, ConvergentKind, Map, Update, Value, json, params};
+use isomer_db::{Context, ConvergentKind, ConvergentOrigin, Map, Update, Value, json, params};
 
 use super::{
     base64,
@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, Role},
+    access::{Access, Role, password::hex},
 };
 
 /// The names on the way to a field.
@@ -74,7 +74,13 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
     };
     let (contains, from) = (parsed("contains")?, parsed("from")?);
     let paged = call.param("limit").is_some() || from.is_some();
-    let limit = call.page()?;
+    let (limit, replicas) = (call.page()?, call.switch("replicas")?);
+    let asked = [contains.is_some(), paged, replicas];
+    if asked.iter().filter(|one| **one).count() > 1 {
+        return Err(ServerError::Invalid(
+            "`contains`, a page (`limit`, `from`) and `replicas` are different questions: ask one at a time".into(),
+        ));
+    }
     call.core
         .blocking(move || {
             access.read(|tx| {
@@ -95,6 +101,10 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
                         "size" => i64::try_from(size).unwrap_or(i64::MAX),
                     });
                 }
+                if replicas {
+                    let found = field.origins(MOST_ENTRIES)?.ok_or_else(missing)?;
+                    return Reply::object(origins(&found.0, found.1));
+                }
                 let fetched = field.fetch()?;
                 let kind = fetched.kind.ok_or_else(missing)?;
                 Reply::object(params! {
@@ -105,6 +115,40 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
             })
         })
         .await
+}
+
+/// Entries that are read to tell which replicas a value comes from.
+const MOST_ENTRIES: usize = 100_000;
+
+/// A number as it is: as text where it is beyond 64 bits.
+fn whole(number: i128) -> Value {
+    match i64::try_from(number) {
+        Ok(number) => Value::Int(number),
+        Err(_) => number.to_string().into(),
+    }
+}
+
+/// Replicas by their names, with what each has added.
+fn origins(found: &[ConvergentOrigin], complete: bool) -> Map {
+    let all: Vec<Value> = found
+        .iter()
+        .map(|one| {
+            let name = one.replica.map(|replica| match replica.epoch {
+                0 => hex(&replica.id),
+                epoch => format!("{}.{epoch}", hex(&replica.id)),
+            });
+            let mut about = params! {
+                "own" => one.own,
+                "entries" => whole(one.entries.into()),
+                "amount" => whole(one.amount),
+            };
+            if let Some(name) = name {
+                about.insert("replica", name.into());
+            }
+            about.into()
+        })
+        .collect();
+    params! { "replicas" => all, "complete" => complete }
 }
 
 /// `POST …/collections/{label}/{key}/fields/{field}`
@@ -239,6 +283,16 @@ mod tests {
     fn read(text: &str) -> Result<Update> {
         let value = json::parse_bytes(text.as_bytes()).unwrap();
         update_of(value.as_map().unwrap().clone(), 0)
+    }
+
+    #[test]
+    fn amounts_are_told_as_they_are() {
+        assert_eq!(whole(-7), Value::Int(-7));
+        assert_eq!(whole(i64::MAX.into()), Value::Int(i64::MAX));
+        assert_eq!(
+            whole(i128::from(i64::MAX) + 1),
+            "9223372036854775808".into()
+        );
     }
 
     #[test]

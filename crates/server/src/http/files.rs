@@ -216,9 +216,7 @@ impl Source {
                     Ok((bytes, source))
                 })
                 .await;
-            piece
-                .map(Some)
-                .map_err(|error| std::io::Error::other(error.to_string()))
+            piece.map(Some).map_err(std::io::Error::other)
         }))
     }
 
@@ -249,6 +247,7 @@ pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
     let (sender, receiver) = mpsc::channel(4);
     let body = std::mem::take(call.body.get_mut());
     let writing = call.core.blocking(move || {
+        // Who comes too late already need not send it all.
         let now = access.read(|tx| Ok(tx.files().about(&path)?))?;
         conditions.check(now.as_ref().map(tag).as_deref())?;
         let parent = path.trim_end_matches('/').rsplit_once('/');
@@ -273,17 +272,17 @@ pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
                 .write_all(&piece[..count])
                 .map_err(|error| ServerError::Unavailable(error.to_string()))?;
         }
-        writer.finish()?;
-        let about = access.read(|tx| Ok(tx.files().about(&path)?))?;
-        let status = match now {
-            Some(_) => StatusCode::NO_CONTENT,
-            None => StatusCode::CREATED,
+        // What was there a while ago says nothing now: somebody else may have been faster.
+        let mut replaced = false;
+        let about = writer.finish_if(|now| {
+            replaced = now.is_some();
+            conditions.check(now.map(tag).as_deref())
+        })?;
+        let status = match replaced {
+            true => StatusCode::NO_CONTENT,
+            false => StatusCode::CREATED,
         };
-        let answer = Answer::of(status);
-        Ok(match about {
-            Some(about) => answer.with_etag(tag(&about)),
-            None => answer,
-        })
+        Ok(Answer::of(status).with_etag(tag(&about)))
     });
     let (outcome, ()) = tokio::join!(writing, pump(body, sender, pause));
     outcome.map(|answer| answer.into_reply(false))

@@ -18,14 +18,17 @@ const PIECE_BYTES: usize = 64 << 10;
 /// A piece is sent after so long, however small it is.
 const PIECE_TIME: Duration = Duration::from_millis(100);
 
-/// Where lines come from.
+/// How long something may still work, and what stops it then.
+pub type Limit = Option<(Option<Duration>, CancelHandle)>;
+
+/// Where pieces come from.
 pub trait Source: Send + 'static {
-    /// Appends the next line, or lines, to `out`; false at the end. What goes wrong is told in a line of its own.
-    fn next(&mut self, out: &mut String) -> Result<bool>;
+    /// The next piece, and whether there are more. After an error the answer breaks off.
+    fn piece(&mut self) -> Result<(Vec<u8>, bool)>;
 
     /// Asked before each piece: how long it may still work, and what stops it then, or when the client has gone away. The
     /// time in which the client reads does not count.
-    fn limit(&mut self) -> Option<(Option<Duration>, CancelHandle)> {
+    fn limit(&mut self) -> Limit {
         None
     }
 
@@ -33,7 +36,18 @@ pub trait Source: Send + 'static {
     fn worked(&mut self, _time: Duration) {}
 }
 
-struct Lines<S> {
+/// A piece of lines: `next` appends one or some, and says whether there are more.
+pub fn piece(mut next: impl FnMut(&mut String) -> Result<bool>) -> Result<(Vec<u8>, bool)> {
+    let began = Instant::now();
+    let mut text = String::with_capacity(PIECE_BYTES + 4096);
+    let mut more = true;
+    while more && text.len() < PIECE_BYTES && began.elapsed() < PIECE_TIME {
+        more = next(&mut text)?;
+    }
+    Ok((text.into_bytes(), more))
+}
+
+struct Pieces<S> {
     core: Arc<Core>,
     source: S,
     packer: Option<flate2::write::GzEncoder<Vec<u8>>>,
@@ -41,34 +55,29 @@ struct Lines<S> {
 
 /// A body of what `source` gives, compressed where that is asked for.
 pub fn body(core: &Arc<Core>, source: impl Source, gzip: bool) -> Body {
-    let packer =
-        gzip.then(|| flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
-    let lines = Lines {
-        core: core.clone(),
-        source,
-        packer,
-    };
-    Body::from_stream(stream::try_unfold(Some(lines), |lines| async move {
-        let Some(mut lines) = lines else {
-            return Ok::<_, std::io::Error>(None);
-        };
-        let core = lines.core.clone();
-        let (left, stop) = lines.source.limit().unzip();
-        let mut gone = Gone(stop.clone());
-        let mut making = std::pin::pin!(core.blocking(move || lines.piece()));
-        let made = match (left.flatten(), stop) {
-            (Some(left), Some(stop)) => tokio::select! {
-                made = making.as_mut() => made,
-                () = tokio::time::sleep(left) => {
-                    stop.cancel();
-                    making.await
+    body_of(None, Some(Pieces::new(core, source, gzip)))
+}
+
+/// As [`body`], for what has no words for errors: the first piece is made before anything is sent, so that what goes wrong until
+/// then is an answer of its own.
+pub async fn begun(core: &Arc<Core>, source: impl Source, gzip: bool) -> Result<Body> {
+    let (first, rest) = Pieces::new(core, source, gzip).make().await?;
+    Ok(body_of(Some(first), rest))
+}
+
+fn body_of<S: Source>(first: Option<Bytes>, rest: Option<Pieces<S>>) -> Body {
+    Body::from_stream(stream::try_unfold((first, rest), |(first, rest)| async {
+        match (first, rest) {
+            (Some(first), rest) => Ok::<_, std::io::Error>(Some((first, (None, rest)))),
+            (None, None) => Ok(None),
+            (None, Some(pieces)) => match pieces.make().await {
+                Ok((piece, rest)) => Ok(Some((piece, (None, rest)))),
+                Err(error) => {
+                    tracing::warn!(%error, "an answer broke off");
+                    Err(std::io::Error::other(error))
                 }
             },
-            _ => making.await,
-        };
-        gone.0 = None;
-        made.map(Some)
-            .map_err(|error| std::io::Error::other(error.to_string()))
+        }
     }))
 }
 
@@ -83,21 +92,47 @@ impl Drop for Gone {
     }
 }
 
-impl<S: Source> Lines<S> {
+impl<S: Source> Pieces<S> {
+    fn new(core: &Arc<Core>, source: S, gzip: bool) -> Self {
+        let packer =
+            gzip.then(|| flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
+        Self {
+            core: core.clone(),
+            source,
+            packer,
+        }
+    }
+
+    /// Makes the next piece on a thread that may wait, within the time of its source.
+    async fn make(mut self) -> Result<(Bytes, Option<Self>)> {
+        let core = self.core.clone();
+        let (left, stop) = self.source.limit().unzip();
+        let mut gone = Gone(stop.clone());
+        let mut making = std::pin::pin!(core.blocking(move || self.piece()));
+        let made = match (left.flatten(), stop) {
+            (Some(left), Some(stop)) => tokio::select! {
+                made = making.as_mut() => made,
+                () = tokio::time::sleep(left) => {
+                    stop.cancel();
+                    making.await
+                }
+            },
+            _ => making.await,
+        };
+        gone.0 = None;
+        made
+    }
+
     /// The next piece, and what comes after it.
     fn piece(mut self) -> Result<(Bytes, Option<Self>)> {
         let began = Instant::now();
-        let mut text = String::with_capacity(PIECE_BYTES + 4096);
-        let mut more = true;
-        while more && text.len() < PIECE_BYTES && began.elapsed() < PIECE_TIME {
-            more = self.source.next(&mut text)?;
-        }
+        let (piece, more) = self.source.piece()?;
         self.source.worked(began.elapsed());
         let Some(mut packer) = self.packer.take() else {
-            return Ok((Bytes::from(text), more.then_some(self)));
+            return Ok((Bytes::from(piece), more.then_some(self)));
         };
         // A vector takes everything.
-        let _ = packer.write_all(text.as_bytes());
+        let _ = packer.write_all(&piece);
         if !more {
             return Ok((Bytes::from(packer.finish().unwrap_or_default()), None));
         }

@@ -4,23 +4,30 @@
 //! parameters; then its handler runs with the right that it was given. Bodies are read only after that.
 
 mod admin;
+mod alive;
+mod backups;
 mod base64;
 mod call;
 mod changes;
+mod columns;
 mod console;
 mod cookie;
 mod data;
+mod ending;
 mod fields;
 mod files;
 mod graph;
 mod lines;
 mod once;
 pub mod openapi;
+mod proxy;
 mod query;
 mod replicate;
 pub(crate) mod reply;
+mod results;
 mod riak;
 pub mod route;
+mod shown;
 mod transfer;
 mod watching;
 
@@ -30,19 +37,20 @@ use axum::{
     Router,
     body::Body,
     extract::{Extension, RawPathParams, Request},
-    http::{HeaderMap, Response, StatusCode, header},
+    http::{HeaderMap, Method, Response, StatusCode, header},
     response::IntoResponse,
     routing::{MethodFilter, MethodRouter, on},
 };
 
 use self::{
     call::Call,
-    reply::Reply,
+    proxy::Origin,
+    reply::{Content, Reply},
     route::{Handler, Needs, ROUTES, Route},
 };
-use crate::{Result, ServerError, access::Principal, audit::Event, core::Core};
+use crate::{Result, ServerError, access::Principal, audit::Event, core::Core, traces::Span};
 
-/// Where a request comes from.
+/// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
 pub struct From(pub IpAddr);
 
@@ -81,11 +89,15 @@ pub fn router(core: &Arc<Core>) -> Router {
         })
 }
 
-/// Who asked, and in which database, for the audit log.
+/// What collectors of figures ask for all day: it is not traced.
+const FIGURES: &str = "/metrics";
+
+/// Who asked, and in which database, for the audit log; and the span of it.
 #[derive(Default)]
 struct Who {
     principal: Option<Arc<Principal>>,
     database: Option<String>,
+    span: Option<Span>,
 }
 
 async fn answer(
@@ -98,6 +110,9 @@ async fn answer(
 ) -> Response<Body> {
     let began = Instant::now();
     let (parts, body) = request.into_parts();
+    let is_head = parts.method == Method::HEAD;
+    let headers = Arc::new(parts.headers);
+    let from = Origin::of(from.0, &headers, &core.config.trusted_proxies);
     let places = places
         .iter()
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
@@ -105,6 +120,7 @@ async fn answer(
     let mut who = Who::default();
     let call = Call {
         core: core.clone(),
+        span: Span::none(),
         route,
         places,
         query: Vec::new(),
@@ -113,9 +129,10 @@ async fn answer(
             .path_and_query()
             .map(|target| target.as_str().to_owned())
             .unwrap_or_default(),
-        headers: parts.headers.clone(),
+        headers: headers.clone(),
         body: parking_lot::Mutex::new(body),
-        from: from.0,
+        from: from.address,
+        over_tls: from.over_tls || core.config.tls.is_some(),
         csrf: None,
     };
     let outcome = let_in(call, parts.uri.query(), &mut who).await;
@@ -123,11 +140,10 @@ async fn answer(
         Ok(reply) => (reply, None),
         Err(error) => {
             let mut reply = Reply::error(&error);
-            if matches!(error, ServerError::Unauthenticated(_))
-                && cookie::token(&parts.headers).is_some()
+            if matches!(error, ServerError::Unauthenticated(_)) && cookie::token(&headers).is_some()
             {
                 // A login that has ended: the browser need not show it again.
-                reply = reply.with(header::SET_COOKIE, cookie::ended(&parts.headers));
+                reply = reply.with(header::SET_COOKIE, cookie::ended(&headers));
             }
             (reply, Some(error))
         }
@@ -135,6 +151,12 @@ async fn answer(
     let took = began.elapsed();
     let status = reply.status().as_u16();
     core.metrics.answered(number, status, took);
+    if let Some(span) = &who.span {
+        span.answered(status);
+        if let Some(error) = &error {
+            span.failed(error.kind());
+        }
+    }
     if let Some(error) = error.as_ref().filter(|_| status >= 500) {
         tracing::error!(route = route.path, kind = error.kind(), %error, "a request failed");
     }
@@ -151,7 +173,7 @@ async fn answer(
             .principal
             .as_ref()
             .and_then(|principal| principal.token.as_deref()),
-        from: from.0,
+        from: from.address,
         action: route.action(),
         database: who.database.as_deref(),
         class: route.needs.class(),
@@ -159,7 +181,19 @@ async fn answer(
         error: error.as_ref().map(ServerError::kind),
         took_ms: took.as_secs_f64() * 1e3,
     });
-    reply.into_response(&parts.headers)
+    let is_stream = matches!(reply.content, Content::Stream(..));
+    let outcome = reply.outcome.clone();
+    let response = reply.into_response(&headers);
+    if !is_stream || is_head {
+        return response;
+    }
+    let request = ending::Request {
+        route,
+        began,
+        status,
+        span: who.span,
+    };
+    request.follow(response, outcome)
 }
 
 /// Checks a request and runs its handler.
@@ -182,6 +216,12 @@ async fn let_in(mut call: Call, query: Option<&str>, who: &mut Who) -> Result<Re
             Some(session)
         }
     };
+    if session.is_some() && call.route.path != FIGURES {
+        // Nobody that was not let in says what is traced.
+        let (route, traces) = (call.route, &call.core.traces);
+        call.span = traces.request(route.method, route.path, &call.headers);
+        who.span = Some(call.span.clone());
+    }
     call.query = call::parse_query(query.unwrap_or_default())?;
     let known: Vec<_> = call.route.params().collect();
     for (name, _) in &call.query {

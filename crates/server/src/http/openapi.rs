@@ -151,7 +151,9 @@ fn param(route: &Route, name: &str) -> (Json, &'static str) {
             json!({"type": "integer", "minimum": 0}),
             "milliseconds until the key is gone",
         ),
-        "detach" | "all" | "remove" | "folders" | "returnbody" => (json!({"type": "boolean"}), ""),
+        "detach" | "all" | "remove" | "folders" | "returnbody" | "replicas" => {
+            (json!({"type": "boolean"}), "")
+        }
         "path" => (
             text,
             "names from the root with `/` between them, such as /docs/a.txt",
@@ -165,6 +167,10 @@ fn param(route: &Route, name: &str) -> (Json, &'static str) {
         "key_type" => (
             json!({"type": "string", "enum": ["string", "integer"]}),
             "what keys in path and parameters are",
+        ),
+        "pause_ms" => (
+            json!({"type": "integer", "minimum": 0, "maximum": 60000, "default": 100}),
+            "least milliseconds between two results",
         ),
         "cursor" => (text, "`next` of the page before"),
         "from" if route.tag == "changes" => (
@@ -296,19 +302,44 @@ fn schemas() -> Vec<(&'static str, Json)> {
         (
             "NewDatabase",
             object(
-                json!({"database": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"}}),
+                json!({
+                    "database": {"type": "string", "pattern": "^[A-Za-z0-9_-]{1,64}$"},
+                    "restore": {
+                        "type": "object",
+                        "properties": {"database": text, "backup": text, "version": number, "time_ms": number},
+                        "required": ["database", "backup"],
+                        "additionalProperties": false,
+                        "description": "the backup that it is made out of: the newest state, or one of `version` and `time_ms`"
+                    }
+                }),
                 &["database"],
             ),
         ),
         (
             "Backup",
             object(
-                json!({"backup": {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"}}),
+                json!({
+                    "backup": {"type": "string", "pattern": "^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}$"},
+                    "keep": {"type": "integer", "minimum": 1},
+                    "copy": truth
+                }),
                 &["backup"],
             ),
         ),
         (
             "Query",
+            object(
+                json!({
+                    "query": text,
+                    "parameters": any,
+                    "limits": {"type": "object", "properties": {"time_ms": number, "rows": number}, "additionalProperties": false},
+                    "types": {"type": "object", "additionalProperties": {"type": "string"}, "description": "what columns are, for Arrow"}
+                }),
+                &["query"],
+            ),
+        ),
+        (
+            "Followed",
             object(
                 json!({
                     "query": text,

@@ -7,36 +7,44 @@ use std::{
 
 use axum::http::{StatusCode, header};
 use isomer_db::{
-    CancelHandle, Counters, ErrorKind, Map, QueryOptions, QueryResult, RowStream, Value, json,
+    CancelHandle, Counters, ErrorKind, Map, QueryOptions, QueryResult, Row, RowStream, Value, json,
     params,
 };
 
 use super::{
     call::{Call, StopOnDrop},
-    lines::{self, Source},
+    columns::{self, Batches},
+    ending::Outcome,
+    lines::{self, Limit, Source},
     once::{self, Answer, Once},
-    reply::{JSON, JSON_LINES, Reply, takes_gzip},
+    reply::{ARROW, JSON, JSON_LINES, Reply, takes_gzip},
 };
 use crate::{
     Result, ServerError,
     access::{Access, Role},
     core::Core,
     slow,
+    traces::Span,
 };
 
 /// A statement as it was asked for.
-struct Asked {
-    text: String,
-    parameters: Map,
+pub(super) struct Asked {
+    pub(super) text: String,
+    pub(super) parameters: Map,
     time_ms: Option<u64>,
     rows: Option<u64>,
+    /// What columns are, for those who ask for Arrow.
+    types: Map,
 }
+
+/// What a request for a query may say.
+const FIELDS: &[&str] = &["query", "parameters", "limits", "types"];
 
 /// Longest text of a query.
 const MOST_TEXT: usize = 1 << 20;
 
-async fn asked(call: &mut Call) -> Result<Asked> {
-    let mut fields = call.fields(&["query", "parameters", "limits"]).await?;
+pub(super) async fn asked(call: &mut Call, known: &[&str]) -> Result<Asked> {
+    let mut fields = call.fields(known).await?;
     let text = fields.needed_text("query")?;
     if text.len() > MOST_TEXT {
         return Err(ServerError::TooLarge(format!(
@@ -59,6 +67,7 @@ async fn asked(call: &mut Call) -> Result<Asked> {
     let asked = Asked {
         time_ms: limit("time_ms")?,
         rows: limit("rows")?,
+        types: fields.map("types")?.unwrap_or_default(),
         parameters: typed(fields.map("parameters")?.unwrap_or_default()),
         text,
     };
@@ -103,7 +112,11 @@ pub(super) fn typed_value(value: Value) -> Value {
     }
 }
 
-fn options(access: &mut Access, asked: &Asked, cancel: &CancelHandle) -> Result<QueryOptions> {
+pub(super) fn options(
+    access: &mut Access,
+    asked: &Asked,
+    cancel: &CancelHandle,
+) -> Result<QueryOptions> {
     let mut options = access.query_options()?.cancel(cancel.clone());
     if let Some(limits) = &mut options.limits {
         if let Some(ms) = asked.time_ms {
@@ -120,17 +133,19 @@ fn options(access: &mut Access, asked: &Asked, cancel: &CancelHandle) -> Result<
 /// `POST …/query`
 pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
     let key = call.header("idempotency-key").map(str::to_owned);
-    let asked = asked(&mut call).await?;
+    let asked = asked(&mut call, FIELDS).await?;
     let cancel = CancelHandle::new();
     let mut options = options(&mut access, &asked, &cancel)?;
     let stop = StopOnDrop::new(&cancel);
     let core = call.core.clone();
-    let streamed = call.accepts(&[
+    let span = core.traces.query(&call.span, access.name());
+    let as_columns = call.accepts(&[ARROW]);
+    let as_lines = call.accepts(&[
         JSON_LINES,
         "application/x-ndjson",
         "application/x-jsonlines",
     ]);
-    if streamed {
+    if as_columns || as_lines {
         if key.is_some() {
             return Err(ServerError::Invalid(
                 "a streamed answer is not kept: leave the Idempotency-Key away".into(),
@@ -143,29 +158,51 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
             .limits
             .as_mut()
             .and_then(|limits| limits.time.take());
-        let source = core
+        let said = columns::kinds_said(&asked.types)?;
+        let outcome = Outcome::default();
+        let noted = outcome.clone();
+        let found = core
             .clone()
             .blocking(move || {
-                let rows = access.stream(&asked.text, &asked.parameters, &options)?;
-                Ok(Rows {
-                    columns: Some(columns_line(&rows)?),
+                let slow = Slow {
+                    core,
+                    access,
+                    asked,
+                };
+                let (text, parameters) = (&slow.asked.text, &slow.asked.parameters);
+                let rows = slow.access.stream(text, parameters, &options);
+                let rows = rows.inspect_err(|error| {
+                    span.failed(error.kind());
+                    slow.tell(began.elapsed(), Some(error.kind()));
+                })?;
+                span.text(text);
+                span.class(rows.class().name());
+                let took = began.elapsed();
+                Ok(Found {
                     rows,
                     row: 0,
-                    slow: Slow {
-                        core,
-                        access,
-                        asked,
-                        began,
-                    },
-                    left,
+                    span,
+                    outcome: noted,
+                    slow: Some(slow),
+                    left: left.map(|left| left.saturating_sub(took)),
+                    took,
                     piece: began,
+                    is_working: false,
                     cancel,
                     _stop: stop,
                 })
             })
             .await?;
         let core = call.core.clone();
-        let reply = Reply::stream(JSON_LINES, lines::body(&core, source, gzip));
+        let reply = if as_columns {
+            let batches = Batches::new(found, said)?;
+            Reply::stream(ARROW, lines::begun(&core, batches, gzip).await?)
+        } else {
+            let columns = Some(columns_line(&found.rows)?);
+            let rows = Rows { columns, found };
+            Reply::stream(JSON_LINES, lines::body(&core, rows, gzip))
+        };
+        let reply = reply.with_outcome(outcome);
         return Ok(if gzip {
             reply.with(header::CONTENT_ENCODING, "gzip")
         } else {
@@ -192,21 +229,28 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
             let reply = match &once {
                 Some(once) => once::write(&access, Role::Editor, Some(once), |tx| {
                     let result = tx.query_with(&asked.text, &asked.parameters, &options)?;
+                    span.class(result.class().name());
                     Ok(Answer::of(StatusCode::OK).with_json(result_json(&result, most)?))
-                })?,
-                None => {
-                    let result = access.query(&asked.text, &asked.parameters, &options)?;
-                    Reply::whole(StatusCode::OK, JSON, result_json(&result, most)?)
-                }
+                }),
+                None => access
+                    .query(&asked.text, &asked.parameters, &options)
+                    .and_then(|result| {
+                        span.class(result.class().name());
+                        let text = result_json(&result, most)?;
+                        Ok(Reply::whole(StatusCode::OK, JSON, text))
+                    }),
             };
-            Slow {
+            match &reply {
+                Ok(_) => span.text(&asked.text),
+                Err(error) => span.failed(error.kind()),
+            }
+            let slow = Slow {
                 core,
                 access,
                 asked,
-                began,
-            }
-            .tell();
-            Ok(reply)
+            };
+            slow.tell(began.elapsed(), reply.as_ref().err().map(ServerError::kind));
+            reply
         })
         .await?;
     drop(stop);
@@ -215,21 +259,8 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
 
 /// `{"columns", "rows", "class", "counters", "notices", "plan", "plan_tree"}`
 fn result_json(result: &QueryResult, most: usize) -> Result<String> {
-    let mut text = String::from("{\"columns\":");
-    json::write(&names(result.columns()), &mut text)?;
-    text.push_str(",\"rows\":[");
-    for (at, row) in result.iter().enumerate() {
-        if at > 0 {
-            text.push(',');
-        }
-        write_row(row.values(), &mut text)?;
-        if text.len() > most {
-            return Err(ServerError::TooLarge(format!(
-                "the result is larger than {most} bytes: add LIMIT, or stream it with `Accept: application/jsonl` (limits.result)"
-            )));
-        }
-    }
-    text.push(']');
+    let mut text = String::from("{");
+    write_rows(result, most, &mut text)?;
     let mut rest = params! {
         "class" => result.class().name(),
         "counters" => counters(result.counters()),
@@ -250,6 +281,26 @@ fn result_json(result: &QueryResult, most: usize) -> Result<String> {
     }
     text.push('}');
     Ok(text)
+}
+
+/// `"columns", "rows"`, of a result that is no larger than it may.
+pub(super) fn write_rows(result: &QueryResult, most: usize, text: &mut String) -> Result<()> {
+    text.push_str("\"columns\":");
+    json::write(&names(result.columns()), text)?;
+    text.push_str(",\"rows\":[");
+    for (at, row) in result.iter().enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        write_row(row.values(), text)?;
+        if text.len() > most {
+            return Err(ServerError::TooLarge(format!(
+                "the result is larger than {most} bytes: add LIMIT, or stream it with `Accept: application/jsonl` (limits.result)"
+            )));
+        }
+    }
+    text.push(']');
+    Ok(())
 }
 
 fn names(columns: &[Arc<str>]) -> Value {
@@ -303,44 +354,43 @@ fn columns_line(rows: &RowStream<'_>) -> Result<String> {
     Ok(line)
 }
 
-/// A result as lines: first the columns, then a row a line, at last a summary, or what went wrong.
-struct Rows {
-    columns: Option<String>,
+/// Rows as they are found, for as long as their query may work.
+pub(super) struct Found {
     rows: RowStream<'static>,
     row: u64,
-    slow: Slow,
-    /// How long the query may still work, and since when it is at work now.
+    span: Span,
+    outcome: Outcome,
+    /// None once it was told.
+    slow: Option<Slow>,
+    /// How long the query may still work, how long it has, and since when it is at work now.
     left: Option<Duration>,
+    took: Duration,
     piece: Instant,
+    is_working: bool,
     cancel: CancelHandle,
     _stop: StopOnDrop,
 }
 
-impl Rows {
-    /// Whether it has worked for as long as it may.
-    fn is_over(&self) -> bool {
-        self.left.is_some_and(|left| self.piece.elapsed() >= left)
-    }
-}
-
-impl Source for Rows {
-    fn limit(&mut self) -> Option<(Option<Duration>, CancelHandle)> {
-        self.piece = Instant::now();
-        Some((self.left, self.cancel.clone()))
+impl Found {
+    pub(super) fn columns(&self) -> &[Arc<str>] {
+        self.rows.columns()
     }
 
-    fn worked(&mut self, time: Duration) {
-        self.left = self.left.map(|left| left.saturating_sub(time));
-    }
-
-    fn next(&mut self, out: &mut String) -> Result<bool> {
-        if let Some(line) = self.columns.take() {
-            out.push_str(&line);
+    pub(super) fn next(&mut self) -> Result<Option<Row>> {
+        let next = self.next_row();
+        if let Err(error) = &next {
+            self.span.failed(error.kind());
+            self.outcome.failed(error.kind());
+            self.tell(Some(error.kind()));
         }
-        let written = match self.rows.next() {
+        next
+    }
+
+    fn next_row(&mut self) -> Result<Option<Row>> {
+        match self.rows.next() {
             Some(Ok(row)) => {
                 self.row += 1;
-                write_row(row.values(), out).map(|()| true)
+                Ok(Some(row))
             }
             Some(Err(error)) if error.kind() == ErrorKind::Cancelled && self.is_over() => {
                 Err(ServerError::TooSlow(
@@ -348,17 +398,89 @@ impl Source for Rows {
                 ))
             }
             Some(Err(error)) => Err(error.into()),
-            None => {
+            None => Ok(None),
+        }
+    }
+
+    /// Whether it has worked for as long as it may.
+    fn is_over(&self) -> bool {
+        self.left.is_some_and(|left| self.piece.elapsed() >= left)
+    }
+
+    pub(super) fn limit(&mut self) -> Limit {
+        self.piece = Instant::now();
+        self.is_working = true;
+        Some((self.left, self.cancel.clone()))
+    }
+
+    pub(super) fn worked(&mut self, time: Duration) {
+        self.left = self.left.map(|left| left.saturating_sub(time));
+        self.took += time;
+        self.is_working = false;
+    }
+
+    /// All rows were found.
+    pub(super) fn end(&mut self) {
+        self.tell(None);
+    }
+
+    /// Tells of it once if it took long: the time in which the client read does not count.
+    fn tell(&mut self, error: Option<&'static str>) {
+        if let Some(slow) = self.slow.take() {
+            slow.tell(self.worked_so_far(), error);
+        }
+    }
+
+    fn worked_so_far(&self) -> Duration {
+        let now = match self.is_working {
+            true => self.piece.elapsed(),
+            false => Duration::ZERO,
+        };
+        self.took + now
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // Nobody waits for the rest. This may be a thread that serves connections, and to tell is to plan the query once more.
+        let took = self.worked_so_far();
+        let Some(slow) = self.slow.take().filter(|slow| slow.is_told(took)) else {
+            return;
+        };
+        let tell = move || slow.tell(took, Some("client gone"));
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn_blocking(tell)),
+            Err(_) => tell(),
+        }
+    }
+}
+
+/// A result as lines: first the columns, then a row a line, at last a summary, or what went wrong.
+struct Rows {
+    columns: Option<String>,
+    found: Found,
+}
+
+impl Rows {
+    fn next(&mut self, out: &mut String) -> Result<bool> {
+        if let Some(line) = self.columns.take() {
+            out.push_str(&line);
+        }
+        let written = match self.found.next() {
+            Ok(Some(row)) => write_row(row.values(), out).map(|()| true),
+            Ok(None) => {
+                let rows = &self.found.rows;
                 let summary = params! {
-                    "rows" => i64::try_from(self.row).unwrap_or(i64::MAX),
-                    "class" => self.rows.class().name(),
-                    "counters" => counters(&self.rows.counters()),
-                    "notices" => self.rows.notices().into_iter().map(Value::from).collect::<Vec<_>>(),
+                    "rows" => i64::try_from(self.found.row).unwrap_or(i64::MAX),
+                    "class" => rows.class().name(),
+                    "counters" => counters(&rows.counters()),
+                    "notices" => rows.notices().into_iter().map(Value::from).collect::<Vec<_>>(),
                 };
                 json::write(&params! { "summary" => summary }.into(), out)?;
-                self.slow.tell();
+                self.found.end();
                 Ok(false)
             }
+            Err(error) => Err(error),
         };
         let more = written.or_else(|error: ServerError| {
             let told = params! { "kind" => error.kind(), "message" => error.to_string() };
@@ -370,24 +492,36 @@ impl Source for Rows {
     }
 }
 
+impl Source for Rows {
+    fn piece(&mut self) -> Result<(Vec<u8>, bool)> {
+        lines::piece(|out| self.next(out))
+    }
+
+    fn limit(&mut self) -> Limit {
+        self.found.limit()
+    }
+
+    fn worked(&mut self, time: Duration) {
+        self.found.worked(time);
+    }
+}
+
 /// Tells of a query that took long.
 struct Slow {
     core: Arc<Core>,
     access: Access,
     asked: Asked,
-    began: Instant,
 }
 
 impl Slow {
-    fn tell(&self) {
+    /// Whether a query that took so long is told of.
+    fn is_told(&self, took: Duration) -> bool {
+        slow::is_slow(&self.core, took)
+    }
+
+    fn tell(&self, took: Duration, error: Option<&'static str>) {
         let (text, parameters) = (&self.asked.text, &self.asked.parameters);
-        slow::tell(
-            &self.core,
-            &self.access,
-            text,
-            parameters,
-            self.began.elapsed(),
-        );
+        slow::tell(&self.core, &self.access, text, parameters, took, error);
     }
 }
 

@@ -9,6 +9,7 @@ use axum::{
 use isomer_db::{ErrorKind, Map, Value, json, params};
 use ring::digest::{SHA256, digest};
 
+use super::ending::Outcome;
 use crate::{Result, ServerError, access::password::hex};
 
 /// An answer.
@@ -16,6 +17,8 @@ pub struct Reply {
     pub(super) status: StatusCode,
     pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     pub(super) content: Content,
+    /// Where what finds a stream notes what went wrong.
+    pub(super) outcome: Outcome,
 }
 
 /// What an answer holds.
@@ -30,6 +33,7 @@ pub enum Content {
 
 pub(super) const JSON: &str = "application/json";
 pub(super) const JSON_LINES: &str = "application/jsonl";
+pub(super) const ARROW: &str = "application/vnd.apache.arrow.stream";
 
 impl Reply {
     /// An answer without content.
@@ -38,6 +42,7 @@ impl Reply {
             status,
             headers: Vec::new(),
             content: Content::Empty,
+            outcome: Outcome::default(),
         }
     }
 
@@ -79,6 +84,11 @@ impl Reply {
             content: Content::Stream(content_type, body),
             ..Self::empty(StatusCode::OK)
         }
+    }
+
+    /// With the outcome that its stream notes.
+    pub(super) fn with_outcome(self, outcome: Outcome) -> Self {
+        Self { outcome, ..self }
     }
 
     /// With another field in the head. Values that cannot stand there are left out.

@@ -104,6 +104,12 @@ struct Export {
 }
 
 impl Source for Export {
+    fn piece(&mut self) -> Result<(Vec<u8>, bool)> {
+        lines::piece(|out| self.next(out))
+    }
+}
+
+impl Export {
     fn next(&mut self, out: &mut String) -> Result<bool> {
         let more = match self.what {
             What::Nodes(label) => self.nodes(label, out),
@@ -116,9 +122,7 @@ impl Source for Export {
             Ok(false)
         })
     }
-}
 
-impl Export {
     fn nodes(&mut self, label: LabelId, out: &mut String) -> Result<bool> {
         let data = self.transaction.data_ref();
         let (mut ids, mut contents) = (Vec::new(), Vec::new());

@@ -7,8 +7,13 @@ use super::{call::Call, openapi, reply::Reply};
 use crate::{Result, ServerError, access::ServerAccess, metrics};
 
 /// `GET /health`
-pub async fn health(_call: Call) -> Result<Reply> {
-    Reply::object(params! { "status" => "ok" })
+pub async fn health(call: Call) -> Result<Reply> {
+    let (open, failed) = call.core.databases.counts();
+    let mut told = params! { "status" => "ok", "databases" => open as i64 };
+    if failed > 0 {
+        told.insert("failed", (failed as i64).into());
+    }
+    Reply::object(told)
 }
 
 /// `GET /ready`
@@ -18,9 +23,19 @@ pub async fn ready(call: Call) -> Result<Reply> {
             "the server is about to stop".into(),
         ));
     }
+    let some = call.switch("some")?;
     let core = call.core.clone();
-    call.core.blocking(move || core.databases.check()).await?;
-    Reply::object(params! { "status" => "ready" })
+    let (silent, all) = call
+        .core
+        .blocking(move || Ok(core.databases.check()))
+        .await?;
+    if silent == 0 || (some && silent < all) {
+        return Reply::object(params! { "status" => "ready" });
+    }
+    // Nobody's names: whoever asks need not be known.
+    Err(ServerError::Unavailable(format!(
+        "{silent} of {all} databases do not answer: GET /v1/databases tells administrators which, and why"
+    )))
 }
 
 /// `GET /metrics`
@@ -44,6 +59,17 @@ pub async fn figures(call: Call, _access: ServerAccess) -> Result<Reply> {
                     "isomer_change_feeds",
                     "Change feeds that are open",
                     core.feeds(),
+                ),
+            ] {
+                metrics::figure(&mut text, name, "gauge", help, value as f64);
+            }
+            let (open, failed) = core.databases.counts();
+            for (name, help, value) in [
+                ("isomer_databases_open", "Databases that are open", open),
+                (
+                    "isomer_databases_failed",
+                    "Databases that did not open",
+                    failed,
                 ),
             ] {
                 metrics::figure(&mut text, name, "gauge", help, value as f64);

@@ -52,6 +52,8 @@ fn every_message_is_closed_to_every_role_that_it_is_not_for() {
         None,
         Some(Role::Reader),
         Some(Role::Editor),
+        Some(Role::Schema),
+        Some(Role::Replica),
         Some(Role::Admin),
     ] {
         let name = format!("only-{}", role.map_or("none", Role::name));

@@ -656,6 +656,25 @@ fn a_feed_from_too_long_ago_is_told_so() {
     assert_eq!((gone.status, gone.kind().as_str()), (410, "Gone"));
 }
 
+/// What a client has not been told yet goes: it is told that, and the feed ends.
+#[test]
+fn a_feed_that_is_too_slow_is_told_so() {
+    let server = Server::new();
+    let admin = server.admin();
+    let all = events(&admin, &at("/changes"), 2, || {
+        // It is not told before it is on disk.
+        let mut tx = server.people.begin().unwrap();
+        tx.bucket("b").put("k", 1).unwrap();
+        tx.commit_with(isomer_db::Durability::Buffered).unwrap();
+        let store = server.people.store().unwrap();
+        store.engine().trim_stream(u64::MAX).unwrap();
+    });
+    assert_eq!(all[1].0, "gone", "{all:?}");
+    assert_eq!(all[1].2["version"], all[0].2["version"]);
+    let message = all[1].2["message"].as_str().unwrap();
+    assert!(message.contains("read the data anew"), "{message}");
+}
+
 #[test]
 fn databases_are_made_used_and_dropped() {
     let server = Server::new();
@@ -674,24 +693,6 @@ fn databases_are_made_used_and_dropped() {
         (about["nodes"].as_u64(), &about["role"]),
         (Some(1), &json!("admin"))
     );
-    let backup = admin.json(
-        "POST",
-        "/v1/databases/shop/backups",
-        "{\"backup\":\"monday\"}",
-    );
-    assert_eq!(backup.status, 201, "{backup:?}");
-    assert_eq!(
-        admin
-            .json(
-                "POST",
-                "/v1/databases/shop/backups",
-                "{\"backup\":\"monday\"}"
-            )
-            .status,
-        409
-    );
-    let copy = isomer_db::Database::open(server.folder.path().join("backups/monday")).unwrap();
-    assert_eq!(copy.query("MATCH (i:Item) RETURN i", ()).unwrap().len(), 1);
     for name in ["", "..", "../x", "a/b", "a b", "ä", &"x".repeat(65)] {
         let body = json!({ "database": name }).to_string();
         assert_eq!(
@@ -725,11 +726,114 @@ fn databases_are_made_used_and_dropped() {
     );
 }
 
+/// A database that does not open is told of wherever somebody looks, and keeps its name; it is opened again without a new start.
+#[test]
+fn a_database_that_does_not_open_is_told_of_everywhere() {
+    let server = Server::new();
+    for name in ["app", "billing"] {
+        let body = json!({ "database": name }).to_string();
+        let made = server.admin().json("POST", "/v1/databases", &body);
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+    server.admin().rows("app", "CREATE (:Kept)");
+    let folder = server.folder.path().join("databases/app");
+    server.user("ann", "{\"app\":\"reader\"}");
+    let stopped = server.again();
+    let ann = stopped.login("ann");
+    // While it is served its files are its own: they are damaged between two starts.
+    let mut kept = Vec::new();
+    let server = {
+        let Server {
+            running,
+            folder: home,
+            ..
+        } = stopped;
+        running.stop().unwrap();
+        for file in std::fs::read_dir(&folder).unwrap() {
+            let path = file.unwrap().path();
+            if path.is_file() {
+                kept.push((path.clone(), std::fs::read(&path).unwrap()));
+                std::fs::write(path, "damaged").unwrap();
+            }
+        }
+        Server::on(home, &[])
+    };
+    let (admin, nobody, ann) = (server.admin(), server.client(""), server.client(&ann));
+    assert_eq!(nobody.get("/health").value()["failed"], 1);
+    let ready = nobody.get("/ready");
+    assert_eq!(ready.status, 503, "{ready:?}");
+    assert!(ready.text().contains("1 of 4 databases"), "{ready:?}");
+    assert_eq!(nobody.get("/ready?some").status, 200);
+    let figures = admin.get("/metrics").text().to_owned();
+    assert!(figures.contains("isomer_databases_failed 1\n"), "{figures}");
+    let of = |client: &Client, name: &str| {
+        let all = client.get("/v1/databases").value()["databases"].clone();
+        let all = all.as_array().unwrap().clone();
+        all.into_iter()
+            .find(|one| one["database"] == name)
+            .unwrap_or_default()
+    };
+    assert_eq!(of(&admin, "app")["open"], false);
+    let why = of(&admin, "app")["error"].as_str().unwrap().to_owned();
+    assert!(why.contains(": "), "{why}");
+    assert_eq!(of(&admin, "billing")["open"], true);
+    let told = of(&ann, "app");
+    assert_eq!(
+        (&told["open"], &told["error"]),
+        (&json!(false), &json!(null))
+    );
+    for answer in [
+        ann.get("/v1/databases/app"),
+        ann.json(
+            "POST",
+            "/v1/databases/app/query",
+            "{\"query\":\"RETURN 1\"}",
+        ),
+        admin.post("/v1/databases/app/open"),
+    ] {
+        assert_eq!(answer.status, 503, "{answer:?}");
+        assert_eq!(answer.kind(), "Unavailable");
+    }
+    assert_eq!(ann.post("/v1/databases/app/open").status, 403);
+    // Nobody who names no database lands in another one.
+    let mut driver = crate::driver::Driver::of(&server, "ann");
+    let answer = driver.ask(crate::driver::BEGIN, &[isomer_db::Map::new().into()]);
+    assert_eq!(
+        answer.code(),
+        "Neo.TransientError.General.DatabaseUnavailable",
+        "{answer:?}"
+    );
+    let made = admin.json("POST", "/v1/databases", "{\"database\":\"app\"}");
+    assert_eq!(made.status, 409, "{made:?}");
+
+    for (path, bytes) in kept {
+        std::fs::write(path, bytes).unwrap();
+    }
+    let opened = admin.post("/v1/databases/app/open");
+    assert_eq!(opened.value(), json!({"database": "app", "opened": true}));
+    let opened = admin.post("/v1/databases/app/open");
+    assert_eq!(opened.value(), json!({"database": "app", "opened": false}));
+    assert_eq!(
+        ann.rows("app", "MATCH (k:Kept) RETURN count(k)"),
+        json!([[1]])
+    );
+    assert_eq!(nobody.get("/ready").status, 200);
+    assert_eq!(
+        of(&admin, "app"),
+        json!({"database": "app", "role": "admin", "open": true})
+    );
+    assert_eq!(admin.post("/v1/databases/none/open").status, 404);
+    assert_eq!(admin.delete("/v1/databases/app").status, 204);
+}
+
 #[test]
 fn health_readiness_and_figures() {
     let server = Server::new();
     let nobody = server.client("");
-    assert_eq!(nobody.get("/health").value(), json!({"status": "ok"}));
+    assert_eq!(
+        nobody.get("/health").value(),
+        json!({"status": "ok", "databases": 2})
+    );
     assert_eq!(nobody.get("/ready").status, 200);
     assert_eq!(nobody.get("/metrics").status, 401);
     server.admin().rows("people", "RETURN 1");

@@ -144,3 +144,57 @@ fn the_data_types_of_riak_answer_as_there() {
         400
     );
 }
+
+/// A value that two databases have made together tells what each has added.
+#[test]
+fn replicas_of_a_field_are_told_with_what_each_has_added() {
+    let server = Server::new();
+    let admin = server.admin();
+    assert_eq!(admin.json("PUT", DOCUMENT, "{\"a\":1}").status, 201);
+    let likes = format!("{DOCUMENT}/fields/likes");
+    let replicas = format!("{likes}?replicas");
+    assert_eq!(admin.get(&replicas).status, 404);
+    // Different questions at once are none.
+    for two in ["&contains=1", "&limit=3", "&from=1"] {
+        assert_eq!(admin.get(&format!("{replicas}{two}")).status, 400, "{two}");
+    }
+    let add = |by: i32| {
+        let body = format!("{{\"update\":{{\"counter\":{by}}}}}");
+        assert_eq!(admin.json("POST", &likes, &body).status, 200);
+    };
+    add(3);
+    let till = isomer_db::Database::open_in_memory().unwrap();
+    let (here, there) = (server.people.store().unwrap(), till.store().unwrap());
+    for store in [&here, &there] {
+        store.begin_replication().unwrap();
+    }
+    let exchange = || {
+        let mut peer = isomer_sync::Local::new("people", &server.people).unwrap();
+        isomer_sync::exchange(&there, &mut peer, &mut |_| {}).unwrap();
+    };
+    exchange();
+    till.query(
+        "MATCH (p:Post {_key: 'p1'}) SET p.likes = counter.add(p.likes, 4)",
+        (),
+    )
+    .unwrap();
+    add(5);
+    exchange();
+    let told = admin.get(&replicas).value();
+    assert_eq!(told["complete"], true, "{told}");
+    let of = |own: bool| {
+        let all = told["replicas"].as_array().unwrap();
+        all.iter()
+            .filter(|one| one["own"] == own)
+            .map(|one| one["amount"].as_i64().unwrap())
+            .sum::<i64>()
+    };
+    assert_eq!((of(true), of(false)), (8, 4), "{told}");
+    let names: std::collections::HashSet<_> = told["replicas"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["replica"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.len(), 2);
+}

@@ -1,6 +1,8 @@
 //! Files over HTTP: whole and in part, in either direction.
 
-use crate::support::Server;
+use std::{io::Write, time::Duration};
+
+use crate::support::{Server, read_answer};
 
 const FILE: &str = "/v1/databases/people/file";
 const FILES: &str = "/v1/databases/people/files";
@@ -85,6 +87,61 @@ fn folders_are_listed_moved_and_removed() {
     assert_eq!(admin.get(FILES).value()["entries"], serde_json::json!([]));
 }
 
+/// Uploads that are under way at the same time, all under a condition that holds when they begin: one of them gets the name.
+#[test]
+fn of_uploads_that_race_under_a_condition_one_wins() {
+    let server = Server::new();
+    let admin = server.admin();
+    let path = format!("{FILE}?path=/raced");
+    // First for a name that is free, then for the content that the winner left.
+    let mut condition = ("If-None-Match".to_owned(), "*".to_owned());
+    for round in 0..3_u8 {
+        let uploads: Vec<_> = (0..4_u8)
+            .map(|number| {
+                let head = format!(
+                    "PUT {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {}\r\n{}: {}\r\nContent-Length: 2000\r\n\r\n",
+                    server.admin, condition.0, condition.1
+                );
+                let mut stream = admin.connect();
+                stream.write_all(head.as_bytes()).unwrap();
+                stream.write_all(&[10 * round + number; 1000]).unwrap();
+                stream
+            })
+            .collect();
+        // All have been let in and wait for the rest of their content.
+        std::thread::sleep(Duration::from_millis(300));
+        let answers: Vec<_> = std::thread::scope(|scope| {
+            let sending: Vec<_> = uploads
+                .into_iter()
+                .enumerate()
+                .map(|(number, mut stream)| {
+                    scope.spawn(move || {
+                        stream
+                            .write_all(&[10 * round + number as u8; 1000])
+                            .unwrap();
+                        (number as u8, read_answer(&mut stream).unwrap())
+                    })
+                })
+                .collect();
+            sending.into_iter().map(|one| one.join().unwrap()).collect()
+        });
+        let won: Vec<_> = answers
+            .iter()
+            .filter(|(_, answer)| answer.status < 300)
+            .collect();
+        assert_eq!(won.len(), 1, "{answers:?}");
+        let lost = answers.iter().filter(|(_, answer)| answer.status == 412);
+        assert_eq!(lost.count(), 3, "{answers:?}");
+        let (number, answer) = won[0];
+        assert_eq!(answer.status, if round == 0 { 201 } else { 204 });
+        let kept = admin.get(&path);
+        assert!(kept.body == [10 * round + number; 2000]);
+        let tag = answer.header("etag").unwrap();
+        assert_eq!(kept.header("etag"), Some(tag));
+        condition = ("If-Match".to_owned(), tag.to_owned());
+    }
+}
+
 /// No path leads out of the database, and no request leaves half a file.
 #[test]
 fn paths_that_lead_nowhere_and_bodies_that_end_early_leave_nothing() {
@@ -112,8 +169,48 @@ fn paths_that_lead_nowhere_and_bodies_that_end_early_leave_nothing() {
         server.admin
     );
     let mut stream = admin.connect();
-    std::io::Write::write_all(&mut stream, head.as_bytes()).unwrap();
+    stream.write_all(head.as_bytes()).unwrap();
     drop(stream);
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(300));
     assert_eq!(admin.get(FILES).value()["entries"], serde_json::json!([]));
+}
+
+/// A folder is no other one whose name begins as its own does: nothing is read, listed, moved or removed there.
+#[test]
+fn a_folder_whose_name_begins_alike_is_another_one() {
+    let server = Server::new();
+    let admin = server.admin();
+    let at = |path: &str| admin.get(&format!("{FILE}?path={path}"));
+    for path in ["/data/db/a", "/data/db-other/b", "/data/db.txt"] {
+        let put = format!("{FILE}?path={path}&folders");
+        let made = admin.send("PUT", &put, &BYTES, path.as_bytes());
+        assert_eq!(made.status, 201, "{made:?}");
+    }
+    for path in [
+        "/data/db/../db-other/b",
+        "/data/db/..-other/b",
+        "/data/db%2f..%2fdb-other%2fb",
+        "/data/db/.",
+        "/data/db-",
+        "/data/db/a/../../db-other/b",
+    ] {
+        let answer = at(path);
+        assert!((400..500).contains(&answer.status), "{path}: {answer:?}");
+        assert!(!answer.text().contains("db-other/b\n"), "{path}");
+    }
+    let listed = admin.get(&format!("{FILES}?path=/data/db")).value();
+    let names: Vec<_> = listed["entries"].as_array().unwrap().iter().collect();
+    assert_eq!(names.len(), 1, "{listed}");
+    let moved = admin.post(&format!("{FILE}/move?path=/data/db&to=/data/db-2"));
+    assert_eq!(moved.status, 204, "{moved:?}");
+    assert_eq!(at("/data/db-2/a").text(), "/data/db/a");
+    assert_eq!(at("/data/db-other/b").text(), "/data/db-other/b");
+    assert_eq!(
+        admin.delete(&format!("{FILE}?path=/data/db-2&all")).status,
+        204
+    );
+    assert_eq!(at("/data/db-2/a").status, 404);
+    for path in ["/data/db-other/b", "/data/db.txt"] {
+        assert_eq!(at(path).text(), path);
+    }
 }

@@ -56,6 +56,91 @@ fn slow_heads_and_idle_connections_are_cut_off() {
     );
 }
 
+/// A connection that had no request for a second has given its buffers back: whatever comes afterwards, in whatever pieces, is answered
+/// as if it had not, and it is cut off as soon.
+#[test]
+fn a_connection_that_rests_is_as_good_as_any() {
+    const ONE: &[u8] = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let server = Server::new();
+    let rest = || std::thread::sleep(Duration::from_millis(1_300));
+    let mut stream = server.client("").connect();
+    rest();
+    for cut in [1, 20, 40] {
+        stream.write_all(&ONE[..cut]).unwrap();
+        std::thread::sleep(Duration::from_millis(20));
+        stream.write_all(&ONE[cut..]).unwrap();
+        assert_eq!(read_answer(&mut stream).unwrap().status, 200);
+        rest();
+    }
+    // The begin of the next one came with the one before: the rest has that in it.
+    stream.write_all(&[ONE, &ONE[..20]].concat()).unwrap();
+    assert_eq!(read_answer(&mut stream).unwrap().status, 200);
+    rest();
+    stream.write_all(&ONE[20..]).unwrap();
+    assert_eq!(read_answer(&mut stream).unwrap().status, 200);
+    // A body, and two requests at once.
+    rest();
+    let body = "{\"query\":\"RETURN 1 AS one\"}";
+    let post = format!(
+        "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n{body}",
+        server.admin,
+        body.len()
+    );
+    stream.write_all(post.as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut stream).unwrap().status, 200);
+    // What is left of a body that nobody read is never a request.
+    let left = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    let refused = format!(
+        "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+        left.len()
+    );
+    stream.write_all(refused.as_bytes()).unwrap();
+    assert_eq!(read_answer(&mut stream).unwrap().status, 401);
+    rest();
+    let _ = stream.write_all(left.as_bytes());
+    let mut more = Vec::new();
+    let _ = stream.read_to_end(&mut more);
+    assert!(more.is_empty(), "{}", String::from_utf8_lossy(&more));
+    // Rest or no rest, it is cut off when it has waited too long.
+    let server = Server::with(&[("limits.idle_time", "1500ms")]);
+    let kept = kept_for(&server, |stream| {
+        stream.write_all(ONE).unwrap();
+        assert_eq!(read_answer(stream).unwrap().status, 200);
+    });
+    assert!(
+        kept >= Duration::from_millis(1_500) && kept < Duration::from_secs(20),
+        "{kept:?}"
+    );
+}
+
+/// A server that stops waits for nobody who rests.
+#[test]
+fn connections_that_rest_do_not_hold_up_a_stop() {
+    let server = Server::with(&[("limits.drain_time", "2min")]);
+    let streams: Vec<_> = (0..20)
+        .map(|_| {
+            let mut stream = server.client("").connect();
+            stream
+                .write_all(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                .unwrap();
+            assert_eq!(read_answer(&mut stream).unwrap().status, 200);
+            stream
+        })
+        .collect();
+    std::thread::sleep(Duration::from_millis(1_300));
+    let fresh = server.client("").connect();
+    let began = Instant::now();
+    server.running.stop().unwrap();
+    assert!(began.elapsed() < Duration::from_secs(60));
+    for mut stream in streams.into_iter().chain([fresh]) {
+        let mut rest = Vec::new();
+        // Closed, in order or not: nothing more comes.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty());
+    }
+}
+
 #[test]
 fn a_body_that_drips_is_refused_in_time() {
     let server = Server::with(&[("limits.body_time", "500ms")]);

@@ -1,6 +1,7 @@
 //! The server as its clients see it: real connections, real bytes.
 
 mod abuse;
+mod backups;
 mod bolt;
 mod bolt_abuse;
 mod data;
@@ -8,6 +9,10 @@ mod driver;
 mod fields;
 mod files;
 mod limits;
+mod peers;
 mod queries;
+mod results;
 mod rights;
 mod support;
+#[cfg(feature = "otel")]
+mod traces;

@@ -21,6 +21,7 @@ fn path(route: &Route, database: &str) -> String {
         ("{datatype}", "counters"),
         ("{user}", "nobody"),
         ("{file}", "f"),
+        ("{backup}", "nightly"),
         ("{transaction}", "00112233445566778899aabbccddeeff"),
     ] {
         path = path.replace(place, value);
@@ -29,7 +30,7 @@ fn path(route: &Route, database: &str) -> String {
         !path.contains('{'),
         "{path}: a place without a value in this test"
     );
-    if route.tag == "changes" {
+    if route.tag == "changes" && route.method == "GET" {
         // A feed has no end: with this it is none.
         return format!("{path}?from=nothing");
     }
@@ -160,6 +161,45 @@ fn every_route_is_closed_to_every_role_that_it_is_not_for() {
     assert_eq!(tried, ROUTES.len() * roles.len());
     // Nothing of all that changed anything that it must not: the databases stand.
     assert_eq!(server.admin().get("/v1/databases/other").status, 200);
+}
+
+/// A right on a database is none on others whose names begin alike, nor are their backups its own.
+#[test]
+fn a_database_whose_name_begins_alike_is_another_one() {
+    let server = Server::new();
+    for name in ["shop", "shop-other", "sho"] {
+        let body = format!("{{\"database\":\"{name}\"}}");
+        let made = server.admin().json("POST", "/v1/databases", &body);
+        assert_eq!(made.status, 201, "{made:?}");
+        server.admin().rows(name, "CREATE (:Own)");
+    }
+    let body = "{\"backup\":\"nightly\"}";
+    let secret = "/v1/databases/shop-other/backups";
+    let made = server.admin().json("POST", secret, body);
+    assert!(matches!(made.status, 201 | 422), "{made:?}");
+    let ann = server.client(&server.user("ann", "{\"shop\":\"admin\"}"));
+    assert_eq!(ann.get("/v1/databases/shop").status, 200);
+    for name in [
+        "shop-other",
+        "sho",
+        "shop%2f..%2fshop-other",
+        "shop-other%00",
+        "./shop-other",
+        "shop/../shop-other",
+    ] {
+        let answer = ann.get(&format!("/v1/databases/{name}"));
+        assert!(matches!(answer.status, 403 | 404), "{name}: {answer:?}");
+        let query = format!("/v1/databases/{name}/query");
+        let answer = ann.json("POST", &query, "{\"query\":\"MATCH (o:Own) RETURN o\"}");
+        assert!(matches!(answer.status, 403 | 404), "{name}: {answer:?}");
+    }
+    for backup in ["..%2fshop-other%2fnightly", "..", ".%2f..%2fshop-other"] {
+        let path = format!("/v1/databases/shop/backups/{backup}");
+        let answer = ann.delete(&path);
+        assert!(matches!(answer.status, 400 | 404), "{path}: {answer:?}");
+    }
+    let folder = server.folder.path().join("backups/shop-other/nightly");
+    assert_eq!(folder.exists(), made.status == 201);
 }
 
 /// What a statement does is taken from its plan, not from where it was sent.
@@ -511,6 +551,69 @@ fn without_authentication_pages_of_other_sites_still_get_nothing() {
             .unwrap()
             .contains("frame-ancestors 'none'")
     );
+}
+
+/// Behind a proxy that ends TLS the cookie goes over TLS only; and the proxy's word for who asks counts, nobody else's.
+#[test]
+fn a_proxy_is_believed_where_it_is_trusted() {
+    let login = format!("{{\"user\":\"admin\",\"password\":\"{PASSWORD}\",\"cookie\":true}}");
+    let wrong = "{\"user\":\"admin\",\"password\":\"wrong\"}";
+    for (trusted, is_trusted) in [("127.0.0.0/8", true), ("10.0.0.0/8", false), ("", false)] {
+        let server = Server::with(&[("trusted_proxies", trusted), ("limits.login_failures", "3")]);
+        let proxied = |client: &str, scheme: &str| {
+            server
+                .client("")
+                .with("X-Forwarded-For", &format!("203.0.113.66, {client}"))
+                .with("X-Forwarded-Proto", scheme)
+        };
+        let cookie = |client: &Client| {
+            let answer = client.json("POST", "/v1/login", &login);
+            assert_eq!(answer.status, 200, "{answer:?}");
+            answer.header("set-cookie").expect("set").to_owned()
+        };
+        let secure = cookie(&proxied("198.51.100.7", "https")).ends_with("; Secure");
+        assert_eq!(secure, is_trusted, "{trusted}");
+        assert!(!cookie(&proxied("198.51.100.7", "http")).contains("Secure"));
+        assert!(!cookie(&server.client("")).contains("Secure"));
+        // Who guesses behind the proxy is held up, others behind it are not; without trust all are one.
+        let mut refused = 0;
+        for _ in 0..8 {
+            let answer = proxied("198.51.100.7", "https").json("POST", "/v1/login", wrong);
+            refused += usize::from(answer.status == 429);
+        }
+        assert!(refused > 0);
+        let other = proxied("198.51.100.8", "https").json("POST", "/v1/login", &login);
+        assert_eq!(
+            other.status,
+            if is_trusted { 200 } else { 429 },
+            "{trusted}"
+        );
+        let log = std::fs::read_to_string(server.folder.path().join("system/audit.jsonl")).unwrap();
+        assert_eq!(log.contains("198.51.100.7"), is_trusted, "{trusted}");
+        assert!(
+            !log.contains("203.0.113.66"),
+            "what the client says of itself"
+        );
+    }
+}
+
+/// A page that was loaded over TLS, wherever that ends: the browser says so.
+#[test]
+fn a_page_over_tls_gets_a_cookie_for_tls() {
+    let server = Server::with(&[("hosts", "people.example")]);
+    let body = format!("{{\"user\":\"admin\",\"password\":\"{PASSWORD}\",\"cookie\":true}}");
+    for (scheme, secure) in [("https", true), ("http", false)] {
+        let head = format!(
+            "POST /v1/login HTTP/1.1\r\nHost: people.example\r\nOrigin: {scheme}://people.example\r\nContent-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let answer = server.client("").raw(head.as_bytes()).unwrap();
+        assert_eq!(answer.status, 200, "{answer:?}");
+        assert_eq!(
+            answer.header("set-cookie").unwrap().contains("; Secure"),
+            secure
+        );
+    }
 }
 
 /// A browser's login: the cookie opens nothing without what only a page of this server can read, and what a form or

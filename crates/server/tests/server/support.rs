@@ -24,7 +24,20 @@ pub const PASSWORD: &str = "correct horse battery";
 impl Server {
     /// With these settings beside those that every test has.
     pub fn with(settings: &[(&str, &str)]) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
+        Self::on(tempfile::tempdir().expect("a folder"), settings)
+    }
+
+    /// Stops it and starts another one on its folder: what was in memory is gone.
+    pub fn again(self) -> Self {
+        let Self {
+            running, folder, ..
+        } = self;
+        running.stop().expect("stopped");
+        Self::on(folder, &[])
+    }
+
+    /// On the folder of one that has stopped.
+    pub fn on(folder: tempfile::TempDir, settings: &[(&str, &str)]) -> Self {
         let mut layers = Layers::new();
         let path = |name: &str| folder.path().join(name).display().to_string();
         for (key, value) in [

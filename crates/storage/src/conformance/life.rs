@@ -66,7 +66,10 @@ pub fn stream_keeps_order_and_is_trimmed(make: Make) {
             .expect("the stream"),
         []
     );
+    assert_eq!(engine.stream_trimmed().expect("a version"), 0);
     engine.trim_stream(all[9].version).expect("trimmed");
+    assert_eq!(engine.stream_trimmed().expect("a version"), all[9].version);
+    engine.trim_stream(all[3].version).expect("was trimmed");
     assert_eq!(
         engine.stream(0, 100, 1 << 20, false).expect("the stream"),
         all[10..]
@@ -79,6 +82,7 @@ pub fn stream_keeps_order_and_is_trimmed(make: Make) {
         engine.stream(0, 100, 1 << 20, true).expect("the stream"),
         all[10..]
     );
+    assert_eq!(engine.stream_trimmed().expect("a version"), all[9].version);
     // A transaction may have a stream entry and no other write.
     let mut transaction = engine.begin().expect("a transaction");
     transaction.append_stream(b"only");
@@ -96,6 +100,7 @@ pub fn stream_keeps_order_and_is_trimmed(make: Make) {
     );
     engine.trim_stream(u64::MAX).expect("trimmed");
     assert_eq!(engine.stream(0, 100, 100, false).expect("the stream"), []);
+    assert_eq!(engine.stream_trimmed().expect("a version"), version);
     assert_eq!(engine.version(), version);
 }
 

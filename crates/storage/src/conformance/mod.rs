@@ -9,7 +9,7 @@ mod life;
 mod reads;
 mod writes;
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 pub use concurrency::{
     concurrent_counters, guards_matrix, guards_see_the_group_before_them,
@@ -136,7 +136,31 @@ pub fn scan<R: Read + ?Sized>(
             .next()
             .map(|rest| (rest.start.to_vec(), rest.end.map(<[u8]>::to_vec)));
     }
+    assert_visits(read, range, order, &pairs);
     pairs
+}
+
+/// A visit gives the same pairs as pages do, and ends where it is told to.
+fn assert_visits<R: Read + ?Sized>(
+    read: &R,
+    range: KeyRange<'_>,
+    order: Order,
+    pairs: &[(Vec<u8>, Vec<u8>)],
+) {
+    for wanted in [usize::MAX, pairs.len() / 2] {
+        let mut seen = 0;
+        read.visit(range, order, &mut |key, value| {
+            assert!(seen < wanted.max(1), "a visit goes on after its end");
+            assert_eq!((key, value), (&pairs[seen].0[..], &pairs[seen].1[..]));
+            seen += 1;
+            if seen >= wanted {
+                return ControlFlow::Break(());
+            }
+            ControlFlow::Continue(())
+        })
+        .expect("a visit");
+        assert_eq!(seen, wanted.max(1).min(pairs.len()));
+    }
 }
 
 /// Commits one pair.

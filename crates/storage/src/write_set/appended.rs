@@ -22,6 +22,8 @@ pub(super) struct Appended {
     recording_from: Option<usize>,
     /// The last write of each key, of the writes up to when somebody asked.
     table: Mutex<Table>,
+    /// Where their keys lie, of the writes up to when somebody asked.
+    bounds: Mutex<Bounds>,
     /// Numbers of the last writes of each key, ascending by key, made when first asked for.
     sorted: OnceLock<Vec<u32>>,
 }
@@ -65,7 +67,9 @@ impl Appended {
             key_len,
             value_len,
         });
-        self.sorted.take();
+        if self.sorted.get().is_some() {
+            self.sorted.take();
+        }
     }
 
     fn key(&self, number: usize) -> &[u8] {
@@ -85,10 +89,30 @@ impl Appended {
             (0..self.writes.len())
                 .rev()
                 .find(|number| self.key(*number) == key)
+        } else if !self.may_hold(key) {
+            None
         } else {
             self.table().find(self, key)
         };
         found.map(|number| self.value(number))
+    }
+
+    /// False where many writes are not in the table yet, and `key` is outside of what they cover: that costs a comparison a write.
+    fn may_hold(&self, key: &[u8]) -> bool {
+        if self.writes.len() - self.table.lock().entered < 8 * FEW {
+            return true;
+        }
+        let (least, greatest) = self.bounds();
+        least <= key && key <= greatest
+    }
+
+    /// The least and the greatest key; there must be one.
+    fn bounds(&self) -> (&[u8], &[u8]) {
+        let mut bounds = self.bounds.lock();
+        for number in bounds.entered..self.writes.len() {
+            bounds.enter(self, number);
+        }
+        (self.key(bounds.least), self.key(bounds.greatest))
     }
 
     /// The table, with all writes in it.
@@ -106,8 +130,13 @@ impl Appended {
     /// Whether fewer than half of the writes, which are many, are the last of their keys: told by the writes of one key in
     /// [`SAMPLED`], and counted where these are not the share of all that they should be.
     pub(super) fn mostly_obsolete(&self) -> bool {
-        let hashes = (0..self.len()).map(|number| hash(self.key(number)));
-        let mut sampled: Vec<u64> = hashes.filter(|hash| hash % SAMPLED == 0).collect();
+        let keys = (0..self.len()).map(|number| self.key(number));
+        let mut sampled: Vec<u64> = keys
+            .filter(|key| {
+                end_of(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & (SAMPLED - 1) == 0
+            })
+            .map(hash)
+            .collect();
         let writes = sampled.len();
         let share = self.len() / SAMPLED as usize;
         if writes < share / 2 || writes > share * 2 {
@@ -118,13 +147,14 @@ impl Appended {
         sampled.len() < writes / 2
     }
 
-    /// Whether one of few writes is of a key in `range`; of many that is not asked.
+    /// Whether one of few writes is of a key in `range`; of many, whether the range lies between the least and the greatest of them.
     pub(super) fn may_touch(&self, range: KeyRange<'_>) -> bool {
-        self.writes.len() > 8 * FEW
-            || (0..self.writes.len()).any(|number| {
-                let key = self.key(number);
-                key >= range.start && range.end.is_none_or(|end| key < end)
-            })
+        let is_in = |key: &[u8]| key >= range.start && range.end.is_none_or(|end| key < end);
+        if self.writes.len() <= 8 * FEW {
+            return (0..self.writes.len()).any(|number| is_in(self.key(number)));
+        }
+        let (least, greatest) = self.bounds();
+        greatest >= range.start && range.end.is_none_or(|end| least < end)
     }
 
     /// The last write of each key, ascending by key.
@@ -139,12 +169,21 @@ impl Appended {
         let mut order: Vec<(u64, u32)> = (0..self.writes.len())
             .map(|number| (prefix(self.key(number)), number as u32))
             .collect();
-        let compare = |a: &(u64, u32), b: &(u64, u32)| {
-            a.0.cmp(&b.0)
-                .then_with(|| self.key(a.1 as usize).cmp(self.key(b.1 as usize)))
-                .then(a.1.cmp(&b.1))
-        };
-        order.sort_unstable_by(compare);
+        if order.len() >= BY_DIGITS {
+            order = by_digits(order);
+            for same in order.chunk_by_mut(|a, b| a.0 == b.0) {
+                if same.len() > 1 {
+                    // Stable: of one key they stay in the order in which they came.
+                    same.sort_by(|a, b| self.key(a.1 as usize).cmp(self.key(b.1 as usize)));
+                }
+            }
+        } else {
+            order.sort_unstable_by(|a, b| {
+                a.0.cmp(&b.0)
+                    .then_with(|| self.key(a.1 as usize).cmp(self.key(b.1 as usize)))
+                    .then(a.1.cmp(&b.1))
+            });
+        }
         let mut sorted: Vec<u32> = Vec::with_capacity(order.len());
         for (at, (prefix, number)) in order.iter().enumerate() {
             let last = order.get(at + 1).is_none_or(|(next_prefix, next)| {
@@ -168,6 +207,7 @@ impl Appended {
             self.bytes.truncate(first.at);
             self.writes.truncate(len);
             *self.table.get_mut() = Table::default();
+            *self.bounds.get_mut() = Bounds::default();
             self.sorted.take();
         }
     }
@@ -194,11 +234,54 @@ impl Appended {
     }
 }
 
-/// One key in so many is looked at to guess how often keys are written.
+/// From so many writes on their keys' beginnings are sorted digit by digit.
+const BY_DIGITS: usize = 2048;
+
+/// Bits of a digit.
+const DIGIT_BITS: u32 = 11;
+
+/// Sorts by the first part, stably: a pass for each digit of it, the lowest first; bits in which no two differ are passed over
+/// where a digit would begin with them. Memory: as much again.
+fn by_digits(mut pairs: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
+    let Some(&(first, _)) = pairs.first() else {
+        return pairs;
+    };
+    let differing = pairs.iter().fold(0, |bits, pair| bits | (pair.0 ^ first));
+    let mut sorted = vec![(0, 0); pairs.len()];
+    let mut left = differing;
+    while left != 0 {
+        let shift = left.trailing_zeros();
+        left &= !(((1 << DIGIT_BITS) - 1) << shift);
+        let digit = |pair: &(u64, u32)| (pair.0 >> shift) as usize & ((1 << DIGIT_BITS) - 1);
+        let mut starts = [0_u32; 1 << DIGIT_BITS];
+        pairs.iter().for_each(|pair| starts[digit(pair)] += 1);
+        let mut start = 0;
+        for count in &mut starts {
+            start += std::mem::replace(count, start);
+        }
+        for pair in &pairs {
+            let at = &mut starts[digit(pair)];
+            sorted[*at as usize] = *pair;
+            *at += 1;
+        }
+        std::mem::swap(&mut pairs, &mut sorted);
+    }
+    pairs
+}
+
+/// One key in so many is looked at to guess how often keys are written; a power of two.
 const SAMPLED: u64 = 64;
 
 fn hash(key: &[u8]) -> u64 {
     xxh3_64_with_seed(key, *SEED)
+}
+
+/// The last 8 bytes of a key as a number: those that differ most.
+fn end_of(key: &[u8]) -> u64 {
+    match key.last_chunk::<8>() {
+        Some(bytes) => u64::from_be_bytes(*bytes),
+        None => prefix(key),
+    }
 }
 
 /// The first 8 bytes of a key as a number, zeros behind its end: smaller where the key is smaller, if it differs.
@@ -210,6 +293,28 @@ fn prefix(key: &[u8]) -> u64 {
             bytes[..key.len()].copy_from_slice(key);
             u64::from_be_bytes(bytes)
         }
+    }
+}
+
+/// The writes of the least and the greatest key.
+#[derive(Debug, Default)]
+struct Bounds {
+    least: usize,
+    greatest: usize,
+    /// How many of the writes were looked at.
+    entered: usize,
+}
+
+impl Bounds {
+    fn enter(&mut self, writes: &Appended, number: usize) {
+        let key = writes.key(number);
+        if self.entered == 0 || key < writes.key(self.least) {
+            self.least = number;
+        }
+        if self.entered == 0 || key > writes.key(self.greatest) {
+            self.greatest = number;
+        }
+        self.entered = number + 1;
     }
 }
 

@@ -184,6 +184,11 @@ impl WriteSet {
         }
     }
 
+    /// Whether these writes may hide or add a pair of `range`, as far as that can be told at once.
+    pub fn may_touch(&self, range: KeyRange<'_>) -> bool {
+        self.ordered.get().is_some() || self.appended.may_touch(range)
+    }
+
     /// Calls `visit` with the pairs of `view` under these writes; `parked` as in [`View::visit_on`].
     pub fn visit(
         &self,
@@ -196,7 +201,7 @@ impl WriteSet {
         if is_empty_range(range) {
             return Ok(());
         }
-        if self.ordered.get().is_none() && !self.appended.may_touch(range) {
+        if !self.may_touch(range) {
             return view.visit_on(parked, range, order, visit);
         }
         self.ordered().visit(view, range, order, visit)
@@ -300,8 +305,16 @@ mod tests {
                     }
                     31 if orders => writes.order(),
                     _ => {
-                        let key = key(random);
-                        assert_eq!(writes.get(&key), model.get(&key));
+                        let (one, other) = (key(random), key(random));
+                        assert_eq!(writes.get(&one), model.get(&one));
+                        let range = KeyRange {
+                            start: &one,
+                            end: (step % 3 > 0).then_some(&other[..]),
+                        };
+                        let touches = model.slots().any(|(key, _)| {
+                            **key >= *range.start && range.end.is_none_or(|end| **key < *end)
+                        });
+                        assert!(writes.may_touch(range) || !touches, "seed {seed}");
                     }
                 }
                 if step % 50 == 49 {
@@ -323,6 +336,33 @@ mod tests {
                     assert!(writes.erased().eq(model.erased()));
                     assert_eq!(writes.is_empty(), model.is_empty());
                 }
+            }
+        }
+    }
+
+    /// Many writes are sorted in another way: keys of all lengths, with and without beginnings in common, some twice.
+    #[test]
+    fn many_writes_come_in_order() {
+        for seed in 0..8 {
+            let random = &mut Random(seed);
+            let mut writes = WriteSet::new();
+            let mut model = std::collections::BTreeMap::new();
+            for step in 0..6_000u64 {
+                let alphabet = 2 + random.below(2) * 254;
+                let len = random.below(1 + seed * 2);
+                let mut key = vec![0; random.below(12) as usize];
+                key.extend((0..len).map(|_| random.below(alphabet) as u8));
+                let value = (random.below(4) > 0).then(|| step.to_be_bytes().to_vec());
+                match &value {
+                    Some(value) => writes.put(&key, value),
+                    None => writes.delete(&key),
+                }
+                model.insert(key, value);
+            }
+            let found: Vec<_> = writes.slots().collect();
+            assert_eq!(found.len(), model.len());
+            for ((key, value), (expected_key, expected)) in found.into_iter().zip(&model) {
+                assert_eq!((key, value), (&expected_key[..], expected.as_deref()));
             }
         }
     }

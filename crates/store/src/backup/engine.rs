@@ -1,6 +1,6 @@
 //! Backups of an open store, and stores made out of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use isomer_storage::{StorageError, Version};
 use isomer_vfs::{
@@ -8,7 +8,7 @@ use isomer_vfs::{
     keys::{self, KEYS_FILE, KeyError, MasterKey},
 };
 
-use super::{Point, Progress, Source, Taken, choose, list, remove_folder, restore, take};
+use super::{Point, Progress, Source, Taken, choose, end, list, remove_folder, restore, take};
 use crate::{
     StoreEngine, StoreOptions,
     log::{Cut, cut},
@@ -71,7 +71,7 @@ impl StoreEngine {
 
     /// Makes a database in the folder `target`, which must be empty or not there, out of the backups in `source`: the
     /// newest one, or the state at a version or a time between the oldest and the newest of them. `options` tell the disk of
-    /// the target. An encrypted database needs its `key`.
+    /// the target. An encrypted database needs its `key`; for another one it is not looked at.
     ///
     /// Errors: [`StorageError::Invalid`] where no backup reaches there or the target is not empty;
     /// [`StorageError::Corrupt`] where a backup is damaged. What was begun is then no database.
@@ -84,63 +84,100 @@ impl StoreEngine {
         options: &StoreOptions,
         progress: &mut Progress<'_>,
     ) -> Result<Restored, StorageError> {
+        Restoring::begin(disk, source, target, point, key, options, progress)?.end()
+    }
+
+    /// Removes what a backup left behind whose process ended.
+    pub(crate) fn remove_checkpoint(directory: &Path, options: &StoreOptions) {
+        // What cannot be removed only takes space, and the next backup says so.
+        let _ = remove_folder(&*options.disk, &directory.join(CHECKPOINT));
+    }
+}
+
+/// A database that was restored, and does not open yet but for whoever restores it: something may be left to be done before
+/// it does. Where [`Restoring::end`] is not reached, whatever the reason, it never opens.
+#[derive(Debug)]
+pub struct Restoring {
+    restored: Restored,
+    target: PathBuf,
+    marker: PathBuf,
+    options: StoreOptions,
+}
+
+impl Restoring {
+    /// As [`StoreEngine::restore`], but for its end.
+    pub fn begin(
+        disk: &dyn Disk,
+        source: &Path,
+        target: &Path,
+        point: Point,
+        key: Option<&MasterKey>,
+        options: &StoreOptions,
+        progress: &mut Progress<'_>,
+    ) -> Result<Self, StorageError> {
         let chosen = choose(&list(disk, source)?, point, &is_log)?;
         let base = &chosen.base;
         let encrypted = base.files.iter().any(|file| file.name == KEYS_FILE);
         if encrypted && key.is_none() {
             return Err(open::key_error(KeyError::Missing(source.to_owned())));
         }
+        let mut options = options.clone();
+        options.key = key.filter(|_| encrypted).cloned();
         let mut restored = Restored {
             backup: base.number,
             version: base.version,
             time_ms: base.time_ms,
         };
-        let finish = || {
-            // It goes on by itself from here: its backups are not those of the one that it comes from.
-            let identity = u128::from((options.random)()) << 64 | u128::from((options.random)());
-            open::create(target, options, identity)?;
-            let key = key.filter(|_| encrypted);
-            let seal = keys::open(&*options.disk, target, key, false).map_err(open::key_error)?;
-            if !chosen.partial {
-                return Ok(());
-            }
-            let at = match point {
-                Point::Newest => return Ok(()),
-                Point::Version(version) => Cut {
-                    version,
-                    time_ms: u64::MAX,
-                },
-                Point::Time(time_ms) => Cut {
-                    version: Version::MAX,
-                    time_ms,
-                },
-            };
+        let marker = restore(disk, source, &chosen, &*options.disk, target, progress)?;
+        // It goes on by itself from here: its backups are not those of the one that it comes from.
+        let identity = u128::from((options.random)()) << 64 | u128::from((options.random)());
+        open::create(target, &options, identity)?;
+        let seal = keys::open(&*options.disk, target, options.key.as_ref(), false)
+            .map_err(open::key_error)?;
+        let at = match point {
+            Point::Version(version) => Some(Cut {
+                version,
+                time_ms: u64::MAX,
+            }),
+            Point::Time(time_ms) => Some(Cut {
+                version: Version::MAX,
+                time_ms,
+            }),
+            Point::Newest => None,
+        };
+        if let Some(at) = at.filter(|_| chosen.partial) {
             let log = target.join(open::LOG);
             let (version, time_ms) = cut(&*options.disk, &log, &seal, base.version, at)?;
             if version > restored.version {
                 (restored.version, restored.time_ms) = (version, time_ms);
             }
-            Ok(())
-        };
-        restore(
-            disk,
-            source,
-            &chosen,
-            &*options.disk,
-            target,
-            progress,
-            finish,
-        )?;
+        }
         if let Point::Version(version) = point
             && restored.version != version
         {
             return Err(StorageError::Invalid(format!(
-                "the backups hold version {} and no other up to {version}: its log was given up before it was backed up; `{}` is at version {0}",
+                "the backups hold version {} and no other up to {version}: its log was given up before it was backed up; remove `{}` and restore version {0}",
                 restored.version,
                 target.display()
             )));
         }
-        Ok(restored)
+        Ok(Self {
+            restored,
+            target: target.to_owned(),
+            marker,
+            options,
+        })
+    }
+
+    /// Opens it.
+    pub fn open(&self) -> Result<StoreEngine, StorageError> {
+        StoreEngine::open_restored(&self.target, self.options.clone())
+    }
+
+    /// From here on it is a database as any other.
+    pub fn end(self) -> Result<Restored, StorageError> {
+        end(&*self.options.disk, &self.target, &self.marker)?;
+        Ok(self.restored)
     }
 }
 

@@ -35,7 +35,7 @@ use xxhash_rust::xxh3::Xxh3;
 #[doc(hidden)]
 pub use catalog::check_catalog;
 pub use catalog::{Backup, StoredFile};
-pub use engine::Restored;
+pub use engine::{Restored, Restoring};
 pub use restore::{Chosen, Point, RESTORING, begin, choose, end, list, refuse_unfinished, restore};
 pub use take::{Source, Taken, keep_last, take};
 

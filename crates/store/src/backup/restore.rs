@@ -7,7 +7,7 @@ use std::{
 };
 
 use isomer_storage::{StorageError, Version};
-use isomer_vfs::{Disk, Open};
+use isomer_vfs::{Disk, Open, sync_above};
 
 use super::{
     Backup, Progress, StoredFile, catalog::Catalog, copy, damaged, io_error, stored_path, too_old,
@@ -116,8 +116,8 @@ pub fn choose(
     })
 }
 
-/// Puts the files of `chosen` from the backups in `source` into the folder `target`, which must be empty or not there, and
-/// then runs `finish` on it (which reads the log up to the point); only then it is a database.
+/// Puts the files of `chosen` from the backups in `source` into the folder `target`, which must be empty or not there.
+/// Answers the mark that says that it is no database yet, for [`end`].
 pub fn restore(
     source_disk: &dyn Disk,
     source: &Path,
@@ -125,8 +125,7 @@ pub fn restore(
     disk: &dyn Disk,
     target: &Path,
     progress: &mut Progress<'_>,
-    finish: impl FnOnce() -> Result<(), StorageError>,
-) -> Result<(), StorageError> {
+) -> Result<PathBuf, StorageError> {
     let marker = begin(disk, target)?;
     let mut files: BTreeMap<&str, &StoredFile> = BTreeMap::new();
     files.extend(chosen.base.files.iter().map(|file| (&*file.name, file)));
@@ -167,8 +166,7 @@ pub fn restore(
         disk.sync_folder(folder)
             .map_err(|error| io_error("writing", folder, &error))?;
     }
-    finish()?;
-    end(disk, target, &marker)
+    Ok(marker)
 }
 
 /// Takes the mark of [`begin`] away: what is in the folder is a database now.
@@ -188,9 +186,7 @@ pub fn begin(disk: &dyn Disk, target: &Path) -> Result<PathBuf, StorageError> {
         disk.make_folder(target)?;
         disk.open(&marker, Open::Create)?.sync()?;
         disk.sync_folder(target)?;
-        if let Some(parent) = target.parent().filter(|parent| *parent != Path::new("")) {
-            disk.sync_folder(parent)?;
-        }
+        sync_above(disk, target)?;
         Ok(true)
     })();
     match made {

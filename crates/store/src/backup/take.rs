@@ -7,7 +7,7 @@ use std::{
 };
 
 use isomer_storage::{StorageError, Version};
-use isomer_vfs::{Disk, Lock, LockError, LockMode, Open};
+use isomer_vfs::{Disk, Lock, LockError, LockMode, Open, sync_above};
 
 use super::{
     Backup, FILES, LOCK, NEW, Progress, StoredFile, catalog::Catalog, copy, files_below, io_error,
@@ -106,11 +106,10 @@ pub fn keep_last(disk: &dyn Disk, target: &Path, count: usize) -> Result<usize, 
 fn prepare(disk: &dyn Disk, target: &Path) -> Result<Lock, StorageError> {
     let files = target.join(FILES);
     let made = (|| {
-        if !disk.exists(target)? {
-            disk.make_folder(target)?;
-            if let Some(parent) = target.parent().filter(|parent| *parent != Path::new("")) {
-                disk.sync_folder(parent)?;
-            }
+        disk.make_folder(target)?;
+        if !disk.exists(&target.join(super::CATALOG))? {
+            // The first one: the folder may be new, also where another backup into it broke off.
+            sync_above(disk, target)?;
         }
         for name in disk.list(target)? {
             let known = [super::CATALOG, "BACKUP.new", LOCK, FILES];

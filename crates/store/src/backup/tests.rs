@@ -74,8 +74,8 @@ fn restored(target: &SimDisk, point: Point) -> Result<SimDisk, StorageError> {
         &into,
         Path::new(DB),
         &mut |_, _| {},
-        || Ok(()),
-    )?;
+    )
+    .and_then(|mark| end(&into, Path::new(DB), &mark))?;
     Ok(into)
 }
 
@@ -184,7 +184,6 @@ fn what_is_in_the_way_is_left_alone() {
         &db,
         Path::new(DB),
         &mut |_, _| {},
-        || Ok(()),
     );
     assert!(error.unwrap_err().to_string().contains("not empty"));
 }
@@ -263,8 +262,8 @@ fn an_interrupted_restore_is_no_database() {
         &into,
         Path::new(DB),
         &mut |_, _| {},
-        || Ok(()),
     )
+    .and_then(|mark| end(&into, Path::new(DB), &mark))
     .unwrap();
     let recording = recorder.finish();
     let mut replay = recording.replay();

@@ -240,7 +240,7 @@ impl Tree {
             &mut merge,
             until,
             &mut rule,
-            job.bottom,
+            job.bottom.then(|| levels.flushed()),
             &|| self.stopping(),
             output,
         )?;

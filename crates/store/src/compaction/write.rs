@@ -325,20 +325,22 @@ impl<'a> Output<'a> {
 }
 
 /// The version that an entry gets at the bottom once every reader sees it: nothing older is left of its key, and that all
-/// entries of a block have one version saves what it would take to tell them apart.
+/// entries of a block have one version saves what it would take to tell them apart. Only where all before it is in tables,
+/// too: of a bulk load that the log was ahead of, opening makes out again what was deleted before and what is behind it.
 pub(crate) const SETTLED: Version = 1;
 
 /// Merges what lies from where `merge` is up to `until` into `output`. At the bottom, deletions with nothing below them
-/// are left out.
+/// are left out; it is told as the version up to which everything is in tables.
 pub(crate) fn write_merged<C: Cursor>(
     merge: &mut Merge<C>,
     until: Option<&[u8]>,
     rule: &mut Rule<'_>,
-    bottom: bool,
+    bottom: Option<Version>,
     stop: &dyn Fn() -> bool,
     mut output: Output<'_>,
 ) -> Result<NewFiles, StorageError> {
-    let settled_upto = if bottom { rule.readable.floor() } else { 0 };
+    let settled_upto = bottom.map_or(0, |flushed| flushed.min(rule.readable.floor()));
+    let bottom = bottom.is_some();
     let mut key: Vec<u8> = Vec::new();
     let mut begun = false;
     // Deletions that count only if something older of the key stays.

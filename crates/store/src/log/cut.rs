@@ -99,6 +99,7 @@ fn open(
         capacity: closing.end,
         file,
         state: Mutex::new(Extent::default()),
+        failed_sync: Mutex::new(None),
     };
     Ok((Arc::new(segment), closing))
 }

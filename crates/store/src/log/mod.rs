@@ -24,6 +24,8 @@
 //!   segments stand behind the current one; where the first is too small, a new file takes its name in one step.
 //! - What is forgotten of the change stream is never ahead of the commits that are there: a note counts only behind the
 //!   commit that it follows, a closing part tells no more than what is durable.
+//! - Segments go only when what stays tells, durably, that their part of the change stream is forgotten: nobody must take a
+//!   stream that begins in the middle for a whole one.
 
 mod cut;
 pub mod fuzzed;
@@ -35,7 +37,7 @@ mod segment;
 mod tests;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     path::{Path, PathBuf},
     sync::{
@@ -51,14 +53,17 @@ use isomer_vfs::{Disk, Open, Seal};
 pub use self::{
     cut::{Cut, cut},
     record::{Change, Content, Record, Write},
-    recover::Flushed,
+    recover::{Flushed, Replayed},
 };
 use self::{
     reader::{Found, Reader},
     record::Spot,
     segment::{Closing, Extent, FIRST_RECORD, Segment, SegmentHead},
 };
-use crate::Random;
+use crate::{
+    Random,
+    mutants::{Mutant, broken},
+};
 
 /// How the log keeps its files.
 #[derive(Clone)]
@@ -75,7 +80,8 @@ pub struct LogOptions {
     pub read_only: bool,
 }
 
-/// The log. One thread writes ([`Log::append`], [`Log::sync`], [`Log::rotate`]), others read and tidy up.
+/// The log. One thread commits ([`Log::append`], [`Log::sync`], [`Log::rotate`]), others read and tidy up; who tidies up may
+/// write a note between two groups of commits.
 pub struct Log {
     folder: PathBuf,
     options: LogOptions,
@@ -90,9 +96,19 @@ pub struct Log {
     /// Number of the segment that was written to last, or is.
     current: AtomicU64,
     trimmed: AtomicU64,
+    told: Mutex<Told>,
     durable: AtomicU64,
     syncs: AtomicU64,
     dropped_bytes: u64,
+}
+
+/// What the log tells, durably, of what is forgotten of the change stream.
+#[derive(Clone, Copy, Debug, Default)]
+struct Told {
+    /// The segment that tells.
+    segment: u64,
+    /// It is forgotten up to here.
+    trimmed: Version,
 }
 
 struct Writer {
@@ -103,6 +119,8 @@ struct Writer {
     starts: Vec<u64>,
     /// Segments that hold what was not synced.
     unsynced: Vec<Arc<Segment>>,
+    /// What made it unknown what is in the log: nothing more is written.
+    failed: Option<String>,
     last: Version,
     last_ms: u64,
 }
@@ -114,6 +132,8 @@ const SPARES: usize = 2;
 #[derive(Default)]
 struct Spares {
     ready: VecDeque<Arc<Segment>>,
+    /// Numbers of those whose names may be gone.
+    doubted: BTreeSet<u64>,
     /// Whether the one behind these is being made. No other is then.
     making: bool,
 }
@@ -240,7 +260,7 @@ impl Log {
     /// Writes a group of commits. `time_ms` never falls.
     pub fn append(&self, commits: &[Commit<'_>], time_ms: u64) -> Result<(), Failure> {
         let writes = commits.iter().map(|commit| Write::Commit(*commit));
-        self.write(writes, time_ms)
+        self.write(writes, time_ms).map(drop)
     }
 
     /// Writes that an ingestion takes place.
@@ -254,21 +274,29 @@ impl Log {
             std::iter::once(Write::Ingestion { version, stream }),
             time_ms,
         )
+        .map(drop)
     }
 
+    /// Writes a group to the end of the log and answers the segment it is in.
     fn write<'a>(
         &self,
         writes: impl Iterator<Item = Write<'a>> + Clone,
         time_ms: u64,
-    ) -> Result<(), Failure> {
+    ) -> Result<Arc<Segment>, Failure> {
         let mut writer = self.writer.lock();
         let writer = &mut *writer;
+        if let Some(what) = &writer.failed {
+            return Err(Failure::Unknown(what.clone()));
+        }
         let time_ms = time_ms.max(writer.last_ms);
         let mut segment = match &writer.active {
             Some(segment) => segment.clone(),
             None => self.next_segment(writer, 0)?,
         };
-        let durable = self.durable();
+        let durable = match broken(Mutant::DurableBeforeSync) {
+            true => writer.last,
+            false => self.durable(),
+        };
         let mut end = segment.state.lock().end;
         loop {
             writer.buffer.clear();
@@ -299,7 +327,11 @@ impl Log {
             end = FIRST_RECORD;
         }
         if let Err(error) = segment.file.write_all_at(&writer.buffer, end) {
-            return Err(self.take_back(&segment, &writer.starts, &error));
+            let failure = self.take_back(&segment, &writer.starts, &error);
+            if let Failure::Unknown(what) = &failure {
+                writer.failed = Some(what.clone());
+            }
+            return Err(failure);
         }
         let mut state = segment.state.lock();
         let mut offset = end;
@@ -322,12 +354,12 @@ impl Log {
             .last()
             .is_none_or(|last| last.number != segment.number)
         {
-            writer.unsynced.push(segment);
+            writer.unsynced.push(segment.clone());
         }
         if writer.buffer.capacity() > 4 << 20 {
             writer.buffer = Vec::new();
         }
-        Ok(())
+        Ok(segment)
     }
 
     /// Makes sure that none of what was half written is a record: not now, and not after a loss of power.
@@ -351,13 +383,18 @@ impl Log {
                 other => other,
             }
         });
-        match undone.and_then(|()| segment.file.sync()) {
-            Ok(()) => Failure::Refused(io_error("writing", &path, error)),
-            Err(second) => Failure::Unknown(format!(
-                "writing `{}` broke off ({error}), and what was written could not be taken back ({second})",
-                path.display()
-            )),
-        }
+        let second = match undone {
+            Ok(()) => match self.sync_file(segment) {
+                Ok(()) => return Failure::Refused(io_error("writing", &path, error)),
+                Err(Failure::Unknown(second)) => second,
+                Err(Failure::Refused(second)) => second.to_string(),
+            },
+            Err(second) => second.to_string(),
+        };
+        Failure::Unknown(format!(
+            "writing `{}` broke off ({error}), and what was written could not be taken back ({second})",
+            path.display()
+        ))
     }
 
     /// Makes everything durable that was written.
@@ -422,12 +459,14 @@ impl Log {
             self.spare_made.wait(&mut spares);
         }
         let number = self.current.load(Ordering::Acquire) + 1;
+        let doubted = spares.doubted.remove(&number);
         let segment = match spares.ready.pop_front() {
-            Some(segment) if segment.capacity >= capacity => segment,
-            // Too small for what comes: a larger one is made. Where that fails its number is free again, and those behind it
-            // must not be there.
+            Some(segment) if segment.capacity >= capacity && !doubted => segment,
+            // Too small for what comes, or perhaps without its name: another one is made. Where that fails its number is free
+            // again, and those behind it must not be there.
             Some(segment) => {
                 let behind: Vec<_> = spares.ready.drain(..).rev().collect();
+                spares.doubted.clear();
                 self.remove_segments(&behind).map_err(Failure::Refused)?;
                 // Another file takes its name: this one, made longer under a name that it had already, could be found with
                 // the length that it had, too.
@@ -482,7 +521,9 @@ impl Log {
             segment::write_head(&*file, head)?;
             file.sync()?;
             disk.rename(&new, &path)?;
-            disk.sync_folder(&self.folder)?;
+            if !broken(Mutant::SegmentNameNotSynced) {
+                disk.sync_folder(&self.folder)?;
+            }
             Ok(file)
         })();
         match made {
@@ -497,6 +538,7 @@ impl Log {
                     capacity,
                     file,
                     state: Mutex::new(state),
+                    failed_sync: Mutex::new(None),
                 }))
             }
             Err(error) => {
@@ -528,6 +570,9 @@ impl Log {
         };
         let needed = full.iter().rposition(streams).map_or(0, |last| last + 1);
         for segment in &full[..needed] {
+            if broken(Mutant::ClosedAheadOfEarlier) && !streams(segment) {
+                continue;
+            }
             self.sync_segment(segment)?;
             let mut writer = self.writer.lock();
             writer
@@ -540,13 +585,32 @@ impl Log {
     fn sync_segment(&self, segment: &Segment) -> Result<(), Failure> {
         self.syncs.fetch_add(1, Ordering::Relaxed);
         let end = segment.state.lock().end;
-        segment.file.sync().map_err(|error| {
-            let path = segment::path(&self.folder, segment.number);
-            Failure::Unknown(format!("a sync of `{}` failed ({error})", path.display()))
-        })?;
+        self.sync_file(segment)?;
         let mut state = segment.state.lock();
         state.synced_end = state.synced_end.max(end);
         Ok(())
+    }
+
+    /// Syncs the file of a segment. One call at a time, and none after one that failed: the operating system tells of an error
+    /// once, and then takes for clean what never reached the disk, so whoever came second would take it for durable.
+    fn sync_file(&self, segment: &Segment) -> Result<(), Failure> {
+        let mut failed = segment.failed_sync.lock();
+        if let Some(what) = &*failed {
+            return Err(Failure::Unknown(what.clone()));
+        }
+        if broken(Mutant::LogNotSynced) {
+            return Ok(());
+        }
+        let mut outcome = segment.file.sync();
+        if broken(Mutant::FailedSyncRepeated) {
+            outcome = outcome.or_else(|_| segment.file.sync());
+        }
+        outcome.map_err(|error| {
+            let path = segment::path(&self.folder, segment.number);
+            let what = format!("a sync of `{}` failed ({error})", path.display());
+            *failed = Some(what.clone());
+            Failure::Unknown(what)
+        })
     }
 
     /// Whether the segment that comes next is still to be made. Says so once for each segment that is begun: where making
@@ -564,7 +628,8 @@ impl Log {
         loop {
             let number = {
                 let mut spares = self.spares.lock();
-                if spares.making || spares.ready.len() >= SPARES {
+                // Behind one whose name is perhaps gone none is made: its number would be missing. It is made anew when it is taken.
+                if spares.making || spares.ready.len() >= SPARES || !spares.doubted.is_empty() {
                     self.lacks_spare.store(false, Ordering::Relaxed);
                     return Ok(());
                 }
@@ -587,16 +652,46 @@ impl Log {
             self.spare_made.wait(&mut spares);
         }
         let had = !spares.ready.is_empty();
-        self.remove_unused(&mut spares)?;
+        let (renamed, failed) = self.rename_unused(&mut spares);
         drop(spares);
+        // Giving the room of a large file back takes its time: nobody who waits for a segment waits for that.
+        self.remove_files(&renamed)?;
+        failed.map_or(Ok(()), Err)?;
         if had { self.prepare() } else { Ok(()) }
     }
 
-    fn remove_unused(&self, spares: &mut Spares) -> Result<(), StorageError> {
-        // From the last one on, so that no number is missing in between.
-        let mut unused: Vec<_> = spares.ready.drain(..).rev().collect();
-        unused.extend(self.reusable.lock().take());
-        self.remove_segments(&unused)
+    /// Takes the segments made ahead out of the log, and their names from them: whoever writes may give these to others.
+    /// From the last one on, so that no number is missing in between. Answers what is to be removed, and
+    /// why there is no more of it.
+    fn rename_unused(&self, spares: &mut Spares) -> (Vec<PathBuf>, Option<StorageError>) {
+        let (mut renamed, mut failed) = (Vec::new(), None);
+        let mut next = spares.ready.pop_back();
+        while let Some(segment) = next.take() {
+            spares.doubted.remove(&segment.number);
+            let path = segment::path(&self.folder, segment.number);
+            let old = path.with_extension(segment::OLD);
+            match self.options.disk.rename(&path, &old) {
+                Ok(()) => renamed.push(old),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => {
+                    // It stands where it stood, or its name is gone all the same: it keeps its number, and is made anew before
+                    // anything is written to it.
+                    spares.doubted.insert(segment.number);
+                    spares.ready.push_back(segment);
+                    failed = Some(io_error("renaming", &path, &error));
+                    break;
+                }
+            }
+            next = spares.ready.pop_back();
+        }
+        // Its number is an old one: nobody gives it to another.
+        renamed.extend(
+            self.reusable
+                .lock()
+                .take()
+                .map(|old| segment::path(&self.folder, old.number)),
+        );
+        (renamed, failed)
     }
 
     /// A segment that is not of the log any more, to be used again.
@@ -607,15 +702,19 @@ impl Log {
 
     /// Removes the files of segments.
     fn remove_segments(&self, segments: &[Arc<Segment>]) -> Result<(), StorageError> {
-        segments.iter().try_for_each(|segment| {
-            let path = segment::path(&self.folder, segment.number);
-            match self.options.disk.remove(&path) {
+        let path = |segment: &Arc<Segment>| segment::path(&self.folder, segment.number);
+        self.remove_files(&segments.iter().map(path).collect::<Vec<_>>())
+    }
+
+    fn remove_files(&self, paths: &[PathBuf]) -> Result<(), StorageError> {
+        paths
+            .iter()
+            .try_for_each(|path| match self.options.disk.remove(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    Err(io_error("removing", &path, &error))
+                    Err(io_error("removing", path, &error))
                 }
                 _ => Ok(()),
-            }
-        })
+            })
     }
 
     /// Whether a segment that is not of the log any more may be used again: nobody reads it, and nobody has linked its file
@@ -633,37 +732,19 @@ impl Log {
         if self.options.read_only {
             return Ok(());
         }
-        self.close_full()?;
         self.forget_old_entries(keep);
-        let trimmed = self.trimmed();
-        let mut old = Vec::new();
-        {
+        // What is closed now tells of that.
+        self.close_full()?;
+        let Some(behind) = self.end_of_old(keep)? else {
+            return Ok(());
+        };
+        let mut old: Vec<Arc<Segment>> = {
             let mut segments = self.segments.write();
-            let current = self.current.load(Ordering::Acquire);
-            loop {
-                let mut oldest = segments.iter();
-                let Some((&number, segment)) = oldest.next() else {
-                    break;
-                };
-                // Its last version is the one of every time up to the next segment's first.
-                let next_ms = oldest
-                    .find(|(_, next)| next.state.lock().first > 0)
-                    .map_or(u64::MAX, |(_, next)| next.state.lock().first_ms);
-                let state = segment.state.lock();
-                let streams = state.stream_entries > 0 && state.last > trimmed;
-                let times = keep.versions_since_ms.is_some_and(|since| next_ms > since);
-                if number >= keep.needed_from
-                    || number >= current
-                    || !state.closed
-                    || streams
-                    || times
-                {
-                    break;
-                }
-                drop(state);
-                old.extend(segments.pop_first().map(|(_, segment)| segment));
-            }
-        }
+            let stays = segments.split_off(&behind);
+            std::mem::replace(&mut *segments, stays)
+                .into_values()
+                .collect()
+        };
         let mut reusable = self.reusable.lock();
         if reusable.is_none() {
             let at = old.iter().position(|segment| self.is_reusable(segment));
@@ -671,6 +752,81 @@ impl Log {
         }
         drop(reusable);
         self.remove_segments(&old).map_err(Failure::Refused)
+    }
+
+    /// The number behind the segments that nobody needs, once those that stay tell what is forgotten with them.
+    fn end_of_old(&self, keep: Keep) -> Result<Option<u64>, Failure> {
+        let trimmed = self.trimmed();
+        let mut told = *self.told.lock();
+        let (mut behind, mut behind_told) = (None, None);
+        let mut is_told = true;
+        {
+            let segments = self.segments.read();
+            let current = self.current.load(Ordering::Acquire);
+            let mut rest = segments.iter();
+            while let Some((&number, segment)) = rest.next() {
+                // Its last version is the one of every time up to the next segment's first.
+                let next_ms = rest
+                    .clone()
+                    .find(|(_, next)| next.state.lock().first > 0)
+                    .map_or(u64::MAX, |(_, next)| next.state.lock().first_ms);
+                let state = segment.state.lock();
+                let streams = state.stream_entries > 0;
+                let times = keep.versions_since_ms.is_some_and(|since| next_ms > since);
+                if number >= keep.needed_from
+                    || number >= current
+                    || !state.closed
+                    || streams && state.last > trimmed
+                    || times
+                {
+                    break;
+                }
+                // The one that tells takes that with it.
+                is_told &= number < told.segment && !(streams && state.last > told.trimmed);
+                behind = Some(number + 1);
+                if is_told {
+                    behind_told = behind;
+                }
+            }
+        }
+        if behind.is_some() && trimmed > 0 && !is_told && !broken(Mutant::TrimNotDurable) {
+            told = match self.tell_trimmed(trimmed) {
+                // On a full disk what is told already makes room; the rest goes another time.
+                Err(Failure::Refused(_)) => return Ok(behind_told),
+                told => told?,
+            };
+            let mut known = self.told.lock();
+            if known.segment <= told.segment {
+                *known = told;
+            }
+        }
+        Ok(behind)
+    }
+
+    /// Notes at the end of the log what is forgotten of the change stream, durably. Writers go on meanwhile.
+    fn tell_trimmed(&self, trimmed: Version) -> Result<Told, Failure> {
+        let version = self.writer.lock().last;
+        let note = Write::Trim {
+            version,
+            upto: trimmed,
+        };
+        let segment = self.write(std::iter::once(note), 0)?;
+        self.settle_note(&segment, trimmed)
+    }
+
+    /// Makes the note at the end of `segment` durable, whatever was written or synced since.
+    fn settle_note(&self, segment: &Segment, trimmed: Version) -> Result<Told, Failure> {
+        // A note counts only where the commits before it are there.
+        let mut unsynced = self.writer.lock().unsynced.clone();
+        unsynced.retain(|before| before.number < segment.number);
+        for before in &unsynced {
+            self.sync_segment(before)?;
+        }
+        self.sync_segment(segment)?;
+        Ok(Told {
+            segment: segment.number,
+            trimmed,
+        })
     }
 
     /// Forgets entries of the change stream that are too old, or too many, by whole segments.
@@ -703,6 +859,9 @@ impl Log {
             let is_synced = state.synced_end == state.end;
             // Up to the last durable version everything is synced or in tables.
             if !state.closing_written && !is_synced && state.last > self.durable() {
+                if broken(Mutant::ClosedAheadOfEarlier) {
+                    continue;
+                }
                 break;
             }
             if state.closed && !state.closing_written && is_synced {
@@ -734,10 +893,18 @@ impl Log {
         let path = segment::path(&self.folder, segment.number);
         segment::write_closing(&*segment.file, segment.salt, closing)
             .map_err(|error| Failure::Refused(io_error("writing", &path, &error)))?;
-        segment.file.sync().map_err(|error| {
-            Failure::Unknown(format!("a sync of `{}` failed ({error})", path.display()))
-        })?;
+        if !broken(Mutant::ClosingNotSynced) {
+            self.sync_file(segment)?;
+        }
         segment.state.lock().closing_written = true;
+        let mut told = self.told.lock();
+        if told.segment <= segment.number {
+            // Notes in it are not looked at any more.
+            *told = Told {
+                segment: segment.number,
+                trimmed: closing.trimmed,
+            };
+        }
         Ok(())
     }
 
@@ -767,13 +934,15 @@ impl Log {
                 state.synced_end < state.end
             };
             if unsynced {
-                segment.file.sync().map_err(error)?;
+                self.sync_file(segment).map_err(told)?;
             }
             self.write_closing(segment).map_err(told)?;
             let end = segment.state.lock().end;
             segment.file.set_len(end).map_err(error)?;
         }
-        self.remove_unused(&mut self.spares.lock())
+        let (renamed, failed) = self.rename_unused(&mut self.spares.lock());
+        self.remove_files(&renamed)?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// Forgets the change stream up to `upto`, and writes that down.

@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! u32  length of the body as it is stored (sealed)
-//! u32  check of the length and the place: low half of XXH3
+//! u32  check of the length and the place: low half of XXH3, under the seed with all bits turned over
 //! u64  check of the body as it is stored: XXH3
 //!      body, sealed
 //!      zeros up to a multiple of 8
 //! ```
 //!
-//! Both checks are seeded with the segment's salt and the record's offset, so that a record that was moved, or is left
+//! The checks are seeded with the segment's salt and the record's offset, so that a record that was moved, or is left
 //! from an earlier use of the file, is none. The body, with LEB128 numbers:
 //!
 //! ```text

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    ffi::OsStr,
     io,
     path::{Path, PathBuf},
     sync::{
@@ -20,6 +21,7 @@ use super::{
     record::{Content, Writes},
     segment::{self, Extent, FIRST_RECORD, Part, Segment},
 };
+use crate::mutants::{Mutant, broken};
 
 /// What the tables know of the log.
 #[derive(Clone, Debug, Default)]
@@ -86,6 +88,7 @@ impl Log {
             buffer: Vec::new(),
             starts: Vec::new(),
             unsynced: Vec::new(),
+            failed: None,
             last,
             last_ms,
         };
@@ -100,6 +103,7 @@ impl Log {
             reusable: Mutex::default(),
             current: AtomicU64::new(next_number - 1),
             trimmed: AtomicU64::new(trimmed),
+            told: Mutex::default(),
             durable: AtomicU64::new(last),
             syncs: AtomicU64::new(0),
             dropped_bytes,
@@ -122,7 +126,7 @@ struct Recovery {
 }
 
 impl Recovery {
-    /// Opens the segments and removes what making one left behind.
+    /// Opens the segments and removes what making or removing one left behind.
     fn list(&mut self, flushed: &Flushed) -> Result<(), StorageError> {
         let disk = self.options.disk.clone();
         let names = disk
@@ -131,7 +135,8 @@ impl Recovery {
         for name in names {
             let path = self.folder.join(&name);
             let Some(number) = segment::number_of(&name) else {
-                if name.extension().is_some_and(|ending| ending == "new") {
+                let left = |ending: &OsStr| ending == "new" || ending == segment::OLD;
+                if name.extension().is_some_and(left) {
                     self.remove(&path)?;
                 }
                 continue;
@@ -201,6 +206,7 @@ impl Recovery {
                 capacity,
                 file,
                 state,
+                failed_sync: Mutex::new(None),
             };
             self.segments.insert(number, Arc::new(segment));
         }
@@ -373,6 +379,15 @@ impl Recovery {
         };
         // The records may be in the operating system's memory only, if the process ended and not the machine. Where a
         // sync has failed before, another one makes nothing durable: only what is written again is.
+        if broken(Mutant::SettledOutOfOrder) {
+            for segment in open.iter().rev() {
+                let end = segment.state.lock().end;
+                write_again(segment, end)
+                    .and_then(|()| segment.file.sync())
+                    .and_then(|()| self.close(segment))
+                    .map_err(|failed| error(segment, failed))?;
+            }
+        }
         for segment in &open {
             let end = segment.state.lock().end;
             write_again(segment, end)
@@ -381,24 +396,30 @@ impl Recovery {
         }
         // All of them are durable before one is closed: were the power to go meanwhile, what it took would be missed.
         for segment in &open {
-            let mut state = segment.state.lock();
-            let closing = segment::Closing {
-                end: state.end,
-                first: state.first,
-                last: state.last,
-                first_ms: state.first_ms,
-                last_ms: state.last_ms,
-                stream_entries: state.stream_entries,
-                trimmed: self.trimmed,
-                durable: self.last,
-            };
-            segment::write_closing(&*segment.file, segment.salt, closing)
-                .and_then(|()| segment.file.sync())
+            self.close(segment)
                 .map_err(|failed| error(segment, failed))?;
-            state.closing_written = true;
         }
         let sync = self.options.disk.sync_folder(&self.folder);
         sync.map_err(|error| io_error("writing", &self.folder, &error))
+    }
+
+    /// Writes down where a segment ends, durably.
+    fn close(&self, segment: &Segment) -> io::Result<()> {
+        let mut state = segment.state.lock();
+        let closing = segment::Closing {
+            end: state.end,
+            first: state.first,
+            last: state.last,
+            first_ms: state.first_ms,
+            last_ms: state.last_ms,
+            stream_entries: state.stream_entries,
+            trimmed: self.trimmed,
+            durable: self.last,
+        };
+        segment::write_closing(&*segment.file, segment.salt, closing)?;
+        segment.file.sync()?;
+        state.closing_written = true;
+        Ok(())
     }
 
     fn remove(&self, path: &Path) -> Result<(), StorageError> {

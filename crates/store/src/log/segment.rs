@@ -43,6 +43,8 @@ pub struct Segment {
     pub capacity: u64,
     pub file: Arc<dyn DiskFile>,
     pub state: Mutex<Extent>,
+    /// Held while the file is synced; what went wrong where that failed once.
+    pub failed_sync: Mutex<Option<String>>,
 }
 
 /// What is in a segment.
@@ -125,6 +127,9 @@ pub enum Part<T> {
     /// Anything else.
     Damaged,
 }
+
+/// The ending of a segment's file that is about to be removed.
+pub const OLD: &str = "old";
 
 /// The path of a segment.
 pub fn path(folder: &Path, number: u64) -> PathBuf {

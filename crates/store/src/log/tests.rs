@@ -10,16 +10,20 @@ use std::{
 };
 
 use isomer_storage::{Commit, StorageError, Version, WriteSet, conformance::Random};
-use isomer_vfs::{Disk, Loss, Seal, SimDisk};
+use isomer_vfs::{Call, Disk, FaultHook, FaultyDisk, Loss, Seal, SimDisk};
 
-use super::{Flushed, Keep, Log, LogOptions, SPARES};
+use super::{Failure, Flushed, Keep, Log, LogOptions, SPARES};
 
 const FOLDER: &str = "/db/log";
 
 fn open(disk: &SimDisk, seen: &mut Vec<Version>) -> Log {
+    open_on(Arc::new(disk.clone()), seen)
+}
+
+fn open_on(disk: Arc<dyn Disk>, seen: &mut Vec<Version>) -> Log {
     let random = AtomicU64::new(1);
     let options = LogOptions {
-        disk: Arc::new(disk.clone()),
+        disk,
         seal: Seal::plain(),
         segment_bytes: 8 << 10,
         random: Arc::new(move || Random(random.fetch_add(1, Ordering::SeqCst)).number()),
@@ -52,6 +56,112 @@ fn disk() -> SimDisk {
     disk.make_folder(Path::new("/db")).expect("a folder");
     disk.make_folder(Path::new(FOLDER)).expect("a folder");
     disk
+}
+
+/// A log on a disk on which the next sync of a segment fails, once, where `armed`.
+fn with_failing_sync(armed: &Arc<AtomicBool>) -> Log {
+    let armed = armed.clone();
+    let hook = move |call: Call, _: &Path| match call {
+        Call::Sync if armed.swap(false, Ordering::SeqCst) => {
+            Err(std::io::Error::other("the disk is gone"))
+        }
+        _ => Ok(()),
+    };
+    let disk = FaultyDisk::new(Arc::new(disk()), Arc::new(hook));
+    open_on(Arc::new(disk), &mut Vec::new())
+}
+
+fn is_unknown(outcome: Result<(), Failure>) -> bool {
+    match outcome {
+        Err(Failure::Unknown(what)) => what.contains("the disk is gone"),
+        _ => false,
+    }
+}
+
+/// The operating system tells of an error once: whoever syncs the same file next must not take it for durable.
+#[test]
+fn a_sync_that_failed_once_fails_for_all() {
+    let armed = Arc::<AtomicBool>::default();
+    let log = with_failing_sync(&armed);
+    append(&log, 1, 100);
+    log.rotate();
+    append(&log, 2, 100);
+    armed.store(true, Ordering::SeqCst);
+    assert!(is_unknown(log.sync_closed(1)), "the flush is told");
+    assert!(is_unknown(log.sync()), "and the commit");
+    assert_eq!(log.durable(), 0);
+
+    let log = with_failing_sync(&armed);
+    append(&log, 1, 100);
+    armed.store(true, Ordering::SeqCst);
+    assert!(is_unknown(log.sync()), "the commit is told");
+    log.rotate();
+    assert!(is_unknown(log.sync_closed(1)), "and the flush");
+    assert!(log.close_full().is_ok(), "what is not synced is not closed");
+    assert!(!log.segments.read()[&1].state.lock().closing_written);
+    assert!(log.close().is_err());
+}
+
+/// Files of segments made ahead are removed while nobody waits for it, and whoever writes meanwhile has their numbers.
+#[test]
+fn giving_room_back_holds_nobody_up() {
+    let sim = disk();
+    for folder in ["/", "/db"] {
+        sim.sync_folder(Path::new(folder)).expect("synced");
+    }
+    let (entered, is_entered) = std::sync::mpsc::channel();
+    let (let_go, may_go) = std::sync::mpsc::channel::<()>();
+    let may_go = std::sync::Mutex::new(may_go);
+    let hook = move |call: Call, path: &Path| {
+        if call == Call::Remove && path.extension().is_some_and(|ending| ending == "old") {
+            let _ = entered.send(());
+            let _ = may_go.lock().expect("whole").recv();
+        }
+        Ok(())
+    };
+    let faulty = FaultyDisk::new(Arc::new(sim.clone()), Arc::new(hook));
+    let log = open_on(Arc::new(faulty), &mut Vec::new());
+    append(&log, 1, 100);
+    log.prepare().expect("prepared");
+    std::thread::scope(|scope| {
+        let shrinking = scope.spawn(|| log.shrink());
+        is_entered.recv().expect("it removes a file");
+        // Three segments' worth.
+        for version in 2..10 {
+            append(&log, version, 3000);
+        }
+        assert!(!shrinking.is_finished());
+        drop(let_go);
+        shrinking.join().expect("no panic").expect("shrunk");
+    });
+    append(&log, 10, 9 << 10);
+    log.sync().expect("synced");
+    drop(log);
+    for loss in Loss::ALL {
+        let mut seen = Vec::new();
+        drop(open(&sim.after_power_loss(loss, 7), &mut seen));
+        assert_eq!(seen, (1..=10).collect::<Vec<_>>(), "{loss:?}");
+    }
+}
+
+/// Room that is given back is, also where not all of it can be.
+#[test]
+fn what_was_renamed_is_removed_where_the_next_cannot_be() {
+    let sim = disk();
+    let stubborn = Path::new(FOLDER).join("0000000000000002.log");
+    let hook = move |call: Call, path: &Path| match call {
+        Call::Rename if path == stubborn => Err(std::io::Error::other("not now")),
+        _ => Ok(()),
+    };
+    let faulty = FaultyDisk::new(Arc::new(sim.clone()), Arc::new(hook));
+    let log = open_on(Arc::new(faulty), &mut Vec::new());
+    append(&log, 1, 100);
+    log.prepare().expect("prepared");
+    assert!(log.shrink().is_err());
+    let left = sim.list(Path::new(FOLDER)).expect("a folder");
+    assert_eq!(left.len(), 2, "{left:?}");
+    append(&log, 2, 9 << 10);
+    log.sync().expect("synced");
 }
 
 #[test]
@@ -305,6 +415,17 @@ fn check_left(disk: &SimDisk, told: &Told, change: u64, again: bool, what: &str)
         .filter(|version| *version <= last)
         .find(|version| !kept.contains(version));
     assert_eq!(missing, None, "{what}: {kept:?} of the change stream");
+    // Who reads on where it is not forgotten misses nothing.
+    let is_whole = |log: &Log, kept: &[Version]| {
+        let behind = told.streams.range(log.trimmed() + 1..);
+        let mut there = behind.take_while(|version| **version <= last);
+        there.all(|version| kept.contains(version))
+    };
+    assert!(
+        is_whole(&log, &kept),
+        "{what}: {kept:?}, which is not all behind {}",
+        log.trimmed()
+    );
     // What comes next is told, whatever was forgotten of what was lost.
     for version in last + 1..last + 4 {
         write(&log, version, 2000, true);
@@ -320,6 +441,7 @@ fn check_left(disk: &SimDisk, told: &Told, change: u64, again: bool, what: &str)
         kept.starts_with(&before),
         "{what}: {kept:?}, {before:?} before"
     );
+    assert!(is_whole(&log, &kept), "{what}: {kept:?}");
     assert!(
         kept.ends_with(&[last + 1, last + 2, last + 3]),
         "{what}: {kept:?}"
@@ -383,10 +505,162 @@ fn power_may_go_while_a_killed_process_is_recovered_from() {
     }
 }
 
+/// A trim that was only buffered, and segments that went because of it: with the power the first would go, and the stream
+/// begin in the middle without a word.
+#[test]
+fn what_goes_is_told_before_it_goes() {
+    let disk = disk();
+    disk.sync_folder(Path::new("/")).expect("synced");
+    disk.sync_folder(Path::new("/db")).expect("synced");
+    let log = open(&disk, &mut Vec::new());
+    for version in 1..=20 {
+        append(&log, version, 2000);
+    }
+    let needed_from = log.rotate();
+    log.sync().expect("synced");
+    log.close_full().expect("closed");
+    log.note_durable(20);
+    append(&log, 21, 100);
+    log.trim(20, 21).expect("trimmed");
+    let keep = Keep {
+        needed_from,
+        ..Keep::default()
+    };
+    log.tidy(keep).expect("tidied");
+    assert_eq!(log.segments.read().len(), 1);
+    let flushed = Flushed {
+        version: 20,
+        needed_from,
+        ingested: None,
+    };
+    for loss in Loss::ALL {
+        for seed in 0..8 {
+            let left = disk.after_power_loss(loss, seed);
+            let (log, last) = open_at(&left, &mut 77, &flushed, &mut Vec::new()).expect("a log");
+            assert!(last >= 20, "{loss:?}");
+            assert_eq!(log.trimmed(), 20, "{loss:?}");
+        }
+    }
+    // The one that tells goes only when the next one does.
+    let needed_from = log.rotate();
+    log.sync().expect("synced");
+    log.note_durable(21);
+    append(&log, 22, 100);
+    log.trim(21, 22).expect("trimmed");
+    log.tidy(Keep {
+        needed_from,
+        ..keep
+    })
+    .expect("tidied");
+    let flushed = Flushed {
+        version: 21,
+        needed_from,
+        ingested: None,
+    };
+    let left = disk.after_power_loss(Loss::Everything, 1);
+    let (log, _) = open_at(&left, &mut 78, &flushed, &mut Vec::new()).expect("a log");
+    assert_eq!(log.trimmed(), 21);
+}
+
+/// A note is in the segment that it was written to: what is committed or synced before it is settled moves neither.
+#[test]
+fn a_note_is_where_it_was_written() {
+    for (commits, syncs) in [(false, false), (true, false), (false, true), (true, true)] {
+        let sim = disk();
+        for folder in ["/", "/db"] {
+            sim.sync_folder(Path::new(folder)).expect("synced");
+        }
+        let log = open(&sim, &mut Vec::new());
+        append(&log, 1, 100);
+        log.rotate();
+        append(&log, 2, 100);
+        let note = super::Write::Trim {
+            version: 2,
+            upto: 1,
+        };
+        let segment = log.write(std::iter::once(note), 0).expect("written");
+        if commits {
+            log.rotate();
+            append(&log, 3, 100);
+        }
+        if syncs {
+            log.sync().expect("synced");
+        }
+        let told = log.settle_note(&segment, 1).expect("settled");
+        let what = format!("commits: {commits}, syncs: {syncs}");
+        assert_eq!((told.segment, told.trimmed), (2, 1), "{what}");
+        let mut seen = Vec::new();
+        let found = open(&sim.after_power_loss(Loss::Everything, 0), &mut seen);
+        assert_eq!(found.trimmed(), 1, "{what}");
+        assert!(seen.starts_with(&[1, 2]), "{what}: {seen:?}");
+    }
+}
+
+/// A log of small segments on a new disk, whose calls are asked for leave.
+fn open_with(disk: &SimDisk, hook: FaultHook) -> Log {
+    let random = AtomicU64::new(1);
+    let options = LogOptions {
+        disk: Arc::new(FaultyDisk::new(Arc::new(disk.clone()), hook)),
+        seal: Seal::plain(),
+        segment_bytes: 8 << 10,
+        random: Arc::new(move || Random(random.fetch_add(1, Ordering::SeqCst)).number()),
+        read_only: false,
+    };
+    let flushed = Flushed::default_from_one();
+    let opened = Log::open(Path::new(FOLDER), options, &flushed, &mut |_| Ok(()));
+    opened.expect("a log").0
+}
+
+/// A note of what is forgotten needs room that a full disk has not: what is told already goes, and makes some.
+#[test]
+fn a_full_disk_keeps_only_what_is_not_told() {
+    let full = Arc::new(AtomicU64::new(0));
+    let hook = {
+        let full = full.clone();
+        Arc::new(move |call: Call, _: &Path| {
+            if matches!(call, Call::Write) && full.load(Ordering::SeqCst) == 1 {
+                return Err(std::io::ErrorKind::StorageFull.into());
+            }
+            Ok(())
+        })
+    };
+    let log = open_with(&disk(), hook);
+    let numbers = |log: &Log| log.segments.read().keys().copied().collect::<Vec<_>>();
+    for version in 1..=20 {
+        append(&log, version, 2000);
+    }
+    log.rotate();
+    log.sync().expect("synced");
+    log.close_full().expect("closed");
+    log.note_durable(20);
+    append(&log, 21, 100);
+    log.trim(20, 21).expect("trimmed");
+    let before = numbers(&log);
+    let keep = |needed_from| Keep {
+        needed_from,
+        ..Keep::default()
+    };
+    log.tidy(keep(before[1])).expect("tidied");
+    let telling = *before.last().expect("some");
+    assert_eq!(numbers(&log), before[1..]);
+    let needed_from = log.rotate();
+    log.sync().expect("synced");
+    log.close_full().expect("closed");
+    log.note_durable(21);
+    append(&log, 22, 100);
+    log.trim(21, 22).expect("trimmed");
+
+    full.store(1, Ordering::SeqCst);
+    log.tidy(keep(needed_from)).expect("tidied");
+    assert_eq!(numbers(&log), [telling, telling + 1]);
+    full.store(0, Ordering::SeqCst);
+    log.tidy(keep(needed_from)).expect("tidied");
+    assert_eq!(numbers(&log), [telling + 1]);
+}
+
 /// A group that is larger than a segment comes while the one behind the next is being made.
 #[test]
 fn a_large_group_meets_spares_that_are_being_made() {
-    use isomer_vfs::{Call, FaultyDisk};
     let sim = disk();
     let (slow, reached) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let hook = {
@@ -400,16 +674,7 @@ fn a_large_group_meets_spares_that_are_being_made() {
             Ok(())
         })
     };
-    let random = AtomicU64::new(1);
-    let options = LogOptions {
-        disk: Arc::new(FaultyDisk::new(Arc::new(sim.clone()), hook)),
-        seal: Seal::plain(),
-        segment_bytes: 8 << 10,
-        random: Arc::new(move || Random(random.fetch_add(1, Ordering::SeqCst)).number()),
-        read_only: false,
-    };
-    let flushed = Flushed::default_from_one();
-    let (log, _) = Log::open(Path::new(FOLDER), options, &flushed, &mut |_| Ok(())).expect("a log");
+    let log = open_with(&sim, hook);
     append(&log, 1, 700);
     slow.store(1, Ordering::SeqCst);
     std::thread::scope(|scope| {
@@ -427,4 +692,42 @@ fn a_large_group_meets_spares_that_are_being_made() {
     let mut seen = Vec::new();
     open(&sim, &mut seen);
     assert_eq!(seen, (1..40).collect::<Vec<_>>());
+}
+
+/// Mistakes that only certain orders of syncs bring to light, made on purpose: see [`crate::mutants`].
+#[cfg(feature = "mutants")]
+#[test]
+fn mutants_of_the_log_are_noticed() {
+    use crate::mutants::{Mutant, break_rule};
+    let mut unnoticed = Vec::new();
+    std::panic::set_hook(Box::new(|_| {}));
+    for (mutant, check) in [
+        (
+            Mutant::ClosedAheadOfEarlier,
+            no_loss_of_power_passes_for_damage as fn(),
+        ),
+        (Mutant::TrimNotDurable, no_loss_of_power_passes_for_damage),
+        (
+            Mutant::SettledOutOfOrder,
+            power_may_go_while_a_killed_process_is_recovered_from,
+        ),
+    ] {
+        let begun = std::time::Instant::now();
+        break_rule(Some(mutant));
+        let outcome = std::panic::catch_unwind(check);
+        break_rule(None);
+        let seconds = begun.elapsed().as_secs_f64();
+        match outcome {
+            Err(panic) => {
+                let said = panic.downcast_ref::<String>();
+                println!(
+                    "{mutant:?}: {seconds:.1} s: {}",
+                    said.map_or("", |said| said)
+                );
+            }
+            Ok(()) => unnoticed.push(mutant),
+        }
+    }
+    drop(std::panic::take_hook());
+    assert_eq!(unnoticed, [], "mistakes that went unnoticed");
 }

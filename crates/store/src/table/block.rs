@@ -210,6 +210,61 @@ pub(crate) fn common_prefix(one: &[u8], other: &[u8]) -> usize {
     at
 }
 
+/// The parts of a block whose restarts take two bytes each.
+pub(super) struct SmallEntries<'a> {
+    pub(super) entries: &'a [u8],
+    pub(super) stamps: &'a [u8],
+    restarts: &'a [u8],
+    pub(super) trailer: &'a [u8],
+    pub(super) count: usize,
+    pub(super) interval: usize,
+}
+
+impl<'a> SmallEntries<'a> {
+    /// Takes a whole block apart.
+    pub(super) fn of(block: &'a [u8]) -> Option<Self> {
+        let (front, trailer) = block.split_at_checked(block.len().checked_sub(TRAILER_BYTES)?)?;
+        let count = usize::from(u16::from_le_bytes([trailer[8], trailer[9]]));
+        let restart_bytes = count.div_ceil(usize::from(trailer[10]).max(1)) * 2;
+        let (front, restarts) = front.split_at_checked(front.len().checked_sub(restart_bytes)?)?;
+        let stamp_bytes = count * usize::from(trailer[11]);
+        let entry_bytes = front.len().checked_sub(stamp_bytes)?;
+        let (entries, stamps) = front.split_at(entry_bytes);
+        Self::from_parts(entries, stamps, restarts, trailer)
+    }
+
+    /// Takes stamps and trailer of a block of so many entries apart.
+    pub(super) fn tail(tail: &'a [u8], count: usize) -> Option<Self> {
+        let (stamps, trailer) = tail.split_at_checked(tail.len().checked_sub(TRAILER_BYTES)?)?;
+        let parts = Self::from_parts(&[], stamps, &[], trailer)?;
+        let fits = parts.count == count && stamps.len() == count * usize::from(trailer[11]);
+        fits.then_some(parts)
+    }
+
+    fn from_parts(
+        entries: &'a [u8],
+        stamps: &'a [u8],
+        restarts: &'a [u8],
+        trailer: &'a [u8],
+    ) -> Option<Self> {
+        let interval = trailer[10];
+        (interval != 0 && interval & WIDE_RESTARTS == 0).then(|| Self {
+            entries,
+            stamps,
+            restarts,
+            trailer,
+            count: usize::from(u16::from_le_bytes([trailer[8], trailer[9]])),
+            interval: usize::from(interval),
+        })
+    }
+
+    /// Where the entry of a restart begins.
+    pub(super) fn restart(&self, number: usize) -> Option<usize> {
+        let bytes = self.restarts.get(number * 2..number * 2 + 2)?;
+        Some(usize::from(u16::from_le_bytes([bytes[0], bytes[1]])))
+    }
+}
+
 /// A block in memory, cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
@@ -310,6 +365,12 @@ impl Block {
     #[inline]
     fn entries(&self) -> &[u8] {
         &self.bytes[self.start as usize..][..self.stamps as usize]
+    }
+
+    /// The entries, and all that is in memory behind them.
+    #[inline]
+    fn onwards(&self) -> &[u8] {
+        &self.bytes[self.start as usize..]
     }
 
     #[inline]
@@ -475,14 +536,63 @@ pub(crate) enum Ran {
     Ended,
 }
 
+/// A key that is built on the one before it.
+///
+/// `bytes[..len]` is the key. What stands behind it is of no account: it is there so that the ends of most keys are copied as
+/// one piece of a fixed size.
+#[derive(Clone)]
+struct KeyBuffer {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+/// What is copied at once.
+const PIECE_BYTES: usize = 48;
+
+impl KeyBuffer {
+    const fn new() -> Self {
+        Self {
+            bytes: Vec::new(),
+            len: 0,
+        }
+    }
+
+    #[inline]
+    fn as_slice(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn clear(&mut self) {
+        self.len = 0;
+    }
+
+    /// Keeps `shared` bytes, no more than there are, and appends `from[at..at + len]`, which must be there.
+    #[inline]
+    fn extend(&mut self, shared: usize, from: &[u8], at: usize, len: usize) {
+        let end = shared + len;
+        if self.bytes.len() < end + PIECE_BYTES {
+            self.bytes.resize(end + 2 * PIECE_BYTES, 0);
+        }
+        if len <= PIECE_BYTES
+            && let Some(piece) = from.get(at..at + PIECE_BYTES)
+        {
+            self.bytes[shared..shared + PIECE_BYTES].copy_from_slice(piece);
+        } else {
+            self.bytes[shared..end].copy_from_slice(&from[at..at + len]);
+        }
+        self.len = end;
+    }
+}
+
 /// A place in a block.
+#[derive(Clone)]
 pub(crate) struct BlockCursor {
     block: Option<Block>,
     /// Number of the entry; the block's count where there is none.
     index: usize,
     /// Where the next entry begins.
     next_at: usize,
-    key: Vec<u8>,
+    key: KeyBuffer,
     value: (usize, usize),
 }
 
@@ -493,7 +603,7 @@ impl BlockCursor {
             block: None,
             index: 0,
             next_at: 0,
-            key: Vec::new(),
+            key: KeyBuffer::new(),
             value: (0, 0),
         }
     }
@@ -523,7 +633,7 @@ impl BlockCursor {
 
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
-        &self.key
+        self.key.as_slice()
     }
 
     #[inline]
@@ -546,12 +656,11 @@ impl BlockCursor {
         let lengths = block.lengths(self.next_at)?;
         let value_at = lengths.at + lengths.suffix;
         let end = value_at + lengths.value;
-        if lengths.shared > self.key.len() || end > block.stamps as usize {
+        if lengths.shared > self.key.len || end > block.stamps as usize {
             return Err(Damaged);
         }
-        self.key.truncate(lengths.shared);
         self.key
-            .extend_from_slice(&block.entries()[lengths.at..value_at]);
+            .extend(lengths.shared, block.onwards(), lengths.at, lengths.suffix);
         self.value = (value_at, end);
         self.next_at = end;
         Ok(())
@@ -599,7 +708,7 @@ impl BlockCursor {
             .ok_or(Damaged)?
             .restart_before(key, version)?;
         self.go_to_restart(restart)?;
-        while self.valid() && entry_order((&self.key, self.stamp()?.0), (key, version)).is_lt() {
+        while self.valid() && entry_order((self.key(), self.stamp()?.0), (key, version)).is_lt() {
             self.next()?;
         }
         Ok(())
@@ -619,9 +728,9 @@ impl BlockCursor {
         visit: &mut Visitor<'_>,
     ) -> Result<Ran, Damaged> {
         let block = self.block.as_ref().ok_or(Damaged)?;
-        let (count, entries) = (block.len(), block.entries());
+        let (count, entries, onwards) = (block.len(), block.entries(), block.onwards());
         while self.index < count {
-            if end.is_some_and(|end| *self.key >= *end) {
+            if end.is_some_and(|end| *self.key.as_slice() >= *end) {
                 return Ok(Ran::Ended);
             }
             let (version, held) = block.stamp(self.index)?;
@@ -631,7 +740,7 @@ impl BlockCursor {
             match held {
                 Held::Value => {
                     let value = entries.get(self.value.0..self.value.1).ok_or(Damaged)?;
-                    if visit(&self.key, value).is_break() {
+                    if visit(self.key.as_slice(), value).is_break() {
                         return Ok(Ran::Broke);
                     }
                 }
@@ -647,7 +756,8 @@ impl BlockCursor {
                 let value_at = lengths.at + lengths.suffix;
                 let next_at = value_at + lengths.value;
                 let suffix = entries.get(lengths.at..value_at).ok_or(Damaged)?;
-                let replaced = self.key.get(lengths.shared..).ok_or(Damaged)?;
+                let replaced = self.key.as_slice().get(lengths.shared..);
+                let replaced = replaced.ok_or(Damaged)?;
                 if next_at > entries.len() {
                     return Err(Damaged);
                 }
@@ -656,8 +766,8 @@ impl BlockCursor {
                 self.value = (value_at, next_at);
                 self.next_at = next_at;
                 if !same {
-                    self.key.truncate(lengths.shared);
-                    self.key.extend_from_slice(suffix);
+                    self.key
+                        .extend(lengths.shared, onwards, lengths.at, lengths.suffix);
                     break;
                 }
             }
@@ -677,9 +787,9 @@ impl BlockCursor {
             let Lengths {
                 shared, suffix, at, ..
             } = block.lengths(self.next_at)?;
-            let same = shared + suffix == self.key.len()
+            let same = shared + suffix == self.key.len
                 && block.entries().get(at..at + suffix).ok_or(Damaged)?
-                    == self.key.get(shared..).ok_or(Damaged)?;
+                    == self.key.as_slice().get(shared..).ok_or(Damaged)?;
             self.read()?;
             if !same {
                 return Ok(());

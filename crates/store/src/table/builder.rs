@@ -227,7 +227,7 @@ impl TableBuilder {
         }
         self.payload.clear();
         self.data.finish(&mut self.payload);
-        let handle = self.writer.put(&self.payload)?;
+        let handle = self.writer.put_entries(&self.payload)?;
         self.properties.blocks += 1;
         self.partition.add(
             &separator.0,

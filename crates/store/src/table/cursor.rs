@@ -6,6 +6,7 @@ use isomer_storage::{StorageError, Version, Visitor};
 
 use super::{
     Table,
+    ahead::{ReadAhead, Walk},
     block::{Block, BlockCursor, Held, Ran},
     sealed::Handle,
 };
@@ -18,6 +19,8 @@ const SCAN_BYTES: usize = 128 << 10;
 /// everything, which comes in pages of about 20 blocks, is not to push out what is asked for often.
 const AHEAD_FROM: u32 = 2;
 const KEEP_UNTIL: u32 = 6;
+/// From so many blocks on that were read and not found in the cache, a thread reads ahead.
+const THREAD_FROM: u32 = 64;
 
 /// How blocks are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +47,9 @@ pub(crate) struct TableCursor {
     /// What was read at once, and where it begins in the file. Blocks that stand in it as they are, are used there.
     ahead: Arc<[u8]>,
     ahead_at: u64,
+    /// Data blocks read in a row that were not in the cache.
+    read_in_a_row: u32,
+    thread: Option<ReadAhead>,
     version: Version,
     held: Held,
     crossing: Vec<u8>,
@@ -66,6 +72,8 @@ impl TableCursor {
             backwards: false,
             ahead: Arc::default(),
             ahead_at: 0,
+            read_in_a_row: 0,
+            thread: None,
             version: 0,
             held: Held::Value,
             crossing: Vec::new(),
@@ -78,8 +86,28 @@ impl TableCursor {
         self.table = table;
         self.partition.clear();
         self.data.clear();
-        self.in_a_row = 0;
+        self.leave();
         self.ahead = Arc::default();
+    }
+
+    /// Whether a thread reads ahead of it.
+    #[cfg(test)]
+    pub(super) fn reads_ahead(&self) -> bool {
+        self.thread.is_some()
+    }
+
+    /// Waits until the thread that reads ahead has given up, as nothing is taken from it.
+    #[cfg(test)]
+    pub(super) fn wait_for_thread(&mut self) {
+        let thread = self.thread.as_mut().expect("there is one");
+        thread.wait_for_end();
+    }
+
+    /// What follows does not go on from here.
+    fn leave(&mut self) {
+        self.in_a_row = 0;
+        self.read_in_a_row = 0;
+        self.thread = None;
     }
 
     pub(crate) fn table(&self) -> &Arc<Table> {
@@ -123,7 +151,7 @@ impl TableCursor {
     }
 
     pub(crate) fn seek(&mut self, key: &[u8], version: Version) -> Result<(), StorageError> {
-        self.in_a_row = 0;
+        self.leave();
         self.backwards = false;
         self.top
             .seek(key, version)
@@ -149,11 +177,12 @@ impl TableCursor {
 
     /// Goes nowhere.
     pub(crate) fn seek_past_end(&mut self) {
+        self.leave();
         self.data.clear();
     }
 
     pub(crate) fn first(&mut self) -> Result<(), StorageError> {
-        self.in_a_row = 0;
+        self.leave();
         self.backwards = false;
         self.top
             .first()
@@ -169,7 +198,7 @@ impl TableCursor {
                     return self.prev();
                 }
             }
-            None => self.in_a_row = 0,
+            None => self.leave(),
         }
         // Everything lies before: the last entry.
         self.top
@@ -364,22 +393,57 @@ impl TableCursor {
     }
 
     fn read_data(&mut self, handle: Handle) -> Result<Block, StorageError> {
-        let table = &self.table;
-        if self.reading == Reading::Cached {
-            if self.in_a_row < AHEAD_FROM {
-                return table.block(handle);
+        if self.reading == Reading::Bulk {
+            return self.read_on(handle);
+        }
+        if self.in_a_row < AHEAD_FROM {
+            return self.table.block(handle);
+        }
+        if let Some(thread) = &mut self.thread {
+            // The block that was read before may stand in a buffer that is filled again.
+            self.data.clear();
+            match thread.take(handle.offset) {
+                Some(block) if !self.backwards => return Ok(block),
+                _ => self.leave(),
             }
+        }
+        // What a long scan has read already is not looked for in the cache.
+        if self.in_a_row < KEEP_UNTIL || self.covered(handle).is_none() {
+            let table = &self.table;
             if let Some(block) = table.cache.get((table.cached_as, handle.offset)) {
+                self.read_in_a_row = 0;
                 return Ok(block);
             }
         }
-        let len = handle.len as usize;
-        let covered = handle
+        let block = self.read_on(handle)?;
+        self.read_in_a_row += 1;
+        if self.read_in_a_row >= THREAD_FROM && !self.backwards {
+            self.read_in_a_row = 0;
+            self.thread = ReadAhead::begin(self.walk());
+        }
+        Ok(block)
+    }
+
+    /// What a thread reads ahead of it.
+    pub(super) fn walk(&self) -> Walk {
+        Walk::new(self.table.clone(), self.top.clone(), self.partition.clone())
+    }
+
+    /// Where a block begins in what was read ahead.
+    fn covered(&self, handle: Handle) -> Option<usize> {
+        handle
             .offset
             .checked_sub(self.ahead_at)
-            .filter(|from| from + u64::from(handle.len) <= self.ahead.len() as u64);
-        let from = match covered {
-            Some(from) => from as usize,
+            .filter(|from| from + u64::from(handle.len) <= self.ahead.len() as u64)
+            .map(|from| from as usize)
+    }
+
+    /// A block out of what was read ahead, after reading more where it is not there.
+    fn read_on(&mut self, handle: Handle) -> Result<Block, StorageError> {
+        let table = &self.table;
+        let len = handle.len as usize;
+        let from = match self.covered(handle) {
+            Some(from) => from,
             None => {
                 let wanted = match self.reading {
                     Reading::Bulk => BULK_BYTES,
@@ -425,7 +489,7 @@ impl TableCursor {
 }
 
 /// The buffer with `len` bytes, whatever is in them; another one where a block stands in it still.
-fn buffer(ahead: &mut Arc<[u8]>, len: usize) -> &mut [u8] {
+pub(super) fn buffer(ahead: &mut Arc<[u8]>, len: usize) -> &mut [u8] {
     if ahead.len() != len || Arc::get_mut(ahead).is_none() {
         *ahead = std::iter::repeat_n(0, len).collect();
     }

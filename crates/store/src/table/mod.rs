@@ -17,8 +17,10 @@
 //! All but the footer are sealed blocks (`sealed.rs`). A partition's index and filter are read through the cache like a data
 //! block; the index of partitions and the erasures stay in memory while the table is open, counted in the cache.
 
+mod ahead;
 pub(crate) mod block;
 pub(crate) mod builder;
+mod columns;
 pub(crate) mod cursor;
 pub(crate) mod filter;
 pub(crate) mod index;
@@ -28,6 +30,7 @@ mod tests;
 pub(crate) mod verify;
 
 use std::{
+    cell::RefCell,
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
@@ -48,7 +51,10 @@ use filter::may_hold;
 use index::{Index, Partition};
 use sealed::{Handle, SealedFile};
 
-const FORMAT_VERSION: u32 = 1;
+/// 2: blocks may be packed by columns.
+const FORMAT_VERSION: u32 = 2;
+/// The oldest one that is read.
+const OLDEST_VERSION: u32 = 1;
 const MAGIC: &[u8; 8] = b"IsoTable";
 const FOOTER_BYTES: usize = 80;
 /// Data blocks of a partition: its index and filter are read and cached as one.
@@ -212,7 +218,7 @@ impl Footer {
         if reader.take(8).is_none() || reader.take(8) != Some(MAGIC) {
             return Err("this is no table");
         }
-        if version != Some(FORMAT_VERSION) {
+        if !version.is_some_and(|version| (OLDEST_VERSION..=FORMAT_VERSION).contains(&version)) {
             return Err("the table has a format that this version does not know: use a newer one");
         }
         let footer = Self {
@@ -249,6 +255,14 @@ pub(crate) struct Table {
     pub(crate) erasures: Arc<Erasures>,
     pub(crate) properties: Properties,
     _pinned: Pinned,
+}
+
+/// Larger blocks are always kept.
+const SPARE_BYTES: usize = 16 << 10;
+
+thread_local! {
+    /// What a block is read into that is not kept.
+    static SPARE: RefCell<Arc<[u8]>> = RefCell::default();
 }
 
 /// What a table has for a key.
@@ -335,7 +349,30 @@ impl Table {
         let Some(handle) = self.find_block(key, at, hash)? else {
             return Ok(None);
         };
-        let block = self.block(handle)?;
+        let id = (self.cached_as, handle.offset);
+        if let Some(block) = self.cache.get(id) {
+            return self.got(&block, handle, key, at);
+        }
+        if self.cache.admits(id) || handle.len as usize > SPARE_BYTES {
+            let block = self.parse_block(self.file.read(handle)?, handle)?;
+            self.cache.insert(id, block.clone());
+            return self.got(&block, handle, key, at);
+        }
+        SPARE.with_borrow_mut(|spare| {
+            let block = self.read_block_into(handle, spare)?;
+            self.got(&block, handle, key, at)
+        })
+    }
+
+    /// The newest entry of `key` in a block that is no younger than `at`.
+    #[inline]
+    fn got(
+        &self,
+        block: &Block,
+        handle: Handle,
+        key: &[u8],
+        at: Version,
+    ) -> Result<Option<(Version, Got)>, StorageError> {
         let found = block.find(key, at);
         let Some(found) = found.map_err(|_| self.unreadable(handle.offset))? else {
             return Ok(None);
@@ -479,6 +516,25 @@ impl Table {
         let block = self.parse_block(self.file.read(handle)?, handle)?;
         self.cache.insert(id, block.clone());
         Ok(block)
+    }
+
+    /// A data block that is used once, in memory that is used again once it is dropped.
+    fn read_block_into(
+        &self,
+        handle: Handle,
+        spare: &mut Arc<[u8]>,
+    ) -> Result<Block, StorageError> {
+        self.file.check(handle)?;
+        let len = handle.len as usize;
+        if spare.len() < len || Arc::get_mut(spare).is_none() {
+            *spare = std::iter::repeat_n(0, len.next_multiple_of(1 << 10)).collect();
+        }
+        let stored = Arc::get_mut(spare).expect("nobody else has it");
+        self.file.read_plain(handle.offset, &mut stored[..len])?;
+        match self.file.plain_payload(handle, &spare[..len])? {
+            Some(len) => Block::parse(spare.clone(), len).map_err(self.damaged(handle.offset)),
+            None => self.parse_block(self.file.open_block(handle, &spare[..len])?, handle),
+        }
     }
 
     fn parse_block(&self, bytes: Arc<[u8]>, handle: Handle) -> Result<Block, StorageError> {

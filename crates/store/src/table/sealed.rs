@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! block      sealed( body, how: u8 ), XXH3-64 of what is sealed: u64
-//!            how 0: body is the payload; how 1: body is the payload's length: u32, then the payload as LZ4 block
+//!            how 0: body is the payload; how 1: body is the payload's length: u32, then the payload as LZ4 block;
+//!            how 2: body is the payload's length: u32, the length of its columns (see `columns`): u32, these as LZ4 block
 //! ```
 //!
 //! The checksum's seed is the block's offset xor the file's identity, so that a block that was moved is found out
@@ -18,7 +19,11 @@ use isomer_storage::{StorageError, io_error};
 use isomer_vfs::{Disk, DiskFile, Open, Place, Seal};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::codec::corrupt;
+use super::columns;
+use crate::{
+    codec::corrupt,
+    mutants::{Mutant, broken},
+};
 
 /// Bytes that a block takes beside its payload, encryption aside.
 const FRAME_BYTES: usize = 9;
@@ -59,6 +64,8 @@ pub(crate) struct SealedWriter {
     seal: Seal,
     compress: bool,
     buffer: Vec<u8>,
+    /// A block by columns.
+    columns: Vec<u8>,
     /// Where `buffer` begins in the file.
     written: u64,
     unsynced: usize,
@@ -85,6 +92,7 @@ impl SealedWriter {
             seal,
             compress,
             buffer: Vec::with_capacity(WRITE_BYTES + (16 << 10)),
+            columns: Vec::new(),
             written: 0,
             unsynced: 0,
             misses: 0,
@@ -97,11 +105,27 @@ impl SealedWriter {
         self.written + self.buffer.len() as u64
     }
 
+    /// Appends a block of entries: by columns where that takes the least.
+    pub(crate) fn put_entries(&mut self, payload: &[u8]) -> Result<Handle, StorageError> {
+        let from = self.buffer.len();
+        let packed = self.put_columns(payload);
+        self.seal_block(payload, from, packed)
+    }
+
     /// Appends a block.
     pub(crate) fn put(&mut self, payload: &[u8]) -> Result<Handle, StorageError> {
-        let offset = self.len();
-        let from = self.buffer.len();
-        if !self.put_compressed(payload) {
+        self.seal_block(payload, self.buffer.len(), false)
+    }
+
+    /// Seals what lies in the buffer behind `from`, where the payload is there already, otherwise puts it there first.
+    fn seal_block(
+        &mut self,
+        payload: &[u8],
+        from: usize,
+        packed: bool,
+    ) -> Result<Handle, StorageError> {
+        let offset = self.written + from as u64;
+        if !packed && !self.put_compressed(payload) {
             self.buffer.extend_from_slice(payload);
             self.buffer.push(0);
         }
@@ -121,6 +145,32 @@ impl SealedWriter {
             offset,
             len: len as u32,
         })
+    }
+
+    /// Appends the payload by columns where that saves a third at least, which is more than LZ4 alone finds in numbers.
+    fn put_columns(&mut self, payload: &[u8]) -> bool {
+        self.columns.clear();
+        if !self.compress || !columns::pack(payload, &mut self.columns) {
+            return false;
+        }
+        let from = self.buffer.len();
+        for len in [payload.len(), self.columns.len()] {
+            self.buffer.extend_from_slice(&(len as u32).to_le_bytes());
+        }
+        let most = lz4_flex::block::get_maximum_output_size(self.columns.len());
+        self.buffer.resize(from + 8 + most, 0);
+        let len = lz4_flex::block::compress_into(&self.columns, &mut self.buffer[from + 8..]);
+        match len {
+            Ok(len) if 8 + len <= payload.len() - payload.len() / 3 => {
+                self.buffer.truncate(from + 8 + len);
+                self.buffer.push(2);
+                true
+            }
+            _ => {
+                self.buffer.truncate(from);
+                false
+            }
+        }
     }
 
     /// Appends the payload as LZ4 where that saves an eighth at least.
@@ -181,11 +231,24 @@ impl SealedWriter {
     /// Writes what is left and makes the file durable; its name is durable once the folder was synced.
     pub(crate) fn finish(mut self) -> Result<(Arc<dyn DiskFile>, u64), StorageError> {
         self.write_out()?;
-        self.file
-            .sync()
-            .map_err(|error| io_error("syncing", &self.path, &error))?;
+        if !broken(Mutant::ManifestBeforeTables) {
+            self.file
+                .sync()
+                .map_err(|error| io_error("syncing", &self.path, &error))?;
+        }
         Ok((self.file, self.written))
     }
+}
+
+/// The `len` bytes that LZ4 packed; nothing where it did not.
+fn decompressed(packed: &[u8], len: usize) -> Option<Vec<u8>> {
+    // LZ4 packs at most 255 bytes into one.
+    if len > MAX_BLOCK_BYTES || len / 255 > packed.len() {
+        return None;
+    }
+    let mut bytes = vec![0; len];
+    let count = lz4_flex::block::decompress_into(packed, &mut bytes).ok()?;
+    (count == len).then_some(bytes)
 }
 
 /// A finished file.
@@ -250,7 +313,7 @@ impl SealedFile {
         })
     }
 
-    fn check(&self, handle: Handle) -> Result<(), StorageError> {
+    pub(super) fn check(&self, handle: Handle) -> Result<(), StorageError> {
         let end = handle.offset.checked_add(u64::from(handle.len));
         if end.is_none_or(|end| end > self.len)
             || (handle.len as usize) < FRAME_BYTES + self.seal.overhead()
@@ -347,16 +410,19 @@ impl SealedFile {
             (1, packed) => {
                 let (len, packed) = packed.split_first_chunk::<4>().ok_or_else(damaged)?;
                 let len = u32::from_le_bytes(*len) as usize;
-                // LZ4 packs at most 255 bytes into one.
-                if len > MAX_BLOCK_BYTES || len / 255 > packed.len() {
-                    return Err(damaged());
-                }
-                let mut payload = vec![0; len];
-                let count = lz4_flex::block::decompress_into(packed, &mut payload)
-                    .map_err(|_| damaged())?;
-                if count != len {
-                    return Err(damaged());
-                }
+                let payload = decompressed(packed, len).ok_or_else(damaged)?;
+                Ok(payload.into())
+            }
+            (2, packed) => {
+                let (len, packed) = packed.split_first_chunk::<4>().ok_or_else(damaged)?;
+                let (by_columns, packed) = packed.split_first_chunk::<4>().ok_or_else(damaged)?;
+                let by_columns = decompressed(packed, u32::from_le_bytes(*by_columns) as usize);
+                let len = u32::from_le_bytes(*len) as usize;
+                // An entry takes three bytes and its key; a column's byte stands for one of a key at least.
+                let by_columns = by_columns
+                    .filter(|columns| len <= columns.len().saturating_mul(4))
+                    .ok_or_else(damaged)?;
+                let payload = columns::unpack(&by_columns, len).map_err(|_| damaged())?;
                 Ok(payload.into())
             }
             _ => Err(damaged()),

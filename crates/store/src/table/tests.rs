@@ -1,6 +1,6 @@
 //! Tables against sorted lists, and tables whose files were damaged.
 
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use isomer_storage::{StorageError, Version};
 use isomer_vfs::{Disk, Open, Seal, SimDisk};
@@ -199,6 +199,199 @@ fn tables_answer_as_sorted_lists_do() {
                 assert!(may || !there);
             }
         }
+    }
+}
+
+/// Blocks that a full cache does not keep are read all the same, packed and encrypted ones, too.
+#[test]
+fn a_full_cache_changes_no_answer() {
+    for seed in 0..4 {
+        let mut random = Random(seed * 6151 + 9);
+        let entries = random_entries(&mut random, 8000);
+        let disk = SimDisk::new();
+        let seal = if seed % 2 == 0 {
+            Seal::ephemeral().unwrap()
+        } else {
+            Seal::plain()
+        };
+        let file = build_with(seed < 2, &disk, &seal, &entries, &Erasures::new());
+        let cache = BlockCache::new(0, None);
+        let table = Table::open(&disk, PATH.into(), &file, &cache, seal.clone()).unwrap();
+        let mut refused = 0;
+        for round in 0..20_000 {
+            let (key, version, _) = &entries[random.below(entries.len() as u64) as usize];
+            let version = version + random.below(3) - 1;
+            let at = entries.partition_point(|e| entry_order((&e.0, e.1), (key, version)).is_lt());
+            let expected = entries.get(at).filter(|entry| entry.0 == *key).map(got);
+            assert_eq!(table.get(key, version, filter_hash(key)).unwrap(), expected);
+            refused += u32::from(!cache.admits((u64::MAX, round)));
+        }
+        assert!(refused > 10_000, "{refused}");
+    }
+}
+
+/// A table whose scans have a thread that reads ahead, for as long as nothing was taken for `patience`, and its cache.
+fn open_with_helper(
+    disk: &SimDisk,
+    seal: &Seal,
+    file: &TableFile,
+    patience: Duration,
+) -> (Arc<Table>, BlockCache) {
+    let cache = BlockCache::new(8 << 20, None);
+    cache.allow_helpers(1, patience);
+    let table = Table::open(disk, PATH.into(), file, &cache, seal.clone()).unwrap();
+    (Arc::new(table), cache)
+}
+
+/// What a thread reads ahead is what the scan would have read, wherever that goes or ends.
+#[test]
+fn long_scans_read_ahead() {
+    for seed in 0..6 {
+        let mut random = Random(seed * 6007 + 5);
+        let entries = random_entries(&mut random, 30_000);
+        let disk = SimDisk::new();
+        let seal = if seed % 3 == 0 {
+            Seal::ephemeral().unwrap()
+        } else {
+            Seal::plain()
+        };
+        let file = build_with(seed % 2 == 0, &disk, &seal, &entries, &Erasures::new());
+        let (table, cache) = open_with_helper(&disk, &seal, &file, Duration::MAX);
+        let mut cursor = TableCursor::new(table.clone(), Reading::Cached);
+        cursor.first().unwrap();
+        let mut helped = 0;
+        for entry in &entries {
+            assert_eq!(here(&cursor).as_ref(), Some(entry), "seed {seed}");
+            helped += usize::from(cursor.reads_ahead());
+            cursor.next().unwrap();
+        }
+        assert!(!cursor.valid());
+        assert!(helped > entries.len() / 2, "{helped} entries of a thread");
+        // From any place on, with turns and jumps.
+        let mut at = 0;
+        cursor.first().unwrap();
+        for _ in 0..40 {
+            for _ in 0..random.below(6000) {
+                assert_eq!(here(&cursor).as_ref(), entries.get(at), "seed {seed}");
+                if at == entries.len() {
+                    break;
+                }
+                cursor.next().unwrap();
+                at += 1;
+            }
+            match random.below(3) {
+                0 => {
+                    for _ in 0..random.below(60).min(at as u64) {
+                        if cursor.valid() {
+                            cursor.prev().unwrap();
+                            at -= 1;
+                        }
+                    }
+                }
+                1 => {
+                    at = random.below(entries.len() as u64) as usize;
+                    cursor.seek(&entries[at].0, entries[at].1).unwrap();
+                }
+                _ => {}
+            }
+        }
+        drop(cursor);
+        assert_eq!(Arc::strong_count(&table), 1, "the thread is gone");
+        assert!(cache.helper().is_some(), "and another may come");
+    }
+}
+
+/// Blocks that are small where they are stored take no more than others once they are read.
+#[test]
+fn reading_ahead_takes_what_it_counts() {
+    let mut entries = Vec::new();
+    for number in 0..20_000_u64 {
+        let value = Value::Here(vec![7; 900]);
+        entries.push((number.to_be_bytes().to_vec(), 1, value));
+    }
+    let disk = SimDisk::new();
+    let file = build(&disk, &Seal::plain(), &entries, &Erasures::new());
+    assert!(file.file_bytes < 4 << 20, "{} bytes", file.file_bytes);
+    let table = open(&disk, &Seal::plain(), &file).unwrap();
+    let mut cursor = TableCursor::new(table, Reading::Cached);
+    cursor.first().unwrap();
+    let mut walk = cursor.walk();
+    let (mut blocks, mut bytes) = (0, 0);
+    while let Some((more, held)) = walk.next_batch() {
+        assert!(
+            held <= (256 << 10) + (16 << 10),
+            "{held} bytes of {more} blocks"
+        );
+        blocks += more;
+        bytes += held;
+    }
+    assert!(
+        blocks > 1000 && bytes > 16 << 20,
+        "{blocks} of {bytes} bytes"
+    );
+}
+
+/// Who asks for a page and does not come back keeps no thread from others.
+#[test]
+fn a_scan_that_waits_gives_its_thread_back() {
+    let entries = random_entries(&mut Random(9), 30_000);
+    let disk = SimDisk::new();
+    let seal = Seal::plain();
+    let file = build(&disk, &seal, &entries, &Erasures::new());
+    let (table, cache) = open_with_helper(&disk, &seal, &file, Duration::ZERO);
+    let pinned = cache.pinned_bytes();
+    let mut cursor = TableCursor::new(table, Reading::Cached);
+    cursor.first().unwrap();
+    let mut at = 0;
+    while !cursor.reads_ahead() {
+        cursor.next().unwrap();
+        at += 1;
+    }
+    // What is ready is enough, and nothing of it is taken.
+    cursor.wait_for_thread();
+    assert!(cache.helper().is_some(), "it keeps its thread");
+    // Parts of the index that were read stay.
+    assert!(
+        cache.pinned_bytes() <= pinned + (1 << 20),
+        "it keeps its memory"
+    );
+    for entry in &entries[at..] {
+        assert_eq!(here(&cursor).as_ref(), Some(entry));
+        cursor.next().unwrap();
+    }
+    assert!(!cursor.valid());
+}
+
+/// A scan meets damage where it comes to it, whoever read that first.
+#[test]
+fn damage_ahead_of_a_scan_is_met_in_its_place() {
+    for seed in 0..20 {
+        let mut random = Random(seed * 3571 + 11);
+        let entries = random_entries(&mut random, 12_000);
+        let disk = SimDisk::new();
+        let seal = Seal::plain();
+        let file = build(&disk, &seal, &entries, &Erasures::new());
+        let handle = disk.open(Path::new(PATH), Open::Write).unwrap();
+        let at = file.file_bytes / 4 + random.below(file.file_bytes / 4);
+        let mut byte = [0];
+        handle.read_exact_at(&mut byte, at).unwrap();
+        byte[0] ^= 1 << random.below(8);
+        handle.write_all_at(&byte, at).unwrap();
+        let scan = |table: Arc<Table>| {
+            let mut cursor = TableCursor::new(table, Reading::Cached);
+            let mut seen = 0;
+            let mut outcome = cursor.first();
+            while outcome.is_ok() && cursor.valid() {
+                assert_eq!(here(&cursor).as_ref(), Some(&entries[seen]));
+                seen += 1;
+                outcome = cursor.next();
+            }
+            (seen, outcome.map_err(|error| error.to_string()))
+        };
+        let alone = scan(open(&disk, &seal, &file).unwrap());
+        let helped = scan(open_with_helper(&disk, &seal, &file, Duration::MAX).0);
+        assert!(alone.1.is_err() && alone.0 > 0, "seed {seed}");
+        assert_eq!(alone, helped, "seed {seed}");
     }
 }
 

@@ -1,19 +1,21 @@
-//! Any call on the disk fails, once or for ever: an error or none, no panic, and what was acknowledged is there.
+//! Any call on the disk fails, once or for ever, having done nothing or all it was asked for, or the process dies at it: an
+//! error or none, no panic, and what was acknowledged is there.
 
 use std::{
     io,
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
+use isomer_storage::sync::Mutex;
 use isomer_vfs::{Call, FaultyDisk, Loss, SimDisk};
 
 use crate::{
-    inspect::{inspect, mixed},
-    is_quick, on_all_cores,
+    inspect::{inspect, inspect_backups, mixed},
+    is_quick, number, on_all_cores,
     power::disk,
     seed,
     workload::{self, Journal, Shape},
@@ -27,6 +29,10 @@ const ENOSPC: i32 = 28;
 enum Fault {
     /// The call number `at`, and those after it where `forever`, is refused.
     Refused { at: u64, error: i32, forever: bool },
+    /// The call number `at` does what it should, and says that it failed.
+    Denied { at: u64 },
+    /// The process ends before the call number `at`, and another one goes on.
+    Killed { at: u64 },
     /// The write number `at` takes half of its bytes only.
     Short { at: u64 },
     /// The sync number `at` fails and loses what it should have kept; those after it answer well.
@@ -34,10 +40,15 @@ enum Fault {
 }
 
 struct Tried {
-    calls: u64,
-    writes: u64,
-    syncs: u64,
+    calls: Vec<Call>,
     refused: usize,
+}
+
+impl Tried {
+    /// How many calls there were of a kind.
+    fn count(&self, kind: Call) -> u64 {
+        self.calls.iter().filter(|call| **call == kind).count() as u64
+    }
 }
 
 const SHAPE: Shape = Shape {
@@ -45,18 +56,32 @@ const SHAPE: Shape = Shape {
     faults: true,
 };
 
+/// Says which fault it was where a test breaks off.
+struct Tell(u64, Option<Fault>);
+
+impl Drop for Tell {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("seed {}, {:?}", self.0, self.1);
+        }
+    }
+}
+
 fn attempt(seed: u64, fault: Option<Fault>) -> Tried {
+    let _tell = Tell(seed, fault);
     let sim = disk();
-    let counts = Arc::new([const { AtomicU64::new(0) }; 3]);
-    let hook = {
-        let counts = counts.clone();
+    let calls: Arc<Mutex<Vec<Call>>> = Arc::default();
+    let died: Arc<AtomicBool> = Arc::default();
+    let before = {
+        let (calls, died) = (calls.clone(), died.clone());
         move |call: Call, _: &Path| {
-            let number = counts[0].fetch_add(1, Ordering::Relaxed);
-            match call {
-                Call::Write => drop(counts[1].fetch_add(1, Ordering::Relaxed)),
-                Call::Sync => drop(counts[2].fetch_add(1, Ordering::Relaxed)),
-                _ => {}
+            let killed = || Err(io::Error::other("killed"));
+            if died.load(Ordering::SeqCst) {
+                return killed();
             }
+            let mut calls = calls.lock();
+            let number = calls.len() as u64;
+            calls.push(call);
             match fault {
                 Some(Fault::Refused { at, error, forever })
                     if (number == at || forever && number > at)
@@ -64,8 +89,21 @@ fn attempt(seed: u64, fault: Option<Fault>) -> Tried {
                 {
                     Err(io::Error::from_raw_os_error(error))
                 }
+                Some(Fault::Killed { at }) if number == at => {
+                    died.store(true, Ordering::SeqCst);
+                    killed()
+                }
                 _ => Ok(()),
             }
+        }
+    };
+    let behind = {
+        let calls = calls.clone();
+        move |_: Call, _: &Path| match fault {
+            Some(Fault::Denied { at }) if calls.lock().len() as u64 == at + 1 => {
+                Err(io::Error::from_raw_os_error(EIO))
+            }
+            _ => Ok(()),
         }
     };
     match fault {
@@ -73,20 +111,24 @@ fn attempt(seed: u64, fault: Option<Fault>) -> Tried {
         Some(Fault::LostSync { at }) => sim.lose_sync_after(at),
         _ => {}
     }
-    let faulty = FaultyDisk::new(Arc::new(sim.clone()), Arc::new(hook));
-    let journal = workload::run(Arc::new(faulty), &sim, seed, SHAPE);
+    let faulty =
+        FaultyDisk::new(Arc::new(sim.clone()), Arc::new(before)).and_behind(Arc::new(behind));
+    let journal = workload::run_mortal(Arc::new(faulty), &sim, seed, SHAPE, died);
     let what = format!("seed {seed}, {fault:?}, {:?}", journal.refused.first());
     if let Some(Fault::Short { .. }) = fault {
         assert_eq!(journal.refused, Vec::<String>::new(), "{what}: retried");
     }
     find_again(&sim, &journal, seed, &what);
-    let [calls, writes, syncs] = [0, 1, 2].map(|at: usize| counts[at].load(Ordering::Relaxed));
+    let calls = std::mem::take(&mut *calls.lock());
     Tried {
         calls,
-        writes,
-        syncs,
         refused: journal.refused.len(),
     }
+}
+
+/// Calls that change something, so that it matters whether one that failed did.
+fn changes(call: Call) -> bool {
+    !matches!(call, Call::Read | Call::List | Call::Lock)
 }
 
 /// Calls that a full disk refuses.
@@ -97,9 +139,34 @@ fn grows(call: Call) -> bool {
     )
 }
 
-/// What the process left, and what a loss of power afterwards leaves of it.
+/// Fails one sync after the other of a workload; each loses what it should have kept, and those after it answer well.
+#[cfg(feature = "mutants")]
+pub fn lose_each_sync(seed: u64) {
+    for at in 0..attempt(seed, None).count(Call::Sync) {
+        attempt(seed, Some(Fault::LostSync { at }));
+    }
+}
+
+/// Ends the process at each call of a workload that changes something.
+#[cfg(feature = "mutants")]
+pub fn kill_at_each_change(seed: u64) {
+    for (at, call) in (0..).zip(attempt(seed, None).calls) {
+        if changes(call) {
+            attempt(seed, Some(Fault::Killed { at }));
+        }
+    }
+}
+
+/// What the process left, and what a loss of power afterwards leaves of it; what one would have left when the database was
+/// opened again after the fault, too.
 fn find_again(sim: &SimDisk, journal: &Journal, seed: u64, what: &str) {
+    if let Some((found, change)) = &journal.reopened {
+        let (durable, trimmed) = (journal.durable_at(*change), journal.trimmed_at(*change));
+        let what = format!("{what}, opened again, then the power");
+        inspect(found, journal, durable, trimmed, &what);
+    }
     let change = sim.changes();
+    inspect_backups(sim, journal, change, what);
     let durable = journal.durable_at(change);
     let trimmed = journal.trimmed_at(change);
     for loss in Loss::ALL {
@@ -110,27 +177,50 @@ fn find_again(sim: &SimDisk, journal: &Journal, seed: u64, what: &str) {
     inspect(sim, journal, durable, trimmed, what);
 }
 
-#[test]
-fn every_call_fails_once_and_for_ever() {
-    let seed = seed();
-    let whole = attempt(seed, None);
-    assert_eq!(whole.refused, 0, "nothing fails by itself");
-    let step = if is_quick() { 11 } else { 1 };
+/// All that may go wrong in a workload that makes these calls; of what may do so at any call only every `step`-th.
+fn faults(whole: &Tried, step: usize) -> Vec<Fault> {
     let mut faults = Vec::new();
-    for at in (0..whole.calls).step_by(step) {
-        for (error, forever) in [(EIO, false), (EIO, true), (ENOSPC, false), (ENOSPC, true)] {
-            faults.push(Fault::Refused { at, error, forever });
+    for (at, call) in (0..).zip(&whole.calls).step_by(step) {
+        let refused = |error, forever| Fault::Refused { at, error, forever };
+        faults.push(refused(EIO, false));
+        if grows(*call) {
+            faults.extend([refused(ENOSPC, false), refused(ENOSPC, true)]);
+        }
+        if changes(*call) {
+            faults.extend([
+                refused(EIO, true),
+                Fault::Denied { at },
+                Fault::Killed { at },
+            ]);
         }
     }
-    faults.extend(
-        (0..whole.writes)
-            .step_by(step)
-            .map(|at| Fault::Short { at }),
-    );
-    faults.extend((0..whole.syncs).map(|at| Fault::LostSync { at }));
+    let writes = (0..whole.count(Call::Write)).step_by(step);
+    faults.extend(writes.map(|at| Fault::Short { at }));
+    let syncs = (0..whole.count(Call::Sync)).step_by(step.div_ceil(4));
+    faults.extend(syncs.map(|at| Fault::LostSync { at }));
+    faults
+}
+
+#[test]
+fn every_call_fails_once_and_for_ever() {
+    fail_calls(seed(), if is_quick() { 11 } else { 1 });
+}
+
+/// A few calls of another workload.
+#[test]
+fn some_calls_of_a_second_workload_fail() {
+    let seed = number("ISOMER_TEST_SEED", 20_779);
+    println!("ISOMER_TEST_SEED={seed}");
+    fail_calls(seed, 23);
+}
+
+fn fail_calls(seed: u64, step: usize) {
+    let whole = attempt(seed, None);
+    assert_eq!(whole.refused, 0, "nothing fails by itself");
+    let faults = faults(&whole, step);
     let refused = AtomicU64::new(0);
-    on_all_cores(|number| {
-        let Some(fault) = faults.get(number as usize) else {
+    on_all_cores(|next| {
+        let Some(fault) = faults.get(next as usize) else {
             return false;
         };
         let tried = attempt(seed, Some(*fault));
@@ -140,9 +230,9 @@ fn every_call_fails_once_and_for_ever() {
     let refused = refused.into_inner();
     println!(
         "{} calls, {} of them writes, {} syncs: {} faults, {refused} told of",
-        whole.calls,
-        whole.writes,
-        whole.syncs,
+        whole.calls.len(),
+        whole.count(Call::Write),
+        whole.count(Call::Sync),
         faults.len()
     );
     assert!(refused > faults.len() as u64 / 4);

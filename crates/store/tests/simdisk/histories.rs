@@ -26,6 +26,13 @@ fn histories_with_crashes_match_the_model() {
     });
 }
 
+/// A range whose few keys were deleted one by one, a bulk load into it, the end of the process, and a merge: what was loaded was
+/// taken for deleted.
+#[test]
+fn a_history_in_which_a_range_is_deleted_before_a_bulk_load() {
+    history(15_020);
+}
+
 fn history(seed: u64) {
     let sim = disk();
     let mut random = Random(seed ^ 0xc0ffee);

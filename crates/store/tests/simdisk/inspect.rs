@@ -1,9 +1,12 @@
 //! What must hold of a database that is found after a loss of power or another fault.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use isomer_storage::{Durability, Version, conformance::Random};
-use isomer_vfs::SimDisk;
+use isomer_vfs::{Disk, SimDisk};
 
 use crate::{
     subject::{self, DATABASE, Tended},
@@ -142,6 +145,46 @@ pub fn inspect_copy(disk: &SimDisk, journal: &Journal, copied: &Copied, change: 
             copied.finished.is_none_or(|at| change < at),
             "{what}: does not open: {error}"
         ),
+    }
+}
+
+/// The backups that were finished are listed, and the last of them is restored to what it holds; what came later is whole or
+/// not there.
+pub fn inspect_backups(disk: &SimDisk, journal: &Journal, change: u64, what: &str) {
+    let finished = |backup: &&Copied| backup.finished.is_some_and(|at| at <= change);
+    let Some(last) = journal.backups.iter().rfind(finished) else {
+        return;
+    };
+    let what = format!("{what}: the backups");
+    let listed = isomer_store::backup::list(disk, &last.folder)
+        .unwrap_or_else(|error| panic!("{what}: {error}"));
+    let listed: Vec<Version> = listed.iter().map(|backup| backup.version).collect();
+    for backup in journal.backups.iter().filter(finished) {
+        assert!(
+            listed.contains(&backup.version),
+            "{what}: {listed:?} lack version {}",
+            backup.version
+        );
+    }
+    for version in listed
+        .into_iter()
+        .filter(|version| *version >= last.version)
+    {
+        let what = format!("{what}: version {version}");
+        // Inspected twice, where the power goes again: each time into a folder of its own.
+        let folder = (0..)
+            .map(|turn| PathBuf::from(format!("/restored{version}-{turn}")))
+            .find(|folder| matches!(disk.exists(folder), Ok(false)))
+            .expect("a folder that is not there");
+        let folder = folder.as_path();
+        subject::restore(Arc::new(disk.clone()), &last.folder, version, folder)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let tended = subject::open_existing(Arc::new(disk.clone()), folder)
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        let found = read_all(&*tended.engine().snapshot().expect("a snapshot"))
+            .unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert_same(&found, &state(journal, version, &what).pairs, &what);
+        verify(&tended, &what);
     }
 }
 

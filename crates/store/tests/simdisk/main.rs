@@ -6,12 +6,17 @@
 //! engine makes of it is compared with what was acknowledged (see [`inspect`]).
 //!
 //! `ISOMER_TEST_SEED` chooses other workloads, `ISOMER_POWER_CUTS` how many cuts, `ISOMER_TEST_QUICK` fewer of everything;
-//! `ISOMER_TEST_SECONDS` ends the cuts after so long. What fails names its seed.
+//! `ISOMER_TEST_SECONDS` ends the cuts after so long. What fails names its seed. With the feature `mutants` the engine makes
+//! deliberate mistakes, each of which must be noticed (see [`mutants`]). One test fails calls of a workload that is another one
+//! each day, and prints its seed.
 
 mod calls;
 mod damage;
+mod denied;
 mod histories;
 mod inspect;
+#[cfg(feature = "mutants")]
+mod mutants;
 mod power;
 mod subject;
 mod visible;

@@ -13,7 +13,7 @@ use isomer_storage::conformance::Random;
 use isomer_vfs::{Disk, Loss, SimDisk};
 
 use crate::{
-    inspect::{inspect, inspect_copy, mixed},
+    inspect::{inspect, inspect_backups, inspect_copy, mixed},
     is_quick, number, on_all_cores, seed,
     subject::{self, DATABASE, ENCRYPTED},
     workload::{self, Journal, Shape},
@@ -38,11 +38,15 @@ fn disk_for(seed: u64) -> SimDisk {
 }
 
 /// Which changes of a workload the power goes at: every `step`-th on average.
-struct Cuts {
-    done: AtomicU64,
-    most: u64,
-    step: u64,
-    until: Option<Instant>,
+pub struct Cuts {
+    /// So many there were.
+    pub done: AtomicU64,
+    /// No more than so many.
+    pub most: u64,
+    /// See above.
+    pub step: u64,
+    /// None from then on.
+    pub until: Option<Instant>,
 }
 
 impl Cuts {
@@ -79,7 +83,7 @@ fn power_cuts_lose_nothing_durable_and_leave_nothing_half_done() {
 }
 
 /// Runs one workload and cuts the power while it is done.
-fn cut_workload(seed: u64, cuts: &Cuts) {
+pub fn cut_workload(seed: u64, cuts: &Cuts) {
     let disk = disk_for(seed);
     let recorder = disk.record();
     let shape = Shape {
@@ -114,6 +118,9 @@ fn after_cut(disk: &SimDisk, journal: &Journal, change: u64, chance: u64, what: 
         for copied in journal.copies.iter().filter(|copy| copy.begun <= change) {
             inspect_copy(disk, journal, copied, change, what);
         }
+    }
+    if chance % 8 == 1 {
+        inspect_backups(disk, journal, change, what);
     }
     if !chance.is_multiple_of(16) {
         inspect(disk, journal, durable, trimmed, what);

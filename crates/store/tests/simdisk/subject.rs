@@ -8,15 +8,15 @@ use std::{
     },
 };
 
-use isomer_storage::{Engine, StorageError};
-use isomer_store::{StoreEngine, StoreOptions};
+use isomer_storage::{Engine, StorageError, Version};
+use isomer_store::{StoreEngine, StoreOptions, backup::Point};
 use isomer_vfs::{Disk, keys::MasterKey};
 
 /// Where the database is.
 pub const DATABASE: &str = "/db";
 
 /// An open engine.
-pub struct Tended(StoreEngine);
+pub struct Tended(StoreEngine, Arc<dyn Disk>);
 
 impl Tended {
     /// It.
@@ -32,6 +32,12 @@ impl Tended {
     /// Merges tables as far as there is reason to.
     pub fn compact(&self) -> Result<(), StorageError> {
         self.0.compact()
+    }
+
+    /// Puts a backup beside earlier ones; answers the version that it holds.
+    pub fn backup(&self, target: &Path) -> Result<Version, StorageError> {
+        let taken = self.0.backup(&*self.1, target, &mut |_, _| {})?;
+        Ok(taken.version)
     }
 
     /// Makes segments of the log ahead.
@@ -59,13 +65,39 @@ pub fn open_existing(disk: Arc<dyn Disk>, folder: &Path) -> Result<Tended, Stora
 pub const ENCRYPTED: &str = "/encrypted";
 
 fn open_with(disk: Arc<dyn Disk>, folder: &Path, create: bool) -> Result<Tended, StorageError> {
+    let options = options(disk.clone(), create)?;
+    Ok(Tended(StoreEngine::open(folder, options)?, disk))
+}
+
+/// Makes a database in `folder` out of a backup of a version.
+pub fn restore(
+    disk: Arc<dyn Disk>,
+    source: &Path,
+    version: Version,
+    folder: &Path,
+) -> Result<(), StorageError> {
+    let options = options(disk.clone(), true)?;
+    let (point, key) = (Point::Version(version), options.key.clone());
+    StoreEngine::restore(
+        &*disk,
+        source,
+        folder,
+        point,
+        key.as_ref(),
+        &options,
+        &mut |_, _| {},
+    )
+    .map(drop)
+}
+
+fn options(disk: Arc<dyn Disk>, create: bool) -> Result<StoreOptions, StorageError> {
     // One process, one sequence: a salt is never drawn twice, and a run is the same each time as far as that matters.
     static NEXT: AtomicU64 = AtomicU64::new(1);
     let encrypted = disk
         .exists(Path::new(ENCRYPTED))
         .map_err(|error| StorageError::Unavailable(error.to_string()))?;
     let key = encrypted.then(|| MasterKey::from_bytes(&[0x42; 32]).expect("a key"));
-    let options = StoreOptions {
+    Ok(StoreOptions {
         disk,
         key,
         create,
@@ -79,6 +111,5 @@ fn open_with(disk: Arc<dyn Disk>, folder: &Path, create: bool) -> Result<Tended,
             isomer_storage::conformance::Random(number).number()
         }),
         ..StoreOptions::default()
-    };
-    Ok(Tended(StoreEngine::open(folder, options)?))
+    })
 }

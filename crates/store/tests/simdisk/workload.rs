@@ -14,9 +14,12 @@ use isomer_storage::{
     Durability, KeyRange, Order, Snapshot, StorageError, Version,
     conformance::{ALL, Random, scan},
 };
-use isomer_vfs::{Call, Disk, FaultyDisk, SimDisk};
+use isomer_vfs::{Call, Disk, FaultyDisk, Loss, SimDisk};
 
 use crate::subject::{self, DATABASE, Tended};
+
+/// Where backups go.
+pub const BACKUPS: &str = "/backups";
 
 /// What a database holds.
 pub type Pairs = BTreeMap<Vec<u8>, Arc<[u8]>>;
@@ -57,8 +60,13 @@ pub struct Journal {
     pub trims: Vec<(u64, Version)>,
     /// Copies of the database.
     pub copies: Vec<Copied>,
+    /// Backups of it, all in one folder.
+    pub backups: Vec<Copied>,
     /// What was refused, as it was told.
     pub refused: Vec<String>,
+    /// What the power would have left of the disk when the database was opened again after the first fault, and the change
+    /// it would have gone at.
+    pub reopened: Option<(SimDisk, u64)>,
 }
 
 impl Journal {
@@ -116,6 +124,10 @@ pub struct Work<'a> {
     engine: Option<Tended>,
     /// Set when the process that has it open is killed: it changes nothing on the disk from then on.
     killed: Arc<AtomicBool>,
+    /// Set where the process dies by a fault: no call on the disk does anything until another one begins.
+    died: Arc<AtomicBool>,
+    /// A call failed.
+    failed: bool,
     /// What commits are like for a while.
     mood: Mood,
     held: Vec<Held>,
@@ -128,17 +140,50 @@ pub struct Work<'a> {
 
 /// Runs the workload of `seed` on `disk`, which counts its changes in `sim`.
 pub fn run(disk: Arc<dyn Disk>, sim: &SimDisk, seed: u64, shape: Shape) -> Journal {
+    run_mortal(disk, sim, seed, shape, Arc::default())
+}
+
+/// The same by a process that dies when `died` is set, and another that goes on then.
+pub fn run_mortal(
+    disk: Arc<dyn Disk>,
+    sim: &SimDisk,
+    seed: u64,
+    shape: Shape,
+    died: Arc<AtomicBool>,
+) -> Journal {
     let mut work = Work::new(disk, sim, seed, shape);
-    if work.open() {
-        for round in 0..shape.rounds {
-            if work.engine.is_none() {
-                break;
-            }
-            work.step(round);
+    work.died = died;
+    work.open();
+    work.rise();
+    for round in 0..shape.rounds {
+        if work.engine.is_none() {
+            break;
         }
-        work.close();
+        work.step(round);
+        work.rise();
     }
+    work.close();
     work.journal
+}
+
+/// The same, but at its end everything is synced and in tables, and the database stays open.
+pub fn run_and_leave(
+    disk: Arc<dyn Disk>,
+    sim: &SimDisk,
+    seed: u64,
+    shape: Shape,
+) -> (Journal, Option<Tended>) {
+    let mut work = Work::new(disk, sim, seed, shape);
+    assert!(work.open(), "nothing fails by itself");
+    for round in 0..shape.rounds {
+        work.step(round);
+    }
+    work.commit(shape.rounds);
+    work.sync();
+    work.tended().flush().expect("nothing fails by itself");
+    work.held.clear();
+    let engine = work.engine.take();
+    (work.journal, engine)
 }
 
 impl<'a> Work<'a> {
@@ -159,6 +204,8 @@ impl<'a> Work<'a> {
             random: Random(seed),
             engine: None,
             killed: Arc::default(),
+            died: Arc::default(),
+            failed: false,
             mood: Mood {
                 streams: true,
                 buffered: 3,
@@ -184,6 +231,7 @@ impl<'a> Work<'a> {
             Ok(engine) => {
                 self.engine = Some(engine);
                 self.settle();
+                self.note_opened();
                 true
             }
             Err(error) => {
@@ -215,6 +263,31 @@ impl<'a> Work<'a> {
         self.check("after opening");
     }
 
+    /// What is found by opening is durable from then on, whatever went wrong before.
+    fn note_opened(&mut self) {
+        if !self.shape.faults {
+            return;
+        }
+        let change = self.sim.changes();
+        let version = self.journal.last().version;
+        self.journal.durable.push((change, version));
+        if self.failed && self.journal.reopened.is_none() {
+            let left = self.sim.after_power_loss(Loss::Everything, 0);
+            self.journal.reopened = Some((left, change));
+        }
+    }
+
+    /// Where the process died, another one begins.
+    fn rise(&mut self) {
+        if self.died.load(Ordering::SeqCst) {
+            self.held.clear();
+            self.engine = None;
+            (self.hurt, self.failed) = (true, true);
+            self.died.store(false, Ordering::SeqCst);
+            self.open();
+        }
+    }
+
     fn engine(&self) -> &dyn isomer_storage::Engine {
         self.tended().engine()
     }
@@ -234,7 +307,7 @@ impl<'a> Work<'a> {
             ),
             "{what}: {doing}: a failing disk is no {error:?}"
         );
-        self.hurt = true;
+        (self.hurt, self.failed) = (true, true);
         self.journal.refused.push(format!("{doing}: {error}"));
     }
 
@@ -263,7 +336,8 @@ impl<'a> Work<'a> {
                 }
             }
             74..79 => self.ingest(round),
-            79..83 => self.copy(round),
+            79..82 => self.copy(round),
+            82 => self.back_up(),
             83..87 => self.trim(),
             87..91 => {
                 self.close();
@@ -450,6 +524,24 @@ impl<'a> Work<'a> {
             .map(|(key, value)| Ok((key.clone(), value.to_vec())));
         let result = self.engine().ingest(&mut input, Some(&stream));
         self.committed(result, pairs, stream, true);
+    }
+
+    /// A backup beside earlier ones.
+    fn back_up(&mut self) {
+        let begun = self.sim.changes();
+        let version = self.journal.last().version;
+        let result = self.tended().backup(Path::new(BACKUPS));
+        let finished = result.is_ok().then(|| self.sim.changes());
+        self.journal.backups.push(Copied {
+            folder: BACKUPS.into(),
+            version,
+            finished,
+            begun,
+        });
+        match result {
+            Ok(found) => assert_eq!(found, version, "{}: of another version", self.what),
+            Err(error) => self.refuse("backing up", error),
+        }
     }
 
     fn copy(&mut self, round: u64) {

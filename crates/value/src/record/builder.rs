@@ -143,7 +143,17 @@ impl RecordBuilder {
     ///
     /// # Errors
     /// `TooLarge` for values of more than 4 GiB together.
-    pub fn finish(mut self) -> Result<Vec<u8>, ValueError> {
+    pub fn finish(self) -> Result<Vec<u8>, ValueError> {
+        let mut out = Vec::new();
+        self.finish_into(&mut out)?;
+        Ok(out)
+    }
+
+    /// As [`RecordBuilder::finish`]: appends the record's bytes to `out`.
+    ///
+    /// # Errors
+    /// As [`RecordBuilder::finish`].
+    pub fn finish_into(mut self, out: &mut Vec<u8>) -> Result<(), ValueError> {
         self.fields.sort_unstable_by_key(|(prop, _)| *prop);
         let total: usize = self.fields.iter().map(|(_, range)| range.len()).sum();
         let total = u32::try_from(total).map_err(|_| ValueError::TooLarge {
@@ -155,24 +165,24 @@ impl RecordBuilder {
             width_shape(self.fields.last().map_or(0, |(prop, _)| prop.0)),
             width_shape(total),
         );
-        let mut out = Vec::with_capacity(24 + self.fields.len() * 8 + total as usize);
+        out.reserve(24 + self.fields.len() * 8 + total as usize);
         let shape = id_shape | end_shape << 2;
         match &self.head {
             Head::Node(labels) => {
                 out.push(KIND_NODE << 4 | shape);
-                put_varint(&mut out, labels.len() as u64);
+                put_varint(out, labels.len() as u64);
                 labels
                     .iter()
-                    .for_each(|label| put_varint(&mut out, label.0.into()));
+                    .for_each(|label| put_varint(out, label.0.into()));
             }
             Head::Relationship(type_id, source, target) => {
                 out.push(KIND_RELATIONSHIP << 4 | shape);
-                put_varint(&mut out, type_id.0.into());
-                put_varint(&mut out, source.0);
-                put_varint(&mut out, target.0);
+                put_varint(out, type_id.0.into());
+                put_varint(out, source.0);
+                put_varint(out, target.0);
             }
         }
-        put_varint(&mut out, self.fields.len() as u64);
+        put_varint(out, self.fields.len() as u64);
         for (prop, _) in &self.fields {
             out.extend(&prop.0.to_le_bytes()[..1 << id_shape]);
         }
@@ -184,7 +194,7 @@ impl RecordBuilder {
         for (_, range) in self.fields {
             out.extend(&self.values[range]);
         }
-        Ok(out)
+        Ok(())
     }
 }
 

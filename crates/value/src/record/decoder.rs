@@ -16,7 +16,15 @@ const SHAPES: usize = 8;
 /// decode at the same time do not count the holders of the same ones, and the order of the names of a set of properties
 /// is found when that set is first met. Memory: the names met.
 pub struct RecordDecoder<'n> {
-    names: Own<'n>,
+    names: &'n dyn Names,
+    shapes: Shapes,
+}
+
+/// What records that were decoded have in common.
+#[derive(Default)]
+pub(super) struct Shapes {
+    /// Names, each copied once.
+    copies: RefCell<FxHashMap<PropId, Arc<str>>>,
     shapes: Vec<Shape>,
     /// The values of a record, in the order of the properties' ids.
     values: Vec<Value>,
@@ -29,10 +37,9 @@ struct Shape {
     order: Vec<(Arc<str>, u32)>,
 }
 
-/// Names, each copied once.
 struct Own<'n> {
     names: &'n dyn Names,
-    copies: RefCell<FxHashMap<PropId, Arc<str>>>,
+    copies: &'n RefCell<FxHashMap<PropId, Arc<str>>>,
 }
 
 impl Names for Own<'_> {
@@ -51,12 +58,8 @@ impl<'n> RecordDecoder<'n> {
     /// Decodes with these names.
     pub fn new(names: &'n dyn Names) -> Self {
         Self {
-            names: Own {
-                names,
-                copies: RefCell::default(),
-            },
-            shapes: Vec::new(),
-            values: Vec::new(),
+            names,
+            shapes: Shapes::default(),
         }
     }
 
@@ -65,11 +68,25 @@ impl<'n> RecordDecoder<'n> {
     /// # Errors
     /// `Corrupt` if the bytes are damaged or a property has no name.
     pub fn properties(&mut self, record: &RecordRef<'_>) -> Result<Map, ValueError> {
-        let shape = self.shape(record)?;
+        self.shapes.properties(record, self.names)
+    }
+}
+
+impl Shapes {
+    pub(super) fn properties(
+        &mut self,
+        record: &RecordRef<'_>,
+        names: &dyn Names,
+    ) -> Result<Map, ValueError> {
+        let shape = self.shape(record, names)?;
         self.values.clear();
+        let names = Own {
+            names,
+            copies: &self.copies,
+        };
         for field in record.iter_raw() {
             let (_, raw) = field?;
-            self.values.push(decode_value(raw, &self.names)?);
+            self.values.push(decode_value(raw, &names)?);
         }
         let entries = self.shapes[shape].order.iter().map(|(name, at)| {
             let value = std::mem::take(&mut self.values[*at as usize]);
@@ -79,15 +96,19 @@ impl<'n> RecordDecoder<'n> {
     }
 
     /// The number of the record's shape; a new one takes the place of one that was met long ago.
-    fn shape(&mut self, record: &RecordRef<'_>) -> Result<usize, ValueError> {
+    fn shape(&mut self, record: &RecordRef<'_>, names: &dyn Names) -> Result<usize, ValueError> {
         let ids = || (0..record.len()).map(|index| record.id_at(index));
         let same = |shape: &Shape| shape.ids.iter().copied().eq(ids());
         if let Some(known) = self.shapes.iter().position(same) {
             return Ok(known);
         }
+        let names = Own {
+            names,
+            copies: &self.copies,
+        };
         let mut order = Vec::with_capacity(record.len());
         for (at, prop) in ids().enumerate() {
-            let name = self.names.name(prop);
+            let name = names.name(prop);
             order.push((name.ok_or(corrupt(0, "a property has no name"))?, at as u32));
         }
         order.sort_by(|(a, _), (b, _)| a.cmp(b));
@@ -108,7 +129,7 @@ impl<'n> RecordDecoder<'n> {
 impl std::fmt::Debug for RecordDecoder<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RecordDecoder")
-            .field("shapes", &self.shapes.len())
+            .field("shapes", &self.shapes.shapes.len())
             .finish_non_exhaustive()
     }
 }

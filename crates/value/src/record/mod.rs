@@ -14,10 +14,13 @@
 mod builder;
 mod decoder;
 mod payload;
+mod sealed;
 
 pub use builder::RecordBuilder;
 pub use decoder::RecordDecoder;
 pub use payload::{AtPath, decode_at_path, decode_value, encode_value};
+pub use sealed::RecordSealer;
+pub(crate) use sealed::Sealed;
 
 use crate::{LabelId, Map, Names, NodeId, PropId, TypeId, Value, ValueError, bytes::Reader};
 
@@ -38,6 +41,8 @@ fn corrupt(at: usize, reason: &'static str) -> ValueError {
 /// A record in its bytes. Making one reads the header alone; every access checks what it touches.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordRef<'a> {
+    /// All of it.
+    bytes: &'a [u8],
     head: Head<'a>,
     id_width: usize,
     end_width: usize,
@@ -94,6 +99,7 @@ impl<'a> RecordRef<'a> {
         let ends = reader.take(count * end_width)?;
         let values = reader.take(reader.remaining())?;
         Ok(Self {
+            bytes,
             head,
             id_width,
             end_width,

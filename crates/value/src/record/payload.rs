@@ -292,6 +292,87 @@ fn take(
     })
 }
 
+/// Reads one value through, so that [`decode_value`] cannot fail afterwards; `named` says whether a property has a name.
+/// Returns whether that holds for good: a named time zone is looked up at each decoding, and may be gone by then.
+pub(super) fn check_value(
+    bytes: &[u8],
+    named: &dyn Fn(PropId) -> Result<(), ValueError>,
+) -> Result<bool, ValueError> {
+    let mut reader = Reader::new(bytes, WHAT);
+    let lasts = check(&mut reader, named, MAX_NESTING)?;
+    if reader.is_at_end() {
+        Ok(lasts)
+    } else {
+        Err(reader.corrupt("bytes follow a value"))
+    }
+}
+
+/// As [`take`], without making anything.
+fn check(
+    reader: &mut Reader<'_>,
+    named: &dyn Fn(PropId) -> Result<(), ValueError>,
+    depth_left: usize,
+) -> Result<bool, ValueError> {
+    let width = match reader.u8()? {
+        SMALL_INT.. | NULL | FALSE | TRUE => 0,
+        tag @ SHORT_STRING..SMALL_INT => {
+            return take_str(reader, (tag - SHORT_STRING).into()).map(|_| true);
+        }
+        INT_8 => 1,
+        INT_16 => 2,
+        INT_32 => 4,
+        INT_64 | FLOAT => 8,
+        STRING => {
+            let length = reader.length()?;
+            return take_str(reader, length).map(|_| true);
+        }
+        BYTES => reader.length()?,
+        LIST => {
+            let depth_left = deeper(depth_left)?;
+            let (mut body, count) = take_body(reader)?;
+            let mut lasts = true;
+            for _ in 0..count {
+                lasts &= check(&mut body, named, depth_left)?;
+            }
+            return match body.is_at_end() {
+                true => Ok(lasts),
+                false => Err(body.corrupt("bytes follow a list")),
+            };
+        }
+        MAP => {
+            let depth_left = deeper(depth_left)?;
+            let (mut body, count) = take_body(reader)?;
+            let (mut last, mut lasts) = (None, true);
+            for _ in 0..count {
+                let prop = PropId(body.varint_u32()?);
+                if last.replace(prop) >= Some(prop) {
+                    return Err(body.corrupt("the names of a map are not sorted"));
+                }
+                named(prop)?;
+                lasts &= check(&mut body, named, depth_left)?;
+            }
+            return match body.is_at_end() {
+                true => Ok(lasts),
+                false => Err(body.corrupt("bytes follow a map")),
+            };
+        }
+        // The rarer ones are made and dropped; none of them holds a name or another value.
+        tag => {
+            reader.back();
+            return take(reader, &NoNames, depth_left).map(|_| tag != ZONED_DATE_TIME);
+        }
+    };
+    reader.take(width).map(|_| true)
+}
+
+struct NoNames;
+
+impl Names for NoNames {
+    fn name(&self, _prop: PropId) -> Option<Arc<str>> {
+        None
+    }
+}
+
 fn take_str<'a>(reader: &mut Reader<'a>, length: usize) -> Result<&'a str, ValueError> {
     str::from_utf8(reader.take(length)?).map_err(|_| reader.corrupt("a string is not UTF-8"))
 }

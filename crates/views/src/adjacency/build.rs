@@ -15,6 +15,9 @@ use crate::{build::Effort, error::ViewError, slot::Generation};
 /// Relationships read at once.
 const BATCH: usize = 8192;
 
+/// Relationships that wait for being sorted when one side is made from the other: about 40 MB of them.
+const TRANSPOSED_AT_ONCE: usize = 4 << 20;
+
 /// Relationships of one chunk of nodes, in any order.
 #[derive(Default)]
 struct Gathered {
@@ -28,6 +31,8 @@ struct Gather {
     chunks: Vec<Gathered>,
     with_ids: bool,
     bound: u32,
+    /// Bytes taken and not yet asked for.
+    taken: usize,
 }
 
 impl Gather {
@@ -36,6 +41,7 @@ impl Gather {
             chunks: Vec::new(),
             with_ids,
             bound: 0,
+            taken: 0,
         }
     }
 
@@ -45,23 +51,23 @@ impl Gather {
             self.chunks.resize_with(at + 1, Gathered::default);
         }
         let chunk = &mut self.chunks[at];
-        chunk.lows.push((node as usize % CHUNK_NODES) as u16);
-        chunk.others.push(other);
-        if self.with_ids {
-            chunk.ids.push(id);
+        if chunk.lows.len() == chunk.lows.capacity() {
+            self.taken += chunk.grow(self.with_ids);
         }
+        chunk.push(node, other, self.with_ids.then_some(id));
         self.bound = self.bound.max(node + 1).max(other + 1);
+    }
+
+    /// Takes memory for what was gathered since the last time: as much again as the rows until it is sorted.
+    fn settle(&mut self, effort: &mut Effort<'_>) -> Result<(), ViewError> {
+        effort.pass(std::mem::take(&mut self.taken))
     }
 
     fn finish(self, effort: &mut Effort<'_>) -> Result<AdjacencyBase, ViewError> {
         let mut chunks = Vec::with_capacity(self.chunks.len());
         for gathered in self.chunks {
             effort.check()?;
-            let chunk = gathered.sort(self.with_ids);
-            if let Some(chunk) = &chunk {
-                effort.reserve(chunk.bytes())?;
-            }
-            chunks.push(chunk.map(Arc::new));
+            chunks.push(gathered.into_chunk(self.with_ids, effort)?);
         }
         chunks.shrink_to_fit();
         Ok(AdjacencyBase::new(chunks, self.with_ids, self.bound))
@@ -69,6 +75,48 @@ impl Gather {
 }
 
 impl Gathered {
+    /// Room for so many relationships.
+    fn with_capacity(count: usize, with_ids: bool) -> Self {
+        Self {
+            lows: Vec::with_capacity(count),
+            others: Vec::with_capacity(count),
+            ids: Vec::with_capacity(if with_ids { count } else { 0 }),
+        }
+    }
+
+    fn bytes_of(count: usize, with_ids: bool) -> usize {
+        count * if with_ids { 10 } else { 6 }
+    }
+
+    /// Makes room for as many again, and says how many bytes that takes.
+    fn grow(&mut self, with_ids: bool) -> usize {
+        let more = self.lows.len().max(16);
+        self.lows.reserve_exact(more);
+        self.others.reserve_exact(more);
+        if with_ids {
+            self.ids.reserve_exact(more);
+        }
+        Self::bytes_of(more, with_ids)
+    }
+
+    fn push(&mut self, node: u32, other: u32, id: Option<u32>) {
+        self.lows.push((node as usize % CHUNK_NODES) as u16);
+        self.others.push(other);
+        self.ids.extend(id);
+    }
+
+    fn into_chunk(
+        self,
+        with_ids: bool,
+        effort: &mut Effort<'_>,
+    ) -> Result<Option<Arc<Chunk>>, ViewError> {
+        let chunk = self.sort(with_ids);
+        if let Some(chunk) = &chunk {
+            effort.reserve(chunk.bytes())?;
+        }
+        Ok(chunk.map(Arc::new))
+    }
+
     /// The chunk's rows: counted, scattered by node, each sorted by other end and id.
     fn sort(self, with_ids: bool) -> Option<Chunk> {
         let mut starts = vec![0_u32; CHUNK_NODES + 1];
@@ -129,8 +177,6 @@ pub(crate) fn build(
         effort.check()?;
         rows.clear();
         tx.scan_relationships(Some(type_id), after, BATCH, &mut rows)?;
-        // What is gathered takes as much again until it is sorted.
-        effort.pass(rows.len() * if with_ids { 10 } else { 6 })?;
         for row in &rows {
             let (node, other) = match side {
                 Side::Out => (row.source, row.target),
@@ -142,6 +188,7 @@ pub(crate) fn build(
             };
             gather.push(node, other, id);
         }
+        gather.settle(effort)?;
         if rows.len() < BATCH {
             break;
         }
@@ -150,14 +197,80 @@ pub(crate) fn build(
     gather.finish(effort)
 }
 
-/// The same relationships, at the version `version`, seen from their other end.
+/// The same relationships, at the version `version`, seen from their other end: counted by the chunk they go to, then taken a
+/// few chunks at a time, so that what is not sorted yet stays small beside the views. Cost: a look at each row for each
+/// [`TRANSPOSED_AT_ONCE`] relationships.
 pub(crate) fn transpose(
     generation: &Generation<AdjacencyBase>,
     version: Version,
     effort: &mut Effort<'_>,
 ) -> Result<AdjacencyBase, ViewError> {
+    transpose_by(TRANSPOSED_AT_ONCE, generation, version, effort)
+}
+
+fn transpose_by(
+    at_once: usize,
+    generation: &Generation<AdjacencyBase>,
+    version: Version,
+    effort: &mut Effort<'_>,
+) -> Result<AdjacencyBase, ViewError> {
+    let with_ids = generation.base.with_ids;
+    let mut counts: Vec<usize> = Vec::new();
+    let mut bound = 0;
+    each_row(generation, version, effort, |node, others, _| {
+        let Some(&most) = others.last() else { return };
+        bound = bound.max(node + 1).max(most + 1);
+        let at = most as usize / CHUNK_NODES;
+        if at >= counts.len() {
+            counts.resize(at + 1, 0);
+        }
+        for &other in others {
+            counts[other as usize / CHUNK_NODES] += 1;
+        }
+    })?;
+    let mut chunks = Vec::with_capacity(counts.len());
+    while let Some(first) = (chunks.len() < counts.len()).then_some(chunks.len()) {
+        let mut sum = 0;
+        let fitting = |count: &&usize| {
+            sum += **count;
+            sum <= at_once
+        };
+        let some = counts[first..].iter().take_while(fitting).count().max(1);
+        let counts = &counts[first..first + some];
+        let bytes = Gathered::bytes_of(counts.iter().sum(), with_ids);
+        effort.pass(bytes)?;
+        let room = |&count: &usize| Gathered::with_capacity(count, with_ids);
+        let mut gathered: Vec<_> = counts.iter().map(room).collect();
+        let (from, upto) = (first * CHUNK_NODES, (first + some) * CHUNK_NODES);
+        each_row(generation, version, effort, |node, others, ids| {
+            let start = others.partition_point(|&other| (other as usize) < from);
+            for (at, &other) in others.iter().enumerate().skip(start) {
+                if other as usize >= upto {
+                    break;
+                }
+                gathered[other as usize / CHUNK_NODES - first].push(
+                    other,
+                    node,
+                    with_ids.then(|| ids[at]),
+                );
+            }
+        })?;
+        for gathered in gathered {
+            chunks.push(gathered.into_chunk(with_ids, effort)?);
+        }
+        effort.passed(bytes);
+    }
+    Ok(AdjacencyBase::new(chunks, with_ids, bound))
+}
+
+/// Each node with its other ends, ascending, and the ids of the relationships where the base has them, as of `version`.
+fn each_row(
+    generation: &Generation<AdjacencyBase>,
+    version: Version,
+    effort: &Effort<'_>,
+    mut visit: impl FnMut(u32, &[u32], &[u32]),
+) -> Result<(), ViewError> {
     let from = &generation.base;
-    let mut gather = Gather::new(from.with_ids);
     let changed = generation.delta.nodes(generation.from, version);
     let mut changes = Vec::new();
     let (mut others, mut ids) = (Vec::new(), Vec::new());
@@ -165,35 +278,26 @@ pub(crate) fn transpose(
     let chunk_count = from.chunks.len().max((last as usize).div_ceil(CHUNK_NODES));
     for at in 0..chunk_count {
         effort.check()?;
-        let len = from
-            .chunks
-            .get(at)
-            .and_then(|chunk| Some(chunk.as_ref()?.len()));
-        effort.pass(len.unwrap_or(0) * if from.with_ids { 10 } else { 6 })?;
         for low in 0..CHUNK_NODES {
             let node = (at * CHUNK_NODES + low) as u32;
-            let (row, row_ids) = if generation.delta.touched(node) {
-                visible(generation, version, node, &mut changes);
-                others.clear();
-                ids.clear();
-                overlay::apply(
-                    from.others(node),
-                    from.ids(node),
-                    &changes,
-                    &mut others,
-                    &mut ids,
-                );
-                (&others[..], &ids[..])
-            } else {
-                (from.others(node), from.ids(node))
-            };
-            for (position, &other) in row.iter().enumerate() {
-                let id = row_ids.get(position).copied().unwrap_or_default();
-                gather.push(other, node, id);
+            if !generation.delta.touched(node) {
+                visit(node, from.others(node), from.ids(node));
+                continue;
             }
+            visible(generation, version, node, &mut changes);
+            others.clear();
+            ids.clear();
+            overlay::apply(
+                from.others(node),
+                from.ids(node),
+                &changes,
+                &mut others,
+                &mut ids,
+            );
+            visit(node, &others, &ids);
         }
     }
-    gather.finish(effort)
+    Ok(())
 }
 
 /// The base as of `version`: chunks without changes are shared.
@@ -261,4 +365,86 @@ fn visible(
         .delta
         .newest_first(node, generation.from, version, |link| changes.push(*link));
     overlay::settle(changes);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use isomer_storage::{Memory, MemoryKind};
+
+    use super::*;
+    use crate::delta::Delta;
+
+    fn base_of(
+        links: &[(u32, u32, u32)],
+        with_ids: bool,
+        effort: &mut Effort<'_>,
+    ) -> AdjacencyBase {
+        let mut gather = Gather::new(with_ids);
+        for &(node, other, id) in links {
+            gather.push(node, other, id);
+        }
+        gather.settle(effort).unwrap();
+        gather.finish(effort).unwrap()
+    }
+
+    #[test]
+    fn the_other_side_is_made_within_little_more_than_it_takes() {
+        const NODES: u32 = 3 * CHUNK_NODES as u32 + 17;
+        // The second chunk is aimed at by nobody, the third by more than are taken at once.
+        let aimed = |n: u32| match n % 7 {
+            0..4 => 2 * CHUNK_NODES as u32 + n % 1000,
+            _ => n.wrapping_mul(2_654_435_761) % NODES,
+        };
+        let links: Vec<_> = (0..40_000)
+            .map(|n| (n * 31 % NODES, aimed(n), n))
+            .filter(|(_, other, _)| *other as usize / CHUNK_NODES != 1)
+            .collect();
+        let turned: Vec<_> = links.iter().map(|&(a, b, id)| (b, a, id)).collect();
+        for with_ids in [true, false] {
+            let (stop, memory) = (AtomicBool::new(false), Memory::new(1 << 30));
+            let make_room = |_| false;
+            let effort = || {
+                let some = || memory.reservation(MemoryKind::Views);
+                Effort::new(&stop, &|| true, &make_room, some(), some())
+            };
+            let (from, wanted) = {
+                let mut effort = effort();
+                let from = base_of(&links, with_ids, &mut effort);
+                (from, base_of(&turned, with_ids, &mut effort))
+            };
+            let generation = Generation {
+                from: 0,
+                base: from,
+                delta: std::sync::Arc::new(Delta::new(u64::from(NODES))),
+                reservation: memory.reservation(MemoryKind::Views).into(),
+            };
+            for at_once in [1, 5_000, 1 << 20] {
+                let mut effort = effort();
+                let made = transpose_by(at_once, &generation, 0, &mut effort).unwrap();
+                assert_eq!(made.bound(), wanted.bound());
+                for node in 0..NODES + 2 {
+                    assert_eq!(made.others(node), wanted.others(node), "{node}");
+                    assert_eq!(made.ids(node), wanted.ids(node), "{node}");
+                }
+                // Nothing that was only passing is held at the end.
+                assert_eq!(effort.passing_bytes(), 0);
+                let kept = effort.into_kept().bytes();
+                assert!(kept >= made.chunks.iter().flatten().map(|c| c.bytes()).sum());
+            }
+            // Room for the rows as they are kept and for those of the largest chunk, not for all twice.
+            let kept = wanted
+                .chunks
+                .iter()
+                .flatten()
+                .map(|c| c.bytes())
+                .sum::<usize>();
+            let largest = Gathered::bytes_of(24_000, with_ids);
+            let tight = Memory::new(2 * (kept + largest + (256 << 10)));
+            let some = || tight.reservation(MemoryKind::Views);
+            let mut effort = Effort::new(&stop, &|| true, &make_room, some(), some());
+            transpose_by(5_000, &generation, 0, &mut effort).unwrap();
+        }
+    }
 }

@@ -6,6 +6,8 @@ mod build;
 mod overlay;
 mod stored;
 
+use crate::delta::Weighed;
+
 pub use at::{AdjacencyAt, LinkScratch, Links};
 pub(crate) use base::{AdjacencyBase, Link};
 pub(crate) use build::{build, merge, transpose};
@@ -40,3 +42,5 @@ pub(crate) const MAX_ID: u64 = u32::MAX as u64 - 1;
 pub(crate) fn small(id: u64) -> Option<u32> {
     u32::try_from(id).ok().filter(|id| u64::from(*id) <= MAX_ID)
 }
+
+impl Weighed for Link {}

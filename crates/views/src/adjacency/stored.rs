@@ -49,14 +49,14 @@ impl Stored for AdjacencyBase {
     }
 
     fn load(blocks: &mut Blocks, _: &Catalog, effort: &mut Effort<'_>) -> Result<Self, ViewError> {
-        let mut head = Taker(blocks.expect()?);
+        let mut head = Taker(blocks.expect(effort)?);
         let fields = (|| Some((head.u8()?, head.u32()?, head.u32()?, head.u64()?)))();
         let (with_ids, bound, count, relationships) = fields.ok_or_else(malformed)?;
         let with_ids = with_ids != 0;
         let mut chunks = Vec::new();
         for _ in 0..count {
             effort.check()?;
-            let block = blocks.expect()?;
+            let block = blocks.expect(effort)?;
             if block.is_empty() {
                 chunks.push(None);
                 continue;

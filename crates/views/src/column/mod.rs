@@ -11,6 +11,8 @@ use isomer_value::{
     record::{AtPath, RecordRef, decode_at_path},
 };
 
+use crate::delta::Weighed;
+
 pub use at::ColumnAt;
 pub(crate) use base::{ColumnBase, build, merge};
 pub use page::{Cell, PAGE_ROWS, Page, PageBits, PageValues};
@@ -27,6 +29,15 @@ pub(crate) enum CellChange {
     Joined,
     /// This stands at the path now, if the node carries the label.
     Set(Cell),
+}
+
+impl Weighed for CellChange {
+    fn heap_bytes(&self) -> usize {
+        match self {
+            Self::Is(Cell::Value(value)) | Self::Set(Cell::Value(value)) => page::heap_bytes(value),
+            _ => 0,
+        }
+    }
 }
 
 /// What a record has at a path.

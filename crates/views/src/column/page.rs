@@ -340,13 +340,19 @@ impl PageValues {
     }
 }
 
-/// About how many bytes a value holds elsewhere. A nested value counts its elements, not theirs.
-fn heap_bytes(value: &Value) -> usize {
+/// About how many bytes a value holds elsewhere. As deep as stored values nest, which is bounded.
+pub(super) fn heap_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => 16 + text.len(),
         Value::Bytes(bytes) => 16 + bytes.len(),
-        Value::List(items) => 40 + items.len() * 40,
-        Value::Map(map) => 40 + map.len() * 80,
+        Value::List(items) => {
+            let item = |item: &Value| size_of::<Value>() + heap_bytes(item);
+            40 + items.iter().map(item).sum::<usize>()
+        }
+        Value::Map(map) => {
+            let item = |item: &Value| size_of::<Value>() + 40 + heap_bytes(item);
+            40 + map.values().map(item).sum::<usize>()
+        }
         Value::ZonedDateTime(_) | Value::Duration(_) | Value::Point(_) => 64,
         _ => 0,
     }
@@ -418,6 +424,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn nested_values_are_counted_to_their_leaves() {
+        let text: Value = "x".repeat(10_000).as_str().into();
+        let list = Value::from(vec![Value::from(vec![text.clone()]), Value::Int(1)]);
+        assert!(heap_bytes(&list) > 10_000);
+        assert!(page(&[Value::Int(1), list]).bytes() > 10_000);
+        let map: isomer_value::Map = [("a", Value::from(vec![text]))].into_iter().collect();
+        assert!(heap_bytes(&Value::Map(std::sync::Arc::new(map))) > 10_000);
     }
 
     #[test]

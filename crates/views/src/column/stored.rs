@@ -67,11 +67,11 @@ impl Stored for ColumnBase {
         catalog: &Catalog,
         effort: &mut Effort<'_>,
     ) -> Result<Self, ViewError> {
-        let count = Taker(blocks.expect()?).u32().ok_or_else(malformed)?;
+        let count = Taker(blocks.expect(effort)?).u32().ok_or_else(malformed)?;
         let mut pages = Vec::new();
         for _ in 0..count {
             effort.check()?;
-            let block = blocks.expect()?;
+            let block = blocks.expect(effort)?;
             let page = match block.is_empty() {
                 true => None,
                 false => take_page(block, catalog).ok_or_else(malformed)?.finish(),

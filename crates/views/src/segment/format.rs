@@ -3,7 +3,7 @@
 //! ```text
 //! header, 64 bytes and the kind
 //!   0   8 bytes   "ISOMVIEW"
-//!   8   u32       format: 1, or 2 where the blocks are sealed
+//!   8   u32       format: 1, or 2 where the blocks are sealed; 3 or 4 where something is stored in several blocks
 //!   12  u32       k: bytes of the kind
 //!   16  16 bytes  era of the database (see `data::lineage`)
 //!   32  u64       version of the base in that era
@@ -12,9 +12,10 @@
 //!   56  k bytes   kind (below)
 //!   …   u64       xxh3(0) of everything before it
 //! n blocks, each
-//!   u32           m: bytes of the block, at most 2³⁰
+//!   u32           m: bytes of the block, at most 2³⁰; with the highest bit set where what the view stores goes on in the next
+//!                 block, as one that is longer than 2²⁹ bytes does
 //!   m bytes       what the view stores (see its kind)
-//!   u64           xxh3(number of the block, from 1) of the block's bytes and, before them, their count
+//!   u64           xxh3(number of the block, from 1) of the block's bytes and, before them, their count with its highest bit
 //! footer, 24 bytes
 //!   u64           xxh3(0) of the n block checksums, one after another
 //!   8 bytes       "VIEWDONE"
@@ -48,13 +49,17 @@ use thiserror::Error;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64_with_seed, xxh3_128};
 
 use super::Taker;
-use crate::{Side, ViewKind};
+use crate::{Side, ViewKind, build::Effort, error::ViewError};
 
 const MAGIC: &[u8; 8] = b"ISOMVIEW";
 const DONE: &[u8; 8] = b"VIEWDONE";
 const FORMAT: u32 = 1;
 /// The format of a file with sealed blocks.
 const SEALED_FORMAT: u32 = 2;
+/// So much more is the format of a file in which anything is stored in several blocks: who knows nothing of that does not
+/// take it for a damaged one.
+const IN_PIECES: u32 = 2;
+const NEWEST_FORMAT: u32 = SEALED_FORMAT + IN_PIECES;
 /// The header without kind and checksum.
 const HEAD_BYTES: usize = 56;
 const FOOT_BYTES: u64 = 24;
@@ -62,6 +67,10 @@ const FOOT_BYTES: u64 = 24;
 const MOST_KIND_BYTES: usize = 4096;
 /// Largest block.
 const MOST_BLOCK_BYTES: u32 = 1 << 30;
+/// What is longer is stored in several blocks.
+const PIECE_BYTES: usize = if cfg!(test) { 64 } else { 1 << 29 };
+/// In the length of a block: what is stored goes on in the next one.
+const GOES_ON: u32 = 1 << 31;
 
 /// Why a file is not used.
 #[derive(Debug, Error)]
@@ -76,7 +85,7 @@ pub(crate) enum SegmentError {
     #[error("it belongs to another history of the database")]
     Foreign,
     /// It is whole and of another format.
-    #[error("its format is {0}, this program reads format {FORMAT}")]
+    #[error("its format is {0}, this program reads formats up to {NEWEST_FORMAT}")]
     Format(u32),
 }
 
@@ -169,6 +178,8 @@ pub(crate) struct Writer {
     sums: Xxh3,
     blocks: u64,
     bytes: u64,
+    /// Whether anything was stored in several blocks.
+    in_pieces: bool,
 }
 
 impl Writer {
@@ -186,12 +197,25 @@ impl Writer {
             sums: Xxh3::with_seed(0),
             blocks: 0,
             bytes: room as u64,
+            in_pieces: false,
         })
     }
 
-    /// Appends a block.
+    /// Appends a block of any length.
     pub(crate) fn block(&mut self, bytes: &[u8]) -> Result<(), SegmentError> {
+        let mut rest = bytes;
+        while let Some((piece, more)) = rest.split_at_checked(PIECE_BYTES)
+            && !more.is_empty()
+        {
+            self.piece(piece, GOES_ON)?;
+            rest = more;
+        }
+        self.piece(rest, 0)
+    }
+
+    fn piece(&mut self, bytes: &[u8], flag: u32) -> Result<(), SegmentError> {
         self.blocks += 1;
+        self.in_pieces |= flag != 0;
         let bytes = if self.seal.encrypts() {
             self.sealed.clear();
             self.sealed.extend_from_slice(bytes);
@@ -205,8 +229,8 @@ impl Writer {
             .ok()
             .filter(|len| *len <= MOST_BLOCK_BYTES)
             .ok_or_else(|| SegmentError::Damaged("a block would be too large".into()))?;
-        let sum = block_sum(self.blocks, len, bytes);
-        self.file.write_all(&len.to_le_bytes())?;
+        let sum = block_sum(self.blocks, len | flag, bytes);
+        self.file.write_all(&(len | flag).to_le_bytes())?;
         self.file.write_all(bytes)?;
         self.file.write_all(&sum)?;
         self.sums.update(&sum);
@@ -235,7 +259,7 @@ impl Writer {
         let kind = self.head.kind_bytes();
         let mut head = Vec::with_capacity(HEAD_BYTES + kind.len() + 8);
         head.extend_from_slice(MAGIC);
-        let format = format_of(&self.seal);
+        let format = format_of(&self.seal, self.in_pieces);
         head.extend_from_slice(&format.to_le_bytes());
         head.extend_from_slice(&(kind.len() as u32).to_le_bytes());
         head.extend_from_slice(&self.head.era);
@@ -251,12 +275,13 @@ impl Writer {
     }
 }
 
-fn format_of(seal: &Seal) -> u32 {
-    if seal.encrypts() {
+fn format_of(seal: &Seal, in_pieces: bool) -> u32 {
+    let format = if seal.encrypts() {
         SEALED_FORMAT
     } else {
         FORMAT
-    }
+    };
+    format + if in_pieces { IN_PIECES } else { 0 }
 }
 
 fn place(file: u128, at: u64) -> Place {
@@ -293,6 +318,10 @@ pub(crate) struct Blocks {
     left: u64,
     bytes: u64,
     block: Vec<u8>,
+    /// How much of it was taken from a budget.
+    reserved: usize,
+    /// Whether anything may be stored in several blocks.
+    in_pieces: bool,
 }
 
 impl Blocks {
@@ -330,10 +359,11 @@ impl Blocks {
                 "the checksum of its header does not match".into(),
             ));
         }
+        let in_pieces = format == format_of(seal, true);
         match format {
-            _ if format == format_of(seal) => {}
+            _ if in_pieces || format == format_of(seal, false) => {}
             // Whole, and not written by who has this key: somebody put it there.
-            FORMAT | SEALED_FORMAT => return Err(SegmentError::Foreign),
+            FORMAT..=NEWEST_FORMAT => return Err(SegmentError::Foreign),
             _ => return Err(SegmentError::Format(format)),
         }
         if stated != bytes {
@@ -353,6 +383,8 @@ impl Blocks {
             left: bytes - (head.len() + 8) as u64,
             bytes,
             block: Vec::new(),
+            reserved: 0,
+            in_pieces,
             file,
         })
     }
@@ -369,6 +401,38 @@ impl Blocks {
 
     /// The next block; nothing after the last one, when the footer was compared.
     pub(crate) fn next(&mut self) -> Result<Option<&[u8]>, SegmentError> {
+        match self.next_within(&mut |_| Ok::<_, SegmentError>(()))? {
+            true => Ok(Some(&self.block)),
+            false => Ok(None),
+        }
+    }
+
+    /// Reads the next block, where there is one, after `room` was asked for what it takes more than those before it.
+    fn next_within<E: From<SegmentError>>(
+        &mut self,
+        room: &mut dyn FnMut(usize) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        self.block.clear();
+        while let Some((len, goes_on)) = self.next_length()? {
+            let bytes = self.block.len() + len as usize;
+            if bytes > self.reserved {
+                room(bytes - self.reserved)?;
+                self.reserved = bytes;
+                self.block.reserve_exact(len as usize);
+            }
+            self.next_piece(len, goes_on)?;
+            if !goes_on {
+                return Ok(true);
+            }
+        }
+        match self.block.is_empty() {
+            true => Ok(false),
+            false => Err(malformed().into()),
+        }
+    }
+
+    /// The length of the next piece, and whether another one follows; nothing after the last one.
+    fn next_length(&mut self) -> Result<Option<(u32, bool)>, SegmentError> {
         if self.read == self.blocks {
             let mut stored = [0; FOOT_BYTES as usize];
             read_exact(&mut self.file, &mut stored, "its footer")?;
@@ -385,6 +449,10 @@ impl Blocks {
         let mut len = [0; 4];
         read_exact(&mut self.file, &mut len, "a block")?;
         let len = u32::from_le_bytes(len);
+        let (len, goes_on) = match self.in_pieces {
+            true => (len & !GOES_ON, len & GOES_ON != 0),
+            false => (len, false),
+        };
         let taken = u64::from(len) + 12;
         if len > MOST_BLOCK_BYTES || taken + FOOT_BYTES > self.left {
             return Err(SegmentError::Damaged(format!(
@@ -392,27 +460,36 @@ impl Blocks {
             )));
         }
         self.left -= taken;
-        self.block.resize(len as usize, 0);
-        read_exact(&mut self.file, &mut self.block, "a block")?;
+        Ok(Some((len, goes_on)))
+    }
+
+    /// Reads a piece to the end of the block.
+    fn next_piece(&mut self, len: u32, goes_on: bool) -> Result<(), SegmentError> {
+        let number = self.read;
+        let start = self.block.len();
+        self.block.resize(start + len as usize, 0);
+        let piece = &mut self.block[start..];
+        read_exact(&mut self.file, piece, "a block")?;
         let mut sum = [0; 8];
         read_exact(&mut self.file, &mut sum, "a block")?;
-        if block_sum(number, len, &self.block) != sum {
+        let flag = if goes_on { GOES_ON } else { 0 };
+        if block_sum(number, len | flag, piece) != sum {
             return Err(SegmentError::Damaged(format!(
                 "the checksum of block {number} does not match"
             )));
         }
         self.sums.update(&sum);
         self.seal
-            .open(place(self.identity, number), &mut self.block, 0)
+            .open(place(self.identity, number), &mut self.block, start)
             .map_err(|error| SegmentError::Damaged(format!("block {number}: {error}")))?;
-        Ok(Some(&self.block))
+        Ok(())
     }
 
-    /// The next block, which must be there.
-    pub(crate) fn expect(&mut self) -> Result<&[u8], SegmentError> {
-        match self.next()? {
-            Some(block) => Ok(block),
-            None => Err(malformed()),
+    /// The next block, which must be there. What it takes is taken from the work's share of the budget.
+    pub(crate) fn expect(&mut self, effort: &mut Effort<'_>) -> Result<&[u8], ViewError> {
+        match self.next_within(&mut |bytes| effort.pass(bytes))? {
+            true => Ok(&self.block),
+            false => Err(malformed().into()),
         }
     }
 
@@ -527,6 +604,60 @@ mod tests {
         assert!(read(&longer).is_err());
         // Blocks do not change places either.
         assert!(read(&written(&[])).unwrap().1.is_empty());
+    }
+
+    /// What is longer than a block is put together again, sealed or not; a file that ends between two pieces is damaged.
+    #[test]
+    fn long_blocks_are_stored_in_pieces() {
+        let long: Vec<u8> = (0..10 * PIECE_BYTES as u32 + 7)
+            .map(|at| ((at * 31) >> 3) as u8)
+            .collect();
+        let exact = vec![5; 2 * PIECE_BYTES];
+        let blocks: [&[u8]; 4] = [b"", &long, &exact, b"end"];
+        for seal in [Seal::plain(), Seal::ephemeral().unwrap()] {
+            let whole = written_with(&blocks, &seal);
+            let found = read_with(&whole, &seal).unwrap().1;
+            assert_eq!(found, blocks);
+            // Whether there are such pieces is told by the format.
+            let format = |bytes: &[u8]| bytes[8];
+            let short = written_with(&[b"short"], &seal);
+            assert_eq!(format(&whole), format(&short) + 2);
+        }
+        assert_eq!(written(&[b"short"])[8], 1);
+        let mut file = tempfile::tempfile().unwrap();
+        let mut writer = Writer::new(file.try_clone().unwrap(), head(), &Seal::plain()).unwrap();
+        writer.piece(b"half", GOES_ON).unwrap();
+        writer.finish().unwrap();
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        assert!(matches!(read(&bytes), Err(SegmentError::Damaged(_))));
+    }
+
+    /// The room for a block is asked for before it is read, and once for all of the same size.
+    #[test]
+    fn room_is_asked_for_before_a_block_is_read() {
+        let bytes = written(&[&[1; 40], &[2; 200], &[3; 150]]);
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(&bytes).unwrap();
+        file.seek(SeekFrom::Start(0)).unwrap();
+        let mut blocks = Blocks::open(file, &Seal::plain()).unwrap();
+        let mut asked = 0;
+        for most in [40, 200, 200] {
+            let mut room = |more: usize| {
+                asked += more;
+                Ok::<_, SegmentError>(())
+            };
+            assert!(blocks.next_within(&mut room).unwrap());
+            assert_eq!(asked, most);
+        }
+        let file = tempfile::tempfile().unwrap();
+        let mut again = file.try_clone().unwrap();
+        again.write_all(&bytes).unwrap();
+        again.seek(SeekFrom::Start(0)).unwrap();
+        let mut blocks = Blocks::open(file, &Seal::plain()).unwrap();
+        let refused = blocks.next_within(&mut |_| Err(SegmentError::Foreign));
+        assert!(matches!(refused, Err(SegmentError::Foreign)));
     }
 
     /// A sealed file tells nothing of its blocks, opens with its own key only, and is not mistaken for a plain one.

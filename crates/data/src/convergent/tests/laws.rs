@@ -10,16 +10,17 @@ type Held = (Vector, Vec<Row>);
 
 fn joined(one: &Held, other: &Held) -> Held {
     let rows = join(
-        &State {
+        State {
             seen: &one.0,
             rows: &one.1,
         },
-        &State {
+        State {
             seen: &other.0,
             rows: &other.1,
         },
     )
     .unwrap();
+    let rows = rows.into_iter().cloned().collect();
     let mut seen = one.0.clone();
     seen.join(&other.0);
     (seen, rows)

@@ -1,6 +1,7 @@
 //! Replicas in memory: random histories against an interpreter of the whole history, laws of the join, mutants.
 
 mod history;
+mod indexed;
 mod laws;
 mod naive;
 mod oracle;

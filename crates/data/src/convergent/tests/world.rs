@@ -318,17 +318,19 @@ impl World {
 
     fn join_state(&mut self, at: usize, other: usize) {
         let (one, two) = (&self.replicas[at], &self.replicas[other]);
+        let (ours, theirs) = (one.state(), two.state());
         let joined = join(
-            &State {
+            State {
                 seen: &one.seen,
-                rows: &one.state(),
+                rows: &ours,
             },
-            &State {
+            State {
                 seen: &two.seen,
-                rows: &two.state(),
+                rows: &theirs,
             },
         )
         .unwrap();
+        let joined: Vec<_> = joined.into_iter().cloned().collect();
         let (seen, known) = (two.seen.clone(), two.known.clone());
         let replica = &mut self.replicas[at];
         replica.seen.join(&seen);

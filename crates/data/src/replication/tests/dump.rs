@@ -1,5 +1,7 @@
 //! What is to be seen in a database, in words that are the same in every replica.
 
+use std::{collections::BTreeSet, sync::Arc};
+
 use isomer_value::{NodeId, RelId, record::RecordRef};
 
 use super::naive::text;
@@ -18,6 +20,87 @@ fn spelled(tx: &Transaction, id: NodeId) -> String {
         .collect()
 }
 
+/// What the histories keep beside the space that is replicated: nodes with the label Beside, relationships of them and those of the type
+/// BESIDE, buckets whose names begin with `beside`.
+fn is_beside_node(labels: &[Arc<str>]) -> bool {
+    labels.iter().any(|label| **label == *"Beside")
+}
+
+fn is_beside_bucket(name: &str) -> bool {
+    name.starts_with("beside")
+}
+
+/// What stands beside the space.
+pub(super) struct Beside {
+    nodes: BTreeSet<NodeId>,
+    lines: Vec<String>,
+    rels: Vec<(RelId, NodeId, NodeId, String)>,
+}
+
+impl Beside {
+    /// Whether merging changed nothing of it, but for relationships of ends that went.
+    pub(super) fn is_left_alone(&self, after: &Self) {
+        assert_eq!(self.lines, after.lines, "what is beside the space changed");
+        let stays = |rel: &&(RelId, NodeId, NodeId, String)| {
+            after.nodes.contains(&rel.1) && after.nodes.contains(&rel.2)
+        };
+        let left: Vec<_> = self.rels.iter().filter(stays).cloned().collect();
+        assert_eq!(left, after.rels, "relationships beside the space");
+    }
+}
+
+pub(super) fn beside(store: &Store) -> Beside {
+    // Also while a state is being joined.
+    let tx = Transaction::begin(store.clone(), Access::Read).unwrap();
+    let catalog = tx.names().clone();
+    let mut ids = Vec::new();
+    each_pair(tx.read(), &[TAG_NODE], |key, _| {
+        ids.push(NodeId(sole_id(&key[1..], "node")?));
+        Ok(())
+    })
+    .unwrap();
+    let mut contents = Vec::new();
+    tx.node_contents(&ids, &mut contents).unwrap();
+    let (mut own, mut lines) = (BTreeSet::new(), Vec::new());
+    for (id, content) in ids.iter().zip(contents) {
+        let content = content.unwrap();
+        if is_beside_node(&content.labels) {
+            own.insert(*id);
+            lines.push(format!(
+                "{id} {:?} {}",
+                content.labels,
+                shown(&content.properties)
+            ));
+        }
+    }
+    let mut rels = Vec::new();
+    each_pair(tx.read(), &[TAG_REL], |key, record| {
+        let id = RelId(sole_id(&key[1..], "relationship")?);
+        let row = row_of(id, &RecordRef::new(record)?)?;
+        let name = catalog.type_name(row.type_id).unwrap().to_string();
+        if name == "BESIDE" || own.contains(&row.source) || own.contains(&row.target) {
+            rels.push((id, row.source, row.target, name));
+        }
+        Ok(())
+    })
+    .unwrap();
+    for tag in [0x20, 0x21, 0x22, 0x25] {
+        each_pair(tx.read(), &[tag], |key, value| {
+            let bucket = keyspace::take_id(&mut &key[1..]).unwrap();
+            if is_beside_bucket(&catalog.bucket_name(bucket as u32).unwrap()) {
+                lines.push(format!("{key:?} = {value:?}"));
+            }
+            Ok(())
+        })
+        .unwrap();
+    }
+    Beside {
+        nodes: ids.into_iter().collect(),
+        lines,
+        rels,
+    }
+}
+
 /// Nodes, relationships with both sides of their adjacency, buckets; sorted.
 pub(super) fn dump(store: &Store) -> Vec<String> {
     let tx = store.begin(Access::Read).unwrap();
@@ -32,10 +115,16 @@ pub(super) fn dump(store: &Store) -> Vec<String> {
     let mut contents = Vec::new();
     tx.node_contents(&nodes, &mut contents).unwrap();
     let mut linked = [0_usize; 2];
+    let mut own = BTreeSet::new();
     for (id, content) in nodes.iter().zip(contents) {
         let content = content.unwrap();
+        let is_beside = is_beside_node(&content.labels);
+        if is_beside {
+            own.insert(*id);
+        }
         let name = spelled(&tx, *id);
-        lines.push(format!(
+        let mut told = Vec::new();
+        told.push(format!(
             "node {name} {:?} {}",
             content.labels,
             shown(&content.properties)
@@ -47,6 +136,9 @@ pub(super) fn dump(store: &Store) -> Vec<String> {
             let mut found = Neighbours::new();
             tx.expand(&[*id], direction, &[], &mut found).unwrap();
             linked[at] += found.rows().len();
+        }
+        if !is_beside {
+            lines.append(&mut told);
         }
     }
     let mut rels = Vec::new();
@@ -62,6 +154,10 @@ pub(super) fn dump(store: &Store) -> Vec<String> {
         "each relationship is found from both ends"
     );
     for (id, row) in rels {
+        let type_name = catalog.type_name(row.type_id).unwrap();
+        if *type_name == *"BESIDE" || own.contains(&row.source) || own.contains(&row.target) {
+            continue;
+        }
         let mut contents = Vec::new();
         tx.relationship_contents(&[id], &mut contents).unwrap();
         let content = contents.pop().flatten().unwrap();
@@ -74,12 +170,12 @@ pub(super) fn dump(store: &Store) -> Vec<String> {
         lines.push(format!(
             "relationship {} -{}-> {} {}",
             spelled(&tx, row.source),
-            catalog.type_name(row.type_id).unwrap(),
+            type_name,
             spelled(&tx, row.target),
             shown(&content.properties)
         ));
     }
-    for (name, options) in tx.list_buckets().unwrap() {
+    for (name, options) in shared_buckets(&tx) {
         let range = KeyRange {
             start: b"",
             end: None,
@@ -106,6 +202,13 @@ pub(super) fn dump(store: &Store) -> Vec<String> {
             lines.push(format!("sequence {name} {sequence} {last}"));
         }
     }
+    lines.extend(hidden_lines(&tx));
+    for conflict in tx.conflicts().unwrap() {
+        // The ids of records are each replica's own.
+        if conflict.kind == crate::ConflictKind::Bucket {
+            lines.push(format!("{conflict:?}"));
+        }
+    }
     lines.sort();
     lines
 }
@@ -125,51 +228,98 @@ pub(super) fn plain_lines(store: &Store) -> Vec<String> {
     let catalog = tx.names().clone();
     let mut lines = Vec::new();
     let plain = |record: &RecordRef<'_>| shown(&record.properties(&*catalog.names).unwrap());
-    each_pair(tx.read(), &[TAG_NODE], |_, record| {
+    let mut own = BTreeSet::new();
+    each_pair(tx.read(), &[TAG_NODE], |key, record| {
         let record = RecordRef::new(record)?;
         let mut labels: Vec<String> = record
             .labels()
             .map(|label| catalog.label_name(label).unwrap().to_string())
             .collect();
         labels.sort();
+        if labels.iter().any(|label| label == "Beside") {
+            own.insert(NodeId(sole_id(&key[1..], "node")?));
+            return Ok(());
+        }
         lines.push(format!("node {labels:?} {}", plain(&record)));
         Ok(())
     })
     .unwrap();
-    each_pair(tx.read(), &[TAG_REL], |_, record| {
+    each_pair(tx.read(), &[TAG_REL], |key, record| {
+        let id = RelId(sole_id(&key[1..], "relationship")?);
+        let row = row_of(id, &RecordRef::new(record)?)?;
+        let type_name = catalog.type_name(row.type_id).unwrap();
+        if *type_name == *"BESIDE" || own.contains(&row.source) || own.contains(&row.target) {
+            return Ok(());
+        }
         lines.push(format!("relationship {}", plain(&RecordRef::new(record)?)));
         Ok(())
     })
     .unwrap();
-    for (name, _) in tx.list_buckets().unwrap() {
-        let range = KeyRange {
-            start: b"",
-            end: None,
+    for (name, options) in shared_buckets(&tx) {
+        let reversible = if options.reversible {
+            " reversible"
+        } else {
+            ""
         };
-        let limit = PageLimit {
-            keys: usize::MAX,
-            bytes: usize::MAX,
-        };
-        tx.kv_scan_values(
-            &name,
-            range,
-            Order::Ascending,
-            limit,
-            None,
-            &mut |key, value| {
-                lines.push(format!("bucket {name} {} = {}", bytes(&key), bytes(&value)));
-            },
-        )
-        .unwrap();
+        lines.push(format!("bucket {name} is {:?}{reversible}", options.kind));
+        for (sequence, last) in tx.sequences(&name).unwrap() {
+            lines.push(format!("sequence {name} {sequence} {last}"));
+        }
     }
+    lines.extend(entry_lines(&tx));
     lines.sort();
     lines
 }
 
-fn bytes(value: &isomer_value::Value) -> String {
-    match value {
-        isomer_value::Value::String(text) => text.escape_debug().to_string(),
-        isomer_value::Value::Bytes(bytes) => text(bytes),
-        other => format!("{other:?}"),
+fn shared_buckets(tx: &Transaction) -> Vec<(Arc<str>, crate::BucketOptions)> {
+    let mut all = tx.list_buckets().unwrap();
+    all.retain(|(name, _)| !is_beside_bucket(name));
+    all
+}
+
+/// Values of keys in buckets that are read as maps.
+fn hidden_lines(tx: &Transaction) -> Vec<String> {
+    let mut lines = Vec::new();
+    for (name, options) in tx.list_buckets().unwrap() {
+        let id = tx.names().bucket_id(&name).unwrap();
+        if options.kind == crate::BucketKind::Map {
+            let prefix = keyspace::bucket_pairs(id);
+            each_pair(tx.read(), &prefix, |key, _| {
+                lines.push(format!("hidden in {name}: {}", text(&key[prefix.len()..])));
+                Ok(())
+            })
+            .unwrap();
+        }
     }
+    lines
+}
+
+/// What stands in buckets, also where another kind is read.
+fn entry_lines(tx: &Transaction) -> Vec<String> {
+    let catalog = tx.names();
+    let mut lines = Vec::new();
+    let name = |rest: &mut &[u8]| {
+        let id = keyspace::take_id(rest).unwrap();
+        catalog.bucket_name(id as u32).unwrap()
+    };
+    each_pair(tx.read(), &[keyspace::TAG_BUCKET_ENTRY], |key, stored| {
+        let mut rest = &key[1..];
+        let name = name(&mut rest);
+        let (.., value) = crate::kv::entry_parts(stored)?;
+        if is_beside_bucket(&name) {
+            return Ok(());
+        }
+        lines.push(format!("bucket {name} {} = {}", text(rest), text(value)));
+        Ok(())
+    })
+    .unwrap();
+    each_pair(tx.read(), &[keyspace::TAG_BUCKET_PAIR], |key, _| {
+        let mut rest = &key[1..];
+        let name = name(&mut rest);
+        let key = keyspace::take_terminated(&mut rest).unwrap();
+        lines.push(format!("bucket {name} {} = {}", text(&key), text(rest)));
+        Ok(())
+    })
+    .unwrap();
+    lines
 }

@@ -1,6 +1,11 @@
 //! Random histories.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
 
 use super::world::World;
 use crate::replication::rules::{Mutant, break_rule};
@@ -14,20 +19,69 @@ fn history(seed: u64) {
     world.compare();
 }
 
-fn seeds() -> u64 {
-    let given = std::env::var("ISOMER_HISTORIES").ok();
-    given.and_then(|given| given.parse().ok()).unwrap_or(150)
+/// How many histories run, and where they begin: `ISOMER_HISTORIES` and `ISOMER_TEST_SEED`; `ISOMER_SEED` runs a single one.
+fn seeds() -> Range<u64> {
+    let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
+    if let Some(only) = number("ISOMER_SEED") {
+        return only..only + 1;
+    }
+    // They are of the memory engine: where the tests are of another one, they ran before.
+    let again = ["ISOMER_TEST_QUICK", "ISOMER_ENGINE"];
+    let again = again.iter().any(|name| std::env::var_os(name).is_some());
+    let usual = if again { 50 } else { 10_000 };
+    let count = number("ISOMER_HISTORIES").unwrap_or(usual);
+    // Neighbours share no histories.
+    let first = number("ISOMER_TEST_SEED")
+        .unwrap_or(0)
+        .wrapping_mul(1 << 20)
+        >> 1;
+    first..first + count
 }
 
 /// Replicas that have heard of the same transactions hold the same, and what the history says; nobody ever sees half of one.
+/// A failing seed is printed: `ISOMER_SEED` runs it again.
 #[test]
 fn replicas_hold_what_the_history_says() {
-    let only = std::env::var("ISOMER_SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok());
-    for seed in only.map_or(0..seeds(), |seed: u64| seed..seed + 1) {
-        let ran = catch_unwind(AssertUnwindSafe(|| history(seed)));
-        assert!(ran.is_ok(), "seed {seed}");
+    let seeds = seeds();
+    println!("histories of seeds {}..{}", seeds.start, seeds.end);
+    let (next, failed) = (AtomicU64::new(seeds.start), AtomicBool::new(false));
+    let until = std::env::var("ISOMER_TEST_SECONDS").ok();
+    let until = until.and_then(|seconds| seconds.parse().ok());
+    let until = until.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let work = || {
+        while !failed.load(Ordering::Relaxed) {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end || until.is_some_and(|until| Instant::now() > until) {
+                break;
+            }
+            if catch_unwind(AssertUnwindSafe(|| history(seed))).is_err() {
+                failed.store(true, Ordering::Relaxed);
+                println!("failed: ISOMER_SEED={seed}");
+            }
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores.min(4) {
+            scope.spawn(work);
+        }
+    });
+    assert!(!failed.into_inner(), "the seeds stand above");
+}
+
+/// A seed tells all of a history: what fails fails again.
+#[test]
+fn a_seed_runs_again_as_it_ran() {
+    let told = |seed| {
+        let mut world = World::new(seed);
+        for _ in 0..60 {
+            world.step();
+        }
+        world.settle();
+        world.told()
+    };
+    for seed in 0..20 {
+        assert_eq!(told(seed), told(seed), "seed {seed}");
     }
 }
 
@@ -48,13 +102,20 @@ fn mistakes_are_noticed() {
         Mutant::EndsIgnored,
         Mutant::HalfTransactions,
         Mutant::AppliesTwice,
+        Mutant::TellsBeside,
+        Mutant::TakesBeside,
     ] {
         break_rule(Some(mutant));
+        let start = Instant::now();
         let noticed =
-            (0..300).any(|seed| catch_unwind(AssertUnwindSafe(|| history(seed))).is_err());
+            (0..300).find(|seed| catch_unwind(AssertUnwindSafe(|| history(*seed))).is_err());
         break_rule(None);
-        if !noticed {
-            missed.push(mutant);
+        match noticed {
+            Some(seed) => println!(
+                "{mutant:?}: noticed by history {seed}, after {:.2} s",
+                start.elapsed().as_secs_f64()
+            ),
+            None => missed.push(mutant),
         }
     }
     std::panic::set_hook(hook);

@@ -7,7 +7,7 @@ use super::{
     small::{both, copy, map, open, send, write},
 };
 use crate::{
-    DataError, ErrorKind, PushedPage, Store, Transaction, Vector, next_place,
+    Access, DataError, ErrorKind, PushedPage, Store, Transaction, Vector, next_place,
     replication::wire::{self, Mapper, Outgoing},
 };
 
@@ -81,16 +81,13 @@ fn snapshots_of_two_peers_are_not_mixed() {
     let refused = two.page(&s).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::Unavailable, "{refused}");
     // A page of another session, and one that does not follow.
-    let stranger = Push {
-        from: &p2,
+    let stranger = s.join_pushed(&PushedPage {
         session: one.session,
-        place: one.place.clone(),
-    };
-    let mut stranger = stranger;
-    assert_eq!(
-        stranger.page(&s).unwrap_err().kind(),
-        ErrorKind::Unavailable
-    );
+        from: p2.replica().unwrap().id,
+        place: &one.place,
+        page: &p2.snapshot_page(&[], 100).unwrap(),
+    });
+    assert_eq!(stranger.unwrap_err().kind(), ErrorKind::Unavailable);
     one.rest(&s);
     assert_eq!(dump(&s).len(), 21);
     two.rest(&s);
@@ -211,6 +208,7 @@ fn numbers_that_cannot_be_are_refused() {
         let mut page = Outgoing::new(&a);
         let mut content = Vec::new();
         crate::keyspace::push_id(&mut content, page.replica(name).unwrap().0.into());
+        crate::keyspace::push_id(&mut content, 0);
         crate::keyspace::push_id(&mut content, upto);
         page.push(3, &content);
         let refused = b.apply_entries(&page.finish()).unwrap_err();
@@ -245,13 +243,164 @@ fn times_in_snapshots_are_checked() {
     assert!(b.shared().own_replica.tick(now) >> 16 > now + 3 * 60_000);
 }
 
+/// A greeting of ten thousand origins is refused as a whole: none of their names is kept.
+#[test]
+fn ten_thousand_origins_are_refused() {
+    let (a, b) = (open(), open());
+    both(&a, &b);
+    let mut page = vec![2, 0, 0, 0, 0];
+    crate::keyspace::push_id(&mut page, 10_000);
+    let mut vector = Vector::new();
+    for number in 0..10_000_u32 {
+        page.extend_from_slice(&[8; 12]);
+        page.extend_from_slice(&number.to_be_bytes());
+        page.extend_from_slice(&0_u32.to_be_bytes());
+        vector.set(crate::ReplicaNo(number), 7, Vec::new());
+    }
+    let mut content = Vec::new();
+    vector.push_local(&mut content);
+    crate::keyspace::push_id(&mut content, 0);
+    page.push(1);
+    crate::replication::codec::push_bytes(&mut page, &content);
+    for refused in [
+        b.greeted(&page).unwrap_err(),
+        b.entries_for(&page, 1 << 20).unwrap_err(),
+    ] {
+        assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
+    }
+    assert_eq!(b.shared().own_replica.number_of(&[8; 16]), None);
+    write(&a, |tx| add(tx, 1));
+    both(&a, &b);
+}
+
+/// However much of a page arrives: whole transactions of it are applied, and the next exchange brings the rest.
+#[test]
+fn pages_that_are_cut_off() {
+    let a = open();
+    for key in 0..4 {
+        write(&a, |tx| add(tx, key));
+    }
+    let greeter = open();
+    let page = a
+        .entries_for(&greeter.greeting().unwrap(), 1 << 20)
+        .unwrap();
+    for length in 0..page.len() {
+        let b = open();
+        let Err(refused) = b.apply_entries(&page[..length]) else {
+            // It ends where an item does.
+            assert!(wire::items(&page[..length]).is_ok());
+            both(&a, &b);
+            continue;
+        };
+        assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+        assert_eq!(dump(&b), Vec::<String>::new(), "{length}");
+        both(&a, &b);
+    }
+}
+
+/// What came before does nothing when it comes again, also when it was taken out since.
+#[test]
+fn pages_that_come_again() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| add(tx, 1));
+    let page = a.entries_for(&b.greeting().unwrap(), 1 << 20).unwrap();
+    assert_eq!(b.apply_entries(&page).unwrap().transactions, 1);
+    write(&b, |tx| remove(tx, 1));
+    let again = b.apply_entries(&page).unwrap();
+    assert_eq!((again.transactions, again.known), (0, 1));
+    both(&a, &b);
+    assert!(!dump(&a).iter().any(|line| line.starts_with("node")));
+}
+
+/// A page from which a transaction was taken does not pass for one in which it was given up.
+#[test]
+fn a_transaction_that_is_missing_was_not_given_up() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| add(tx, 1));
+    // A number that is given up.
+    drop(a.take_number().unwrap());
+    let page = a.entries_for(&b.greeting().unwrap(), 1 << 20).unwrap();
+    let items = wire::items(&page).unwrap();
+    let mut without = page[..page.len() - items.len()].to_vec();
+    let (mut rest, mut tags) = (items, Vec::new());
+    loop {
+        let before = rest;
+        let Some((tag, _)) = wire::take_item(&mut rest).unwrap() else {
+            break;
+        };
+        tags.push(tag);
+        if tag != 2 {
+            without.extend_from_slice(&before[..before.len() - rest.len()]);
+        }
+    }
+    // The number of the beginning, the transaction, and the one that was given up.
+    assert_eq!(tags, [3, 2, 3]);
+    let refused = b.apply_entries(&without).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    both(&a, &b);
+    assert_eq!(
+        dump(&b)
+            .iter()
+            .filter(|line| line.starts_with("node"))
+            .count(),
+        1
+    );
+}
+
+/// Another format is refused by name, older ones too.
+#[test]
+fn another_format_is_refused_by_name() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| add(tx, 1));
+    let page = a.entries_for(&b.greeting().unwrap(), 1 << 20).unwrap();
+    for format in [1, 3] {
+        let mut other = page.clone();
+        other[0] = format;
+        let refused = b.apply_entries(&other).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::Unsupported, "{refused}");
+        assert!(
+            refused.to_string().contains(&format!("format {format}")),
+            "{refused}"
+        );
+    }
+    both(&a, &b);
+}
+
+/// What one replica demands and another one does not is no reason to stop: it arrives, and is listed.
+#[test]
+fn a_peer_with_another_schema() {
+    let (a, b) = (open(), open());
+    let spec = crate::ConstraintSpec {
+        name: None,
+        label: "L".into(),
+        kind: crate::ConstraintKind::Required {
+            path: crate::FieldPath::top("demanded"),
+        },
+        unique_fields: Vec::new(),
+    };
+    b.change_schema(crate::SchemaChange::CreateConstraint {
+        spec,
+        if_not_exists: false,
+    })
+    .unwrap();
+    write(&a, |tx| {
+        let label = tx.intern_label("L").unwrap();
+        tx.create_node(&[label], &isomer_value::Map::new()).unwrap();
+    });
+    both(&a, &b);
+    let conflicts = b.begin(Access::Read).unwrap().conflicts().unwrap();
+    assert_eq!(conflicts.len(), 1);
+    assert_eq!(conflicts[0].kind, crate::ConflictKind::Constraint);
+    assert_eq!(a.begin(Access::Read).unwrap().conflicts().unwrap(), []);
+}
+
 /// A page that names replicas without saying anything of them enters none; one that names too many is refused as a whole.
 #[test]
 fn names_of_replicas_are_not_used_up_by_pages_that_only_name_them() {
     let (a, b) = (open(), open());
     both(&a, &b);
     let page_with = |count: u32| {
-        let mut page = vec![1, 0, 0, 0, 0];
+        let mut page = vec![2, 0, 0, 0, 0];
         crate::keyspace::push_id(&mut page, count.into());
         for number in 0..count {
             page.extend_from_slice(&[9; 12]);

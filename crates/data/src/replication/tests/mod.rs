@@ -1,9 +1,14 @@
 //! Whole databases against one another.
 
+mod away;
+mod copied;
 mod dump;
 mod history;
 mod hostile;
 mod naive;
+mod paged;
 mod races;
 mod small;
+mod space;
+mod volatile;
 mod world;

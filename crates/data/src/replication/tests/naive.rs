@@ -1,12 +1,12 @@
 //! What a history says, read off all of it at once: of each thing that was ever put, whether anybody who had seen it took it out.
 //! Plain state only; convergent fields have an interpreter of their own.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use isomer_value::{PropId, record::decode_value};
 
 use crate::{
-    Dot, Store,
+    BucketKind, Dot, Store,
     replication::{
         entry::{Entry, Op},
         identity::Identity,
@@ -24,6 +24,9 @@ enum Place {
     LinkProperty(Identity, PropId),
     Entry(u32, Vec<u8>),
     Member(u32, Vec<u8>, Vec<u8>),
+    /// A bucket, with what it was made as.
+    Bucket(u32, u8),
+    Sequence(u32, Vec<u8>),
 }
 
 /// One thing that was put.
@@ -32,10 +35,12 @@ struct Thing {
     entry: usize,
     op: usize,
     value: Vec<u8>,
+    dot: Dot,
+    time: u64,
 }
 
 /// Whether an operation takes out what stands at a place.
-fn takes(store: &Store, op: &Op, place: &Place) -> bool {
+fn takes(store: &Store, op: &Op, place: &Place, dot: Dot) -> bool {
     let names = store.catalog();
     let label = |id| names.label_name(id).unwrap().to_string();
     match (op, place) {
@@ -58,6 +63,15 @@ fn takes(store: &Store, op: &Op, place: &Place) -> bool {
             },
             Place::Property(own, prop),
         ) => node == own && (set.iter().any(|(id, _)| id == prop) || unset.contains(prop)),
+        (Op::NodeKept { node, replaced, .. }, Place::Life(own)) => {
+            node == own && replaced.contains(&dot)
+        }
+        (Op::NodeKept { node, labels, .. }, Place::Label(own, name)) => {
+            node == own && labels.iter().any(|id| label(*id) == *name)
+        }
+        (Op::NodeKept { node, carried, .. }, Place::Property(own, prop)) => {
+            node == own && carried.iter().any(|(id, _)| id == prop)
+        }
         (Op::RelGone { rel }, Place::Link(own) | Place::LinkProperty(own, _)) => rel == own,
         (Op::RelChanged { rel, set, unset }, Place::LinkProperty(own, prop)) => {
             rel == own && (set.iter().any(|(id, _)| id == prop) || unset.contains(prop))
@@ -72,6 +86,20 @@ fn takes(store: &Store, op: &Op, place: &Place) -> bool {
             Op::ValueAdded { bucket, key, value } | Op::ValueRemoved { bucket, key, value },
             Place::Member(own, at, member),
         ) => bucket == own && key == at && value == member,
+        (Op::BucketMade { bucket, .. }, Place::Bucket(own, _)) => bucket == own,
+        (Op::BucketGone { bucket, kind }, place) => {
+            let is_map = *kind == Some(BucketKind::Map);
+            match place {
+                Place::Bucket(own, shape) => bucket == own && is_map == (*shape != 2),
+                Place::Entry(own, _) => bucket == own && is_map,
+                Place::Member(own, ..) => bucket == own && !is_map,
+                Place::Sequence(own, _) => bucket == own,
+                _ => false,
+            }
+        }
+        (Op::Sequence { bucket, name, .. }, Place::Sequence(own, at)) => {
+            bucket == own && name == at
+        }
         _ => false,
     }
 }
@@ -87,8 +115,46 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
                     entry,
                     op,
                     value: value.to_vec(),
+                    dot: one.stamp().dot,
+                    time: one.time,
                 });
             };
+            if let Op::NodeKept {
+                node,
+                labels,
+                carried,
+                ..
+            } = done
+            {
+                put(Place::Life(node.clone()), b"");
+                for label in labels {
+                    let name = names.label_name(*label).unwrap().to_string();
+                    put(Place::Label(node.clone(), name), b"");
+                }
+                let kept = Dot {
+                    op: 1,
+                    ..one.stamp().dot
+                };
+                let own = things.iter_mut().rev();
+                own.take_while(|thing| thing.entry == entry && thing.op == op)
+                    .for_each(|thing| thing.dot = kept);
+                for (prop, values) in carried {
+                    for (at, (time, value)) in values.iter().enumerate() {
+                        things.push(Thing {
+                            place: Place::Property(node.clone(), *prop),
+                            entry,
+                            op,
+                            value: value.clone(),
+                            dot: Dot {
+                                op: 1 + at as u32,
+                                ..kept
+                            },
+                            time: *time,
+                        });
+                    }
+                }
+                continue;
+            }
             match done {
                 Op::NodeMade { node, labels, set } => {
                     put(Place::Life(node.clone()), b"");
@@ -130,35 +196,41 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
                 Op::ValueAdded { bucket, key, value } => {
                     put(Place::Member(*bucket, key.clone(), value.clone()), b"");
                 }
+                Op::BucketMade { bucket, options } => put(Place::Bucket(*bucket, *options), b""),
+                Op::Sequence { bucket, name, last } => {
+                    put(Place::Sequence(*bucket, name.clone()), &last.to_be_bytes());
+                }
                 _ => {}
             }
         }
     }
     let stands = |thing: &&Thing| {
-        let own = &entries[thing.entry];
-        let dot = own.stamp().dot;
+        let dot = thing.dot;
         !entries.iter().enumerate().any(|(at, other)| {
             other.ops.iter().enumerate().any(|(op, done)| {
                 let later = match at == thing.entry {
                     true => op > thing.op,
                     false => other.seen.covers(dot),
                 };
-                later && takes(store, done, &thing.place)
+                later && takes(store, done, &thing.place, dot)
             })
         })
     };
     // Of several versions of one place the latest is read.
     let mut read: BTreeMap<&Place, &Thing> = BTreeMap::new();
     let rank = |thing: &Thing| {
-        let stamp = entries[thing.entry].stamp();
-        let name = store.shared().own_replica.replica_name(stamp.dot.replica);
-        (stamp.time, name, stamp.dot.number)
+        let name = store.shared().own_replica.replica_name(thing.dot.replica);
+        (thing.time, name, thing.dot.number)
     };
     let mut lives: BTreeMap<&Identity, Vec<Dot>> = BTreeMap::new();
+    let mut sequences: BTreeMap<(u32, &[u8]), &[u8]> = BTreeMap::new();
     for thing in things.iter().filter(stands) {
         if let Place::Life(node) = &thing.place {
-            let dot = entries[thing.entry].stamp().dot;
-            lives.entry(node).or_default().push(dot);
+            lives.entry(node).or_default().push(thing.dot);
+        }
+        if let Place::Sequence(bucket, name) = &thing.place {
+            let last = sequences.entry((*bucket, name)).or_default();
+            *last = (*last).max(&thing.value);
         }
         match read.get(&thing.place) {
             Some(other) if rank(other) > rank(thing) => {}
@@ -239,6 +311,42 @@ pub(super) fn lines(store: &Store, entries: &[Entry]) -> Vec<String> {
             )),
             _ => {}
         }
+    }
+    let buckets: BTreeSet<u32> = read
+        .keys()
+        .filter_map(|place| match place {
+            Place::Bucket(bucket, _)
+            | Place::Entry(bucket, _)
+            | Place::Member(bucket, ..)
+            | Place::Sequence(bucket, _) => Some(*bucket),
+            _ => None,
+        })
+        .collect();
+    for bucket in buckets {
+        let has = |is_one: &dyn Fn(&Place) -> bool| read.keys().any(|place| is_one(place));
+        let made = |shape: u8| has(&|place| *place == Place::Bucket(bucket, shape));
+        let is_map = made(0)
+            || made(1)
+            || has(&|place| matches!(place, Place::Entry(own, _) if *own == bucket));
+        let is_multi =
+            made(2) || has(&|place| matches!(place, Place::Member(own, ..) if *own == bucket));
+        let shown = match is_multi && !is_map {
+            true => "Multi",
+            false if made(1) && !made(0) => "Map reversible",
+            false => "Map",
+        };
+        lines.push(format!(
+            "bucket {} is {shown}",
+            names.bucket_name(bucket).unwrap()
+        ));
+    }
+    for ((bucket, name), last) in sequences {
+        lines.push(format!(
+            "sequence {} {} {}",
+            names.bucket_name(bucket).unwrap(),
+            text(name),
+            u64::from_be_bytes(last.try_into().unwrap())
+        ));
     }
     lines.sort();
     lines

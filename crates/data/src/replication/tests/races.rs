@@ -193,6 +193,34 @@ fn entries_of_buckets_beside_versions_that_are_not_read() {
     }
 }
 
+/// An older greeting brings a replica's own transactions back to it, and what it gave up between them: it knows.
+#[test]
+fn what_a_replica_gave_up_itself_may_come_back_to_it() {
+    let (a, b) = (open(), open());
+    let before = a.greeting().unwrap();
+    write(&a, |tx| add(tx, &[]));
+    let mut given_up = a.begin(Access::Write).unwrap();
+    let id = given_up
+        .document_node("L", &Value::Int(1))
+        .unwrap()
+        .unwrap();
+    let owner = ConvergentOwner::Node(id);
+    given_up
+        .converge(owner, &["n"], &ConvergentOp::Count(1), None)
+        .unwrap();
+    drop(given_up);
+    write(&a, |tx| {
+        let owner = ConvergentOwner::Node(tx.document_node("L", &Value::Int(1)).unwrap().unwrap());
+        tx.converge(owner, &["n"], &ConvergentOp::Count(1), None)
+            .unwrap();
+    });
+    send(&a, &b);
+    let page = b.entries_for(&before, 1 << 20).unwrap();
+    let applied = a.apply_entries(&page).unwrap();
+    assert_eq!((applied.transactions, applied.known), (0, 2));
+    both(&a, &b);
+}
+
 /// The same with threads: whatever they do, two replicas that heard of the same agree.
 #[test]
 fn threads_write_while_others_merge() {

@@ -8,8 +8,9 @@ use isomer_value::{Map, NodeId, Value};
 use super::dump::dump;
 use crate::replication::rules::{Mutant, break_rule};
 use crate::{
-    Access, Applied, ConvergentOp, ConvergentOwner, Direction, Expiry, GraphRead, Neighbours,
-    Store, StoreOptions, Transaction,
+    Access, Applied, BucketKind, BucketOptions, ConflictKind, ConvergentOp, ConvergentOwner,
+    Direction, Expiry, GraphRead, KvChangeKind, Neighbours, Store, StoreOptions, Transaction,
+    Verdict, Watched, keyspace,
 };
 
 pub(super) fn open() -> Store {
@@ -47,14 +48,14 @@ pub(super) fn both(one: &Store, other: &Store) {
     }
 }
 
-fn person(tx: &mut Transaction, key: &str, more: &[(&str, Value)]) -> NodeId {
+pub(super) fn person(tx: &mut Transaction, key: &str, more: &[(&str, Value)]) -> NodeId {
     let label = tx.intern_label("Person").unwrap();
     let mut properties = map(more);
     properties.insert("_key", Value::from(key));
     tx.create_node(&[label], &properties).unwrap()
 }
 
-fn find(tx: &Transaction, key: &str) -> NodeId {
+pub(super) fn find(tx: &Transaction, key: &str) -> NodeId {
     tx.document_node("Person", &Value::from(key))
         .unwrap()
         .expect("the person")
@@ -276,6 +277,481 @@ fn buckets_keep_the_later_value_and_ranges_take_what_was_seen() {
 }
 
 /// What was there before a database became a replica has no log.
+/// An end that is deleted elsewhere meanwhile is there again, with what was in it when the relationship was made.
+#[test]
+fn relationships_that_keep_their_ends() {
+    let (a, b) = (open(), open());
+    b.keep_endpoints("NEEDS", true).unwrap();
+    let keepers = b.endpoint_keepers();
+    let told: Vec<_> = keepers
+        .iter()
+        .map(|one| (&*one.name, &*one.rel_type))
+        .collect();
+    assert_eq!(told, [("NEEDS_keep_endpoints", "NEEDS")]);
+    write(&a, |tx| {
+        person(
+            tx,
+            "ada",
+            &[("born", Value::Int(1815)), ("city", Value::from("London"))],
+        );
+        person(tx, "bob", &[]);
+        person(tx, "eve", &[]);
+    });
+    both(&a, &b);
+    let relate = |store: &Store, name: &str, to: &str| {
+        write(store, |tx| {
+            let kind = tx.intern_type(name).unwrap();
+            let (from, to) = (find(tx, "ada"), find(tx, to));
+            tx.create_relationship(kind, from, to, &Map::new()).unwrap();
+        });
+    };
+    relate(&a, "LIKES", "eve");
+    both(&a, &b);
+    // A moves her and deletes her; B, that has seen neither, needs her.
+    write(&a, |tx| {
+        let ada = find(tx, "ada");
+        tx.set_node_property(ada, &["city"], Value::from("Paris"))
+            .unwrap();
+    });
+    write(&a, |tx| {
+        let ada = find(tx, "ada");
+        tx.delete_node(ada, true).unwrap();
+    });
+    relate(&b, "NEEDS", "bob");
+    both(&a, &b);
+    for store in [&a, &b] {
+        let tx = store.begin(Access::Read).unwrap();
+        let ada = find(&tx, "ada");
+        let mut contents = Vec::new();
+        tx.node_contents(&[ada], &mut contents).unwrap();
+        let content = contents.pop().flatten().unwrap();
+        assert_eq!(content.properties.get("born"), Some(&Value::Int(1815)));
+        assert_eq!(content.properties.get("city"), Some(&Value::from("London")));
+        let mut found = Neighbours::new();
+        tx.expand(&[ada], Direction::Both, &[], &mut found).unwrap();
+        // The one that keeps nobody went with her.
+        assert_eq!(found.rows().len(), 1);
+        assert_eq!(tx.conflicts().unwrap(), []);
+    }
+    // What was written later than what was carried along is read, and no conflict.
+    relate(&b, "NEEDS", "eve");
+    write(&a, |tx| {
+        let ada = find(tx, "ada");
+        tx.set_node_property(ada, &["city"], Value::from("Rome"))
+            .unwrap();
+    });
+    both(&a, &b);
+    let tx = b.begin(Access::Read).unwrap();
+    let ada = find(&tx, "ada");
+    let mut contents = Vec::new();
+    tx.node_contents(&[ada], &mut contents).unwrap();
+    let content = contents.pop().flatten().unwrap();
+    assert_eq!(content.properties.get("city"), Some(&Value::from("Rome")));
+    assert_eq!(tx.conflicts().unwrap(), []);
+    // Who has seen all of it deletes it.
+    write(&a, |tx| {
+        let ada = find(tx, "ada");
+        tx.delete_node(ada, true).unwrap();
+    });
+    both(&a, &b);
+    assert_eq!(dump(&a).len(), 2);
+}
+
+/// Setting a property to what is read of it already says that this is meant.
+#[test]
+fn the_value_that_is_read_may_be_chosen() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| {
+        let (ada, bob) = (person(tx, "ada", &[]), person(tx, "bob", &[]));
+        let knows = tx.intern_type("KNOWS").unwrap();
+        tx.create_relationship(knows, ada, bob, &Map::new())
+            .unwrap();
+    });
+    both(&a, &b);
+    let rel = |tx: &Transaction| {
+        let mut rows = Vec::new();
+        tx.scan_relationships(None, None, 1, &mut rows).unwrap();
+        rows[0].id
+    };
+    let set = |store: &Store, value: &Value| {
+        write(store, |tx| {
+            let ada = find(tx, "ada");
+            tx.set_node_property(ada, &["city"], value.clone()).unwrap();
+            let rel = rel(tx);
+            tx.merge_relationship_properties(rel, &map(&[("since", value.clone())]))
+                .unwrap();
+        });
+    };
+    set(&a, &Value::from("London"));
+    set(&b, &Value::from("Paris"));
+    both(&a, &b);
+    let listed = |store: &Store| store.begin(Access::Read).unwrap().conflicts().unwrap();
+    assert_eq!(listed(&a).len(), 2);
+    let read = listed(&a)[0].value.clone();
+    set(&b, &read);
+    both(&a, &b);
+    for store in [&a, &b] {
+        assert_eq!(listed(store), []);
+        let tx = store.begin(Access::Read).unwrap();
+        let mut contents = Vec::new();
+        tx.node_contents(&[find(&tx, "ada")], &mut contents)
+            .unwrap();
+        let content = contents.pop().flatten().unwrap();
+        assert_eq!(content.properties.get("city"), Some(&read));
+    }
+}
+
+/// What is dropped in one replica while another one goes on with it is, in both, what was put meanwhile.
+#[test]
+fn buckets_and_sequences_that_are_dropped_and_made_anew() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| {
+        tx.kv_put("x", b"k", b"1").unwrap();
+        for _ in 0..3 {
+            tx.sequence_next("x", "n").unwrap();
+        }
+        tx.create_bucket("empty", BucketOptions::default()).unwrap();
+    });
+    both(&a, &b);
+    write(&a, |tx| {
+        tx.drop_bucket("x").unwrap();
+        tx.drop_bucket("empty").unwrap();
+    });
+    write(&b, |tx| {
+        tx.sequence_next("x", "n").unwrap();
+        tx.drop_bucket("empty").unwrap();
+        tx.create_bucket("empty", BucketOptions::default()).unwrap();
+    });
+    both(&a, &b);
+    for store in [&a, &b] {
+        let tx = store.begin(Access::Read).unwrap();
+        let names: Vec<_> = tx.list_buckets().unwrap();
+        let names: Vec<&str> = names.iter().map(|(name, _)| &**name).collect();
+        assert_eq!(names, ["empty", "x"]);
+        assert_eq!(tx.sequences("x").unwrap(), [("n".to_owned(), 4)]);
+        assert_eq!(tx.kv_get("x", b"k").unwrap(), None);
+    }
+    // What was put meanwhile goes, and the bucket, that has no life any more, with it.
+    write(&b, |tx| {
+        tx.kv_put("y", b"k", b"1").unwrap();
+    });
+    both(&a, &b);
+    write(&a, |tx| assert!(tx.drop_bucket("y").unwrap()));
+    write(&b, |tx| tx.kv_put("y", b"l", b"2").unwrap());
+    both(&a, &b);
+    write(&a, |tx| tx.kv_delete("y", b"l").unwrap());
+    both(&a, &b);
+    for store in [&a, &b] {
+        let tx = store.begin(Access::Read).unwrap();
+        assert!(
+            tx.list_buckets()
+                .unwrap()
+                .iter()
+                .all(|(name, _)| &**name != "y")
+        );
+    }
+}
+
+/// One name for two kinds: the map is read, the other one is listed, and comes forth when the map is dropped.
+#[test]
+fn a_bucket_that_was_made_in_two_ways() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| tx.kv_put("x", b"k", b"map").unwrap());
+    write(&b, |tx| {
+        let options = BucketOptions {
+            kind: BucketKind::Multi,
+            reversible: false,
+        };
+        tx.create_bucket("x", options).unwrap();
+        tx.kv_add("x", b"k", b"one").unwrap();
+        tx.kv_add("x", b"k", b"two").unwrap();
+    });
+    both(&a, &b);
+    for store in [&a, &b] {
+        let tx = store.begin(Access::Read).unwrap();
+        assert_eq!(tx.kv_get("x", b"k").unwrap().unwrap(), b"map");
+        let conflicts = tx.conflicts().unwrap();
+        assert_eq!(conflicts.len(), 1);
+        assert_eq!(conflicts[0].kind, ConflictKind::Bucket);
+        assert_eq!(conflicts[0].record, "bucket x");
+        assert_eq!(conflicts[0].value, Value::from("one value a key"));
+        assert_eq!(conflicts[0].others, [Value::from("several values a key")]);
+    }
+    write(&b, |tx| {
+        tx.kv_put("x as map", b"k", b"map").unwrap();
+        tx.drop_bucket("x").unwrap();
+    });
+    both(&a, &b);
+    for store in [&a, &b] {
+        let tx = store.begin(Access::Read).unwrap();
+        assert_eq!(tx.kv_count("x", b"k").unwrap(), 2);
+        assert_eq!(tx.conflicts().unwrap(), []);
+        assert_eq!(store.check_buckets().unwrap(), Vec::<String>::new());
+    }
+}
+
+/// Who follows the change stream hears of the values that come forth as a map is dropped, and the check does.
+#[test]
+fn what_a_dropped_map_hid_is_told_of() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| {
+        tx.kv_put("x", b"k", b"map").unwrap();
+        tx.kv_put("y", b"k", b"map").unwrap();
+    });
+    write(&b, |tx| {
+        let options = BucketOptions {
+            kind: BucketKind::Multi,
+            reversible: false,
+        };
+        for name in ["x", "y"] {
+            tx.create_bucket(name, options).unwrap();
+            tx.kv_add(name, b"k\0", b"one").unwrap();
+            tx.kv_add(name, b"l", b"").unwrap();
+        }
+    });
+    both(&a, &b);
+    let mut watches: Vec<_> = [&a, &b]
+        .map(|store| store.watch("x", Watched::All, None).unwrap())
+        .into();
+    write(&b, |tx| {
+        tx.drop_bucket("x").unwrap();
+        // One that is there again hides them as before.
+        tx.drop_bucket("y").unwrap();
+        tx.kv_put("y", b"l", b"again").unwrap();
+    });
+    both(&a, &b);
+    let mut told = watches.remove(1);
+    let mut next = || {
+        let change = told.next_within(std::time::Duration::ZERO).unwrap();
+        change.map(|change| change.kind)
+    };
+    let added = |key: &[u8], value: &[u8]| {
+        Some(KvChangeKind::Added {
+            key: key.into(),
+            value: value.into(),
+        })
+    };
+    assert_eq!(next(), Some(KvChangeKind::Dropped));
+    assert_eq!(next(), added(b"k\0", b"one"));
+    assert_eq!(next(), added(b"l", b""));
+    assert_eq!(next(), None);
+    // What comes by merging takes out what the one who dropped it had seen, one by one.
+    let there = watches.remove(0).next_within(std::time::Duration::ZERO);
+    let gone = KvChangeKind::Deleted { key: b"k".into() };
+    assert_eq!(there.unwrap().map(|change| change.kind), Some(gone));
+    for store in [&a, &b] {
+        let tx = store.begin(Access::Read).unwrap();
+        assert_eq!(tx.kv_count("x", b"l").unwrap(), 1);
+        assert_eq!(tx.kv_get("y", b"l").unwrap().unwrap(), b"again");
+        let found = store.check(&mut |_, _| Verdict::Continue).unwrap();
+        assert_eq!(found, Vec::<String>::new());
+    }
+    write(&a, |tx| tx.drop_bucket("y").unwrap());
+    both(&a, &b);
+    for store in [&a, &b] {
+        let found = store.check(&mut |_, _| Verdict::Continue).unwrap();
+        assert_eq!(found, Vec::<String>::new());
+    }
+}
+
+/// A map that one made reversible and another one did not is none, and keeps what is too long for one.
+#[test]
+fn a_map_that_is_reversible_for_one_maker_only() {
+    let (a, b) = (open(), open());
+    let long = vec![7; 40_000];
+    write(&a, |tx| tx.kv_put("x", b"long", &long).unwrap());
+    let reversible = BucketOptions {
+        reversible: true,
+        ..BucketOptions::default()
+    };
+    write(&b, |tx| {
+        tx.create_bucket("x", reversible).unwrap();
+        tx.kv_put("x", b"k", b"v").unwrap();
+    });
+    both(&a, &b);
+    for store in [&a, &b] {
+        let tx = store.begin(Access::Read).unwrap();
+        assert!(tx.kv_keys_of("x", b"v", None, 9).is_err());
+        assert_eq!(tx.conflicts().unwrap()[0].kind, ConflictKind::Bucket);
+        assert_eq!(store.check_buckets().unwrap(), Vec::<String>::new());
+    }
+    // B's own maker is the one that is left where only A's life is taken out: what is long stays, and leads back nowhere.
+    let c = open();
+    send(&b, &c);
+    write(&a, |tx| {
+        tx.drop_bucket("x").unwrap();
+        tx.create_bucket("x", reversible).unwrap();
+    });
+    write(&c, |tx| tx.kv_put("x", b"longer", &long).unwrap());
+    send(&c, &b);
+    both(&a, &b);
+    let tx = a.begin(Access::Read).unwrap();
+    assert_eq!(tx.kv_get("x", b"longer").unwrap().unwrap(), long);
+    assert_eq!(tx.conflicts().unwrap(), []);
+    assert_eq!(
+        tx.kv_keys_of("x", b"nothing", None, 9).unwrap(),
+        Vec::<Vec<u8>>::new()
+    );
+    assert_eq!(a.check_buckets().unwrap(), Vec::<String>::new());
+}
+
+/// Lives and sequences are in snapshots and under the scrub.
+#[test]
+fn buckets_in_snapshots_and_scrubs() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| {
+        tx.create_bucket("empty", BucketOptions::default()).unwrap();
+        tx.sequence_next("s", "n").unwrap();
+        tx.create_bucket("gone", BucketOptions::default()).unwrap();
+    });
+    both(&a, &b);
+    write(&a, |tx| assert!(tx.drop_bucket("gone").unwrap()));
+    a.cut_log().unwrap();
+    join(&a, &b, 150);
+    assert_eq!(dump(&a), dump(&b));
+    assert_eq!(
+        b.differing(&a.fingerprints().unwrap()).unwrap(),
+        Some(vec![])
+    );
+    // Damage takes a sequence: the scrub brings it back.
+    let stored = keyspace::bucket_sequence(b.catalog().bucket_id("s").unwrap(), "n");
+    let mut tx = b.engine().begin().unwrap();
+    tx.delete(&stored).unwrap();
+    tx.delete(&keyspace::cell(&stored)).unwrap();
+    tx.commit(crate::Durability::Buffered).unwrap();
+    let differ = b.differing(&a.fingerprints().unwrap()).unwrap().unwrap();
+    assert!(!differ.is_empty());
+    b.repair(&a.ranges_page(&differ).unwrap()).unwrap();
+    assert_eq!(dump(&a), dump(&b));
+}
+
+/// `to` joins the whole state of `from`.
+fn join(from: &Store, to: &Store, bytes: usize) {
+    let mut joining = to.begin_join().unwrap();
+    loop {
+        let page = from.snapshot_page(joining.place(), bytes).unwrap();
+        if joining.join_page(to, &page).unwrap() {
+            break;
+        }
+    }
+}
+
+/// Fields come in runs of a few entries here: what was taken out between two of them is taken out by joining as well, and what has
+/// several dots, or is summed up, is in one run.
+#[test]
+fn no_entry_is_between_two_runs_of_a_field() {
+    for gone in 0..12 {
+        let (a, b, c) = (open(), open(), open());
+        write(&a, |tx| person(tx, "ada", &[]));
+        for other in [&b, &c] {
+            both(&a, other);
+        }
+        let operate = |store: &Store, path: &[&str], op: &ConvergentOp| {
+            write(store, |tx| {
+                let owner = ConvergentOwner::Node(find(tx, "ada"));
+                tx.converge(owner, path, op, None).unwrap();
+            });
+        };
+        // Each element twice at the same time, and counters in a map of many fields.
+        for at in 0..12 {
+            for store in [&a, &c] {
+                operate(store, &["set"], &ConvergentOp::Insert(Value::Int(at)));
+                let field = format!("f{at}");
+                operate(store, &["map", &field], &ConvergentOp::Count(1));
+            }
+        }
+        both(&a, &c);
+        both(&a, &b);
+        operate(&a, &["set"], &ConvergentOp::Remove(Value::Int(gone)));
+        for _ in 0..70 {
+            let field = format!("f{gone}");
+            operate(&a, &["map", &field], &ConvergentOp::Count(1));
+        }
+        for bytes in [100, 1 << 20] {
+            let late = Store::open(copy(&b), StoreOptions::default()).unwrap();
+            join(&a, &late, bytes);
+            assert_eq!(dump(&a), dump(&late), "{gone}, pages of {bytes} bytes");
+            assert_eq!(late.check_convergent().unwrap(), Vec::<String>::new());
+        }
+    }
+}
+
+/// A field of a record that was deleted by somebody who had not seen it comes to those where the record still lived, and is there
+/// when the record is made again.
+#[test]
+fn fields_outlive_their_record_where_it_still_lived() {
+    for bytes in [100, 1 << 20] {
+        let (a, b, state, late, maker) = (open(), open(), open(), open(), open());
+        write(&a, |tx| person(tx, "ada", &[]));
+        for other in [&b, &late] {
+            both(&a, other);
+        }
+        write(&a, |tx| {
+            let ada = find(tx, "ada");
+            tx.delete_node(ada, true).unwrap();
+        });
+        count(&b, 6);
+        send(&a, &state);
+        send(&b, &state);
+        join(&state, &late, bytes);
+        assert_eq!(dump(&state), dump(&late));
+        // Who has seen neither makes it as well.
+        write(&maker, |tx| person(tx, "ada", &[("p", Value::Int(1))]));
+        both(&maker, &state);
+        both(&state, &late);
+        let lines = dump(&late);
+        assert!(
+            lines.iter().any(|line| line.contains("n: Int(6)")),
+            "{lines:?}"
+        );
+    }
+}
+
+/// A replica that was killed and has written nothing since hears of itself from others, and is no member that it waits for.
+#[test]
+fn a_replica_is_no_member_of_its_own() {
+    let (a, b) = (open(), open());
+    let ada = write(&a, |tx| person(tx, "ada", &[]));
+    both(&a, &b);
+    b.greeted(&a.greeting().unwrap()).unwrap();
+    let a = killed(a, ada);
+    a.greeted(&b.greeting().unwrap()).unwrap();
+    assert_eq!(a.replica_members().unwrap().len(), 1);
+}
+
+/// What a restored backup is too old for came to others without what was under way before it: they wait for no more.
+#[test]
+fn what_was_never_committed_is_given_up_beyond_the_backup() {
+    let (a, b, c) = (open(), open(), open());
+    let ada = write(&a, |tx| person(tx, "ada", &[]));
+    for other in [&b, &c] {
+        both(&a, other);
+    }
+    let backup = copy(&a);
+    // Its process is killed, and b joins what is left.
+    let a = killed(a, ada);
+    join(&a, &b, 1 << 20);
+    find(&b.begin(Access::Read).unwrap(), "bea");
+    drop(a);
+    let a = Store::open(backup, StoreOptions::default()).unwrap();
+    a.begin_epoch().unwrap();
+    // Heard one after the other: nothing is given up before all were.
+    for other in [&b, &c] {
+        a.greeted(&other.greeting().unwrap()).unwrap();
+        a.give_up_unknown().unwrap();
+    }
+    for (from, to) in [(&a, &b), (&b, &a), (&a, &c)] {
+        if send(from, to).behind {
+            join(from, to, 1 << 20);
+        }
+    }
+    for store in [&a, &b, &c] {
+        find(&store.begin(Access::Read).unwrap(), "bea");
+    }
+    assert_eq!(dump(&a), dump(&b));
+    assert_eq!(dump(&a), dump(&c));
+}
+
 #[test]
 fn a_log_says_where_it_begins() {
     let a = Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap();
@@ -286,19 +762,50 @@ fn a_log_says_where_it_begins() {
     assert_eq!(dump(&b), Vec::<String>::new());
 }
 
+/// A process was killed while a transaction was under way. What was committed beside it is handed on, though nothing is written
+/// afterwards.
+#[test]
+fn what_a_killed_process_had_begun_holds_nothing_up() {
+    let (a, b) = (open(), open());
+    let ada = write(&a, |tx| person(tx, "ada", &[]));
+    both(&a, &b);
+    let a = killed(a, ada);
+    both(&a, &b);
+    find(&b.begin(Access::Read).unwrap(), "bea");
+    write(&b, |tx| person(tx, "cyd", &[]));
+    both(&a, &b);
+}
+
+/// What is left of a process that was killed while a transaction was under way, and another one was committed beside it.
+fn killed(store: Store, node: NodeId) -> Store {
+    let mut begun = store.begin(Access::Write).unwrap();
+    let owner = ConvergentOwner::Node(node);
+    begun
+        .converge(owner, &["n"], &ConvergentOp::Count(1), None)
+        .unwrap();
+    write(&store, |tx| person(tx, "bea", &[]));
+    let left = copy(&store);
+    drop((begun, store));
+    Store::open(left, StoreOptions::default()).unwrap()
+}
+
 /// A copy of all that an engine holds.
 pub(super) fn copy(store: &Store) -> Arc<MemoryEngine> {
+    copy_of(&*store.engine().snapshot().unwrap())
+}
+
+/// A state without its change stream.
+pub(super) fn copy_of(state: &dyn isomer_storage::Snapshot) -> Arc<MemoryEngine> {
     let copied = Arc::new(MemoryEngine::new());
-    let snapshot = store.engine().snapshot().unwrap();
     let mut tx = isomer_storage::Engine::begin(&*copied).unwrap();
     for tag in 0..=255_u8 {
-        crate::read::each_pair(&*snapshot, &[tag], |key, value| Ok(tx.put(key, value)?)).unwrap();
+        crate::read::each_pair(state, &[tag], |key, value| Ok(tx.put(key, value)?)).unwrap();
     }
     tx.commit(crate::Durability::Synced).unwrap();
     copied
 }
 
-fn count(store: &Store, by: i64) {
+pub(super) fn count(store: &Store, by: i64) {
     write(store, |tx| {
         let ada = find(tx, "ada");
         tx.converge(
@@ -349,6 +856,48 @@ fn a_restored_backup_goes_on_under_another_name() {
             assert!(!whole, "a restore without a new epoch goes unnoticed");
         }
     }
+}
+
+/// After an unclean end the first transaction has seen what was committed beside one that never was.
+#[test]
+fn the_first_transaction_after_a_crash_has_seen_all_that_is_here() {
+    let (a, b) = (open(), open());
+    let ada = write(&a, |tx| person(tx, "ada", &[]));
+    both(&a, &b);
+    let a = killed(a, ada);
+    write(&a, |tx| {
+        let bea = find(tx, "bea");
+        tx.delete_node(bea, false).unwrap();
+    });
+    both(&a, &b);
+    assert_eq!(dump(&b).len(), 1);
+}
+
+/// The process ended uncleanly after a backup, and its database went on under another epoch. The backup knows nothing of that one, and
+/// must not begin it again: its transactions would be taken for known ones.
+#[test]
+fn an_epoch_is_not_begun_twice() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| person(tx, "ada", &[]));
+    both(&a, &b);
+    let backup = copy(&a);
+    let after = Store::open(copy(&a), StoreOptions::default()).unwrap();
+    drop(a);
+    write(&after, |tx| person(tx, "bea", &[]));
+    count(&after, 1);
+    both(&after, &b);
+    let restored = Store::open(backup, StoreOptions::default()).unwrap();
+    restored.begin_epoch().unwrap();
+    assert_ne!(restored.replica(), after.replica());
+    write(&restored, |tx| person(tx, "cyd", &[]));
+    count(&restored, 10);
+    both(&restored, &b);
+    let lines = dump(&b);
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(
+        lines.iter().any(|line| line.contains("n: Int(11)")),
+        "{lines:?}"
+    );
 }
 
 #[test]

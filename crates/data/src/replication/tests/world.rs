@@ -1,17 +1,24 @@
 //! Databases that write, exchange pages over a bad network, join one another's states and are opened anew.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
 
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_value::{Map, NodeId, RelId, Value};
 
 use super::{
-    dump::{dump, plain_lines},
+    dump::{beside, dump, plain_lines},
     naive,
+    small::copy,
+    volatile::Volatile,
 };
 use crate::{
-    Access, BucketKind, BucketOptions, ConvergentOp, ConvergentOwner, DataError, ErrorKind,
-    GraphRead, KeyRange, Store, StoreOptions, Transaction,
+    Access, BucketKind, BucketOptions, Clock, ConvergentKind, ConvergentOp, ConvergentOwner,
+    DataError, Direction, ErrorKind, FieldPath, GraphRead, IndexField, IndexSpec, KeyRange,
+    Neighbours, RelRow, ReplicatedSpace, SchemaChange, Store, StoreOptions, Transaction, Verdict,
+    convergent::{ReplicaId, replica::seeded},
     replication::{
         entry::Entry,
         wire::{self, Incoming},
@@ -38,9 +45,15 @@ impl Numbers {
 const KEYS: [&str; 4] = ["a", "b", "c", "d"];
 
 pub(super) struct World {
+    clock: Arc<Looked>,
     numbers: Numbers,
-    engines: Vec<Arc<MemoryEngine>>,
+    /// The kind of all convergent fields, and then of half the operations; none: any.
+    kind: Option<ConvergentKind>,
+    /// Whether only a part of each database is replicated.
+    is_spaced: bool,
+    engines: Vec<Arc<Volatile>>,
     pub(super) stores: Vec<Option<Store>>,
+    backups: Vec<Option<Arc<MemoryEngine>>>,
     /// Pages under way, and for whom.
     network: Vec<(usize, Vec<u8>)>,
     /// All entries ever written, in the numbers of the archive.
@@ -49,26 +62,64 @@ pub(super) struct World {
     next: u64,
 }
 
-fn open(engine: &Arc<MemoryEngine>) -> Store {
-    let engine: Arc<dyn Engine> = engine.clone();
-    Store::open(engine, StoreOptions::default()).unwrap()
+/// A clock that all have in common, and that goes on as it is looked at: many things happen at one time.
+#[derive(Debug, Default)]
+struct Looked(AtomicU64);
+
+impl Clock for Looked {
+    fn now_ms(&self) -> u64 {
+        1_700_000_000_000 + self.0.fetch_add(1, Ordering::Relaxed) / 16
+    }
+
+    fn passed_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) / 16
+    }
+}
+
+fn open(engine: Arc<dyn Engine>, clock: &Arc<Looked>) -> Store {
+    let options = StoreOptions {
+        clock: clock.clone(),
+        ..StoreOptions::default()
+    };
+    Store::open(engine, options).unwrap()
 }
 
 impl World {
     pub(super) fn new(seed: u64) -> Self {
+        seeded::begin(seed);
         let mut numbers = Numbers(seed);
+        let clock = Arc::new(Looked::default());
         let count = 3 + numbers.below(3) as usize;
-        let engines: Vec<_> = (0..count).map(|_| Arc::new(MemoryEngine::new())).collect();
-        let stores: Vec<_> = engines.iter().map(open).collect();
+        let new = |_| Volatile::new(Arc::new(MemoryEngine::new()));
+        let engines: Vec<Arc<Volatile>> = (0..count).map(new).collect();
+        let stores: Vec<_> = engines
+            .iter()
+            .map(|engine| open(engine.clone(), &clock))
+            .collect();
+        let is_spaced = (seed / 16).is_multiple_of(4);
         for store in &stores {
+            if is_spaced {
+                store.declare_space(&space()).unwrap();
+            }
             store.begin_replication().unwrap();
+            store.keep_endpoints("KEEPS", true).unwrap();
         }
-        let archive = open(&Arc::new(MemoryEngine::new()));
+        if numbers.below(3) == 0 {
+            index(&stores[0], "L", false);
+            // Some of what the others make here cannot be in them.
+            index(&stores[1], "M", true);
+        }
+        let archive = open(Arc::new(MemoryEngine::new()), &clock);
         archive.begin_replication().unwrap();
         Self {
+            clock,
             numbers,
+            // Every other history is of all kinds, the others are of one.
+            kind: (seed % 2 == 1).then(|| ConvergentKind::ALL[(seed / 2 % 8) as usize]),
+            is_spaced,
             engines,
             stores: stores.into_iter().map(Some).collect(),
+            backups: vec![None; count],
             network: Vec::new(),
             archive,
             entries: Vec::new(),
@@ -84,17 +135,46 @@ impl World {
         let count = self.stores.len() as u64;
         let at = self.numbers.below(count) as usize;
         let other = self.numbers.below(count) as usize;
-        match self.numbers.below(21) {
-            0..=8 => self.write(at),
-            9..=12 if at != other => self.ask(at, other),
-            13..=16 => self.deliver(),
-            17 if at != other => self.join(at, other),
-            18 => self.reopen(at),
-            19 if !self.store(at).is_joining() => self.store(at).cut_log().unwrap(),
-            _ => {}
-        }
-        for store in self.stores.iter().flatten() {
-            check_halves(store);
+        // What nobody touched was looked at before.
+        let touched = match self.numbers.below(25) {
+            0..=8 => {
+                self.write(at);
+                [Some(at), None]
+            }
+            9..=12 if at != other => {
+                self.ask(at, other);
+                [Some(at), Some(other)]
+            }
+            13..=16 => [self.deliver(), None],
+            17 if at != other => {
+                self.join(at, other);
+                [Some(at), Some(other)]
+            }
+            18 => {
+                self.reopen(at);
+                [Some(at), None]
+            }
+            19 if !self.store(at).is_joining() => {
+                self.store(at).cut_log().unwrap();
+                [Some(at), None]
+            }
+            21 | 22 => {
+                self.kill(at);
+                [Some(at), None]
+            }
+            23 if !self.store(at).is_joining() => {
+                self.backups[at] = Some(copy(self.store(at)));
+                [None, None]
+            }
+            24 => {
+                self.restore(at);
+                [Some(at), None]
+            }
+            _ => [None, None],
+        };
+        for touched in touched.into_iter().flatten() {
+            check_halves(self.store(touched));
+            check_ends(self.store(touched));
         }
     }
 
@@ -104,6 +184,16 @@ impl World {
             return;
         }
         let store = self.store(at).clone();
+        if self.is_spaced && self.numbers.below(4) == 0 {
+            let mut tx = store.begin(Access::Write).unwrap();
+            for _ in 0..1 + self.numbers.below(3) {
+                self.operate_beside(&mut tx).unwrap();
+            }
+            match tx.commit() {
+                Ok(_) => {}
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Retry, "{error}"),
+            }
+        }
         let mut tx = store.begin(Access::Write).unwrap();
         self.next += 1;
         let name = self.next.to_be_bytes();
@@ -119,12 +209,18 @@ impl World {
                 tx.rollback_to(mark).unwrap();
             }
         }
+        if self.is_spaced && self.numbers.below(2) == 0 {
+            self.operate_beside(&mut tx).unwrap();
+        }
         tx.kv_put("right", &name, b"1").unwrap();
         if self.numbers.below(12) == 0 {
             return; // given up
         }
-        tx.commit().unwrap();
-        self.keep(at);
+        match tx.commit() {
+            Ok(_) => self.keep(at),
+            // It looked at what is indexed before a property became convergent, by itself.
+            Err(error) => assert_eq!(error.kind(), ErrorKind::Retry, "{error}"),
+        }
     }
 
     /// Keeps the newest entry of a store for the interpreter.
@@ -139,6 +235,7 @@ impl World {
     }
 
     fn operate(&mut self, tx: &mut Transaction, at: usize) -> Result<(), DataError> {
+        let is_spaced = self.is_spaced;
         let n = &mut self.numbers;
         let labels = ["L", "M"];
         let key = *n.of(&KEYS);
@@ -147,16 +244,22 @@ impl World {
         let nodes = {
             let mut ids = Vec::new();
             tx.scan_nodes(None, None, 100, &mut ids)?;
-            ids
+            self.in_space(tx, ids)?
         };
+        let n = &mut self.numbers;
         let any: Option<NodeId> = (!nodes.is_empty()).then(|| *n.of(&nodes));
         let rels: Vec<RelId> = {
             let mut rows = Vec::new();
             tx.scan_relationships(None, None, 100, &mut rows)?;
-            rows.iter().map(|row| row.id).collect()
+            let ends = |row: &&RelRow| nodes.contains(&row.source) && nodes.contains(&row.target);
+            rows.iter().filter(ends).map(|row| row.id).collect()
         };
         let rel: Option<RelId> = (!rels.is_empty()).then(|| *n.of(&rels));
-        match n.below(22) {
+        let choice = match self.kind {
+            Some(_) if n.below(2) == 0 => 15,
+            _ => n.below(28),
+        };
+        match choice {
             0..=3 => {
                 let label = tx.intern_label("L")?;
                 let mut properties = Map::new();
@@ -187,17 +290,28 @@ impl World {
             }
             10 => {
                 if let Some(id) = any {
-                    let label = tx.intern_label("M")?;
+                    let [l, m] = [tx.intern_label("L")?, tx.intern_label("M")?];
                     match n.below(2) {
-                        0 => tx.add_label(id, label)?,
-                        _ => tx.remove_label(id, label)?,
+                        0 => tx.add_label(id, m)?,
+                        // One of two, so that it does not leave the space; other replicas may take the other one.
+                        _ if is_spaced => {
+                            let mut contents = Vec::new();
+                            tx.node_contents(&[id], &mut contents)?;
+                            let count = contents.pop().flatten().map(|own| own.labels.len());
+                            match count == Some(2) {
+                                true => tx.remove_label(id, *n.of(&[l, m]))?,
+                                false => tx.add_label(id, m)?,
+                            }
+                        }
+                        _ => tx.remove_label(id, m)?,
                     };
                 }
             }
             11 | 12 => {
                 if let Some(source) = any {
                     let target = *n.of(&nodes);
-                    let type_id = tx.intern_type("T")?;
+                    let type_name = *n.of(&["T", "KEEPS"]);
+                    let type_id = tx.intern_type(type_name)?;
                     let mut properties = Map::new();
                     properties.insert("w", value);
                     tx.create_relationship(type_id, source, target, &properties)?;
@@ -219,15 +333,11 @@ impl World {
                     (_, Some(id)) => ConvergentOwner::Node(id),
                     _ => return Ok(()),
                 };
-                let element = Value::from(*n.of(&KEYS));
-                let (path, op): (&[&str], _) = match n.below(8) {
-                    0 | 1 => (&["count"], ConvergentOp::Count(n.below(9) as i64 - 2)),
-                    2 | 3 => (&["set"], ConvergentOp::Insert(element)),
-                    4 => (&["set"], ConvergentOp::Remove(element)),
-                    5 => (&["map", "set"], ConvergentOp::Insert(element)),
-                    6 => (&["map"], ConvergentOp::Clear),
-                    _ => (&["count"], ConvergentOp::Clear),
+                let kind = match self.kind {
+                    Some(kind) => kind,
+                    None => *n.of(&ConvergentKind::ALL),
                 };
+                let (path, op) = field_operation(n, kind, value);
                 tx.converge(owner, path, &op, None)?;
             }
             17 | 18 => tx.kv_put("b", key.as_bytes(), format!("{value:?}").as_bytes())?,
@@ -238,6 +348,23 @@ impl World {
                     end: Some(b"d"),
                 };
                 tx.kv_delete_range("b", range)?;
+            }
+            21 | 22 => {
+                let bucket = *n.of(&["b", "m"]);
+                tx.drop_bucket(bucket)?;
+            }
+            23 | 24 => {
+                let (kind, reversible) = *n.of(&[
+                    (BucketKind::Map, false),
+                    (BucketKind::Map, true),
+                    (BucketKind::Multi, false),
+                ]);
+                let bucket = *n.of(&["b", "m"]);
+                tx.create_bucket(bucket, BucketOptions { kind, reversible })?;
+            }
+            25 | 26 => {
+                let (bucket, name) = (*n.of(&["b", "s"]), *n.of(&["x", "y"]));
+                tx.sequence_next(bucket, name)?;
             }
             _ => {
                 let options = BucketOptions {
@@ -255,6 +382,77 @@ impl World {
             }
         }
         Ok(())
+    }
+
+    /// Those nodes that are replicated.
+    fn in_space(&self, tx: &Transaction, ids: Vec<NodeId>) -> Result<Vec<NodeId>, DataError> {
+        if !self.is_spaced {
+            return Ok(ids);
+        }
+        let mut contents = Vec::new();
+        tx.node_contents(&ids, &mut contents)?;
+        let is_own = |labels: &[Arc<str>]| labels.iter().any(|label| **label == *"Beside");
+        let all = ids.into_iter().zip(contents);
+        Ok(all
+            .filter(|(_, content)| content.as_ref().is_some_and(|own| !is_own(&own.labels)))
+            .map(|(id, _)| id)
+            .collect())
+    }
+
+    /// Something that nobody else is told of.
+    fn operate_beside(&mut self, tx: &mut Transaction) -> Result<(), DataError> {
+        let mut nodes = Vec::new();
+        tx.scan_nodes(None, None, 100, &mut nodes)?;
+        let shared = self.in_space(tx, nodes.clone())?;
+        nodes.retain(|id| !shared.contains(id));
+        let n = &mut self.numbers;
+        let value = Value::Int(n.below(1000) as i64);
+        let own: Option<NodeId> = (!nodes.is_empty()).then(|| *n.of(&nodes));
+        let other: Option<NodeId> = (!shared.is_empty()).then(|| *n.of(&shared));
+        let key = *n.of(&KEYS);
+        match (n.below(9), own, other) {
+            (0 | 1, ..) | (_, None, _) => {
+                let label = tx.intern_label("Beside")?;
+                let mut properties = Map::new();
+                if tx.document_node("Beside", &Value::from(key))?.is_none() {
+                    properties.insert("_key", Value::from(key));
+                }
+                properties.insert("p", value);
+                tx.create_node(&[label], &properties)?;
+            }
+            (2, Some(id), _) => drop(tx.delete_node(id, true)?),
+            (3, Some(id), _) => drop(tx.set_node_property(id, &["p"], value)?),
+            (4, Some(id), _) => {
+                let owner = ConvergentOwner::Node(id);
+                tx.converge(owner, &["own"], &ConvergentOp::Count(1), None)?;
+            }
+            (5, Some(id), Some(other)) => {
+                let type_id = tx.intern_type("T")?;
+                tx.create_relationship(type_id, id, other, &Map::new())?;
+            }
+            (6, _, Some(other)) => {
+                let type_id = tx.intern_type("BESIDE")?;
+                let target = *n.of(&shared);
+                tx.create_relationship(type_id, other, target, &Map::new())?;
+            }
+            (7, ..) => {
+                tx.kv_put("beside", key.as_bytes(), b"1")?;
+                tx.sequence_next("beside", "x")?;
+            }
+            _ => drop(tx.drop_bucket("beside")?),
+        }
+        Ok(())
+    }
+
+    /// Does something with what came from another replica, and holds what is beside the space against what it was before.
+    fn merge<T>(&self, to: usize, body: impl FnOnce(&Store) -> T) -> T {
+        if !self.is_spaced {
+            return body(self.store(to));
+        }
+        let before = beside(self.store(to));
+        let value = body(self.store(to));
+        before.is_left_alone(&beside(self.store(to)));
+        value
     }
 
     /// A page for `to` of what `from` has, by what `to` has now; it may come late, twice, or never.
@@ -282,6 +480,8 @@ impl World {
             ends.push(items.len() - rest.len());
         }
         let lost = self.numbers.below(ends.len() as u64) as usize;
+        // What is replicated is told by the first.
+        let lost = if self.is_spaced { lost.max(1) } else { lost };
         for (at, two) in ends.windows(2).enumerate() {
             if at != lost {
                 left.extend_from_slice(&items[two[0]..two[1]]);
@@ -290,9 +490,10 @@ impl World {
         left
     }
 
-    fn deliver(&mut self) {
+    /// Answers to whom.
+    fn deliver(&mut self) -> Option<usize> {
         if self.network.is_empty() {
-            return;
+            return None;
         }
         let at = self.numbers.below(self.network.len() as u64) as usize;
         let (to, page) = match self.numbers.below(4) {
@@ -300,18 +501,19 @@ impl World {
             _ => self.network.swap_remove(at),
         };
         if self.numbers.below(10) == 0 {
-            return; // lost
+            return None; // lost
         }
         self.apply(to, &page);
+        Some(to)
     }
 
     fn apply(&mut self, to: usize, page: &[u8]) {
-        match self.store(to).apply_entries(page) {
+        match self.merge(to, |store| store.apply_entries(page)) {
             Ok(_) => {}
             // A process that ended meanwhile.
             Err(error) if error.kind() == ErrorKind::Unavailable => {}
             // Reordered: what comes before is still under way.
-            Err(error) => assert!(error.to_string().contains("came before"), "{error}"),
+            Err(error) => assert!(error.to_string().contains(" came before "), "{error}"),
         }
     }
 
@@ -327,7 +529,10 @@ impl World {
                 .store(from)
                 .snapshot_page(joining.place(), bytes)
                 .unwrap();
-            if joining.join_page(self.store(to), &page).unwrap() {
+            if self
+                .merge(to, |store| joining.join_page(store, &page))
+                .unwrap()
+            {
                 break;
             }
             if self.numbers.below(5) == 0 {
@@ -338,7 +543,56 @@ impl World {
 
     fn reopen(&mut self, at: usize) {
         self.stores[at] = None;
-        self.stores[at] = Some(open(&self.engines[at]));
+        self.stores[at] = Some(open(self.engines[at].clone(), &self.clock));
+    }
+
+    /// The process ends while a transaction is under way whose number others will miss. What was committed and not synced is lost:
+    /// of a state that is being joined some of its pages.
+    fn kill(&mut self, at: usize) {
+        if self.store(at).is_joining() {
+            self.engines[at] = self.engines[at].after_crash();
+            return self.reopen(at);
+        }
+        let store = self.store(at).clone();
+        let mut begun = store.begin(Access::Write).unwrap();
+        let mut nodes = Vec::new();
+        begun.scan_nodes(None, None, 1, &mut nodes).unwrap();
+        if let Some(id) = nodes.first() {
+            let owner = ConvergentOwner::Node(*id);
+            let op = ConvergentOp::Count(1);
+            begun.converge(owner, &["count"], &op, None).unwrap();
+        }
+        if self.numbers.below(2) == 0 {
+            self.write(at); // beside it
+        }
+        // What the process would have done at its end is not done.
+        self.engines[at] = self.engines[at].after_crash();
+        drop((begun, store));
+        self.reopen(at);
+    }
+
+    /// A backup takes a replica's place, under a new epoch. What only it knew is lost.
+    fn restore(&mut self, at: usize) {
+        // Who has joined a part of a state waits for all that it had seen, also for what would be lost.
+        if self.stores.iter().flatten().any(Store::is_joining) {
+            return;
+        }
+        let Some(backup) = self.backups[at].take() else {
+            return;
+        };
+        // What is on its way was asked for by somebody who is gone, or is what is lost.
+        self.network.clear();
+        self.stores[at] = None;
+        self.engines[at] = Volatile::new(backup);
+        self.reopen(at);
+        let archive = self.archive.clone();
+        let stores = &self.stores;
+        self.entries.retain(|entry| {
+            let name = archive.shared().own_replica.name(entry.origin).unwrap();
+            let mut all = stores.iter().flatten();
+            all.any(|store| has(store, name, entry.number))
+        });
+        self.store(at).begin_epoch().unwrap();
     }
 
     /// Everybody hears of everything.
@@ -368,6 +622,12 @@ impl World {
 
     fn bring(&mut self, from: usize, to: usize) -> bool {
         let mut news = false;
+        // As an exchange does: what a killed process had begun is given up once everybody was asked for it.
+        let before = self.store(to).greeting().unwrap();
+        let theirs = self.store(from).greeting().unwrap();
+        self.store(to).greeted(&theirs).unwrap();
+        self.store(to).give_up_unknown().unwrap();
+        news |= self.store(to).greeting().unwrap() != before;
         for _ in 0..50 {
             let greeting = self.store(to).greeting().unwrap();
             let page = match self.store(from).entries_for(&greeting, 1 << 20) {
@@ -375,7 +635,7 @@ impl World {
                 Err(error) if error.kind() == ErrorKind::Unavailable => return true,
                 Err(error) => panic!("{error}"),
             };
-            let applied = self.store(to).apply_entries(&page).unwrap();
+            let applied = self.merge(to, |store| store.apply_entries(&page)).unwrap();
             news |= applied.transactions > 0;
             if std::env::var_os("ISOMER_LOUD").is_some() {
                 eprintln!(
@@ -391,7 +651,10 @@ impl World {
                         .store(from)
                         .snapshot_page(joining.place(), 1 << 20)
                         .unwrap();
-                    if joining.join_page(self.store(to), &page).unwrap() {
+                    if self
+                        .merge(to, |store| joining.join_page(store, &page))
+                        .unwrap()
+                    {
                         break;
                     }
                 }
@@ -402,20 +665,148 @@ impl World {
         news
     }
 
+    /// Everything that the first one holds, and what all are called.
+    pub(super) fn told(&self) -> Vec<String> {
+        let names = self
+            .stores
+            .iter()
+            .flatten()
+            .map(|store| format!("{:?}", store.replica()));
+        dump(self.store(0)).into_iter().chain(names).collect()
+    }
+
     /// All hold the same, and what the history says.
     pub(super) fn compare(&self) {
         let first = dump(self.store(0));
-        for store in self.stores.iter().flatten() {
+        for (at, store) in self.stores.iter().flatten().enumerate() {
             assert!(!store.is_joining());
-            assert_eq!(dump(store), first);
+            let own = dump(store);
+            let missing: Vec<_> = first.iter().filter(|line| !own.contains(line)).collect();
+            let more: Vec<_> = own.iter().filter(|line| !first.contains(line)).collect();
+            assert!(
+                own == first,
+                "replica {at} lacks what the first one has: {missing:#?}, and has more: {more:#?}"
+            );
             check_halves(store);
+            let mut found = store.check(&mut |_, _| Verdict::Continue).unwrap();
+            // The change stream tells of the rest, which copies of a killed replica have not.
+            found.retain(|one| one.contains("index "));
+            assert_eq!(found, Vec::<String>::new(), "replica {at}");
             assert_eq!(store.check_convergent().unwrap(), Vec::<String>::new());
+            assert_eq!(store.check_buckets().unwrap(), Vec::<String>::new());
         }
         // Convergent fields have an interpreter of their own.
         assert_eq!(
             plain_lines(self.store(0)),
             naive::lines(&self.archive, &self.entries)
         );
+    }
+}
+
+/// What is replicated where that is not everything.
+fn space() -> ReplicatedSpace {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    ReplicatedSpace {
+        name: "shared".into(),
+        labels: names(&["L", "M"]),
+        rel_types: names(&["T", "KEEPS"]),
+        buckets: names(&["b", "m", "s", "left", "right"]),
+    }
+}
+
+/// Indexes over the convergent fields of a label; over all as if none were a set, where `wrong`.
+fn index(store: &Store, label: &str, wrong: bool) {
+    let paths: [&[&str]; 9] = [
+        &["count"],
+        &["set"],
+        &["grown"],
+        &["last"],
+        &["all"],
+        &["flag"],
+        &["map", "set"],
+        &["map", "count"],
+        &["map", "map", "last"],
+    ];
+    for path in paths {
+        let spec = IndexSpec {
+            name: None,
+            label: label.into(),
+            fields: vec![IndexField {
+                path: FieldPath::new(path.iter().copied()),
+                each: !wrong && matches!(path, [.., "set" | "grown"]),
+            }],
+            unique: false,
+        };
+        let change = SchemaChange::CreateIndex {
+            spec,
+            if_not_exists: false,
+        };
+        store.change_schema(change).unwrap();
+    }
+}
+
+/// Whether a store has a transaction.
+fn has(store: &Store, origin: ReplicaId, number: u64) -> bool {
+    let Some(replica) = store.shared().own_replica.number(origin) else {
+        return false;
+    };
+    let snapshot = store.engine().snapshot().unwrap();
+    store
+        .seen_in(&*snapshot, None)
+        .unwrap()
+        .saw(replica, number)
+}
+
+/// An operation on a field of that kind, and the field.
+fn field_operation(
+    n: &mut Numbers,
+    kind: ConvergentKind,
+    value: Value,
+) -> (&'static [&'static str], ConvergentOp) {
+    let element = Value::from(*n.of(&KEYS));
+    let is_clear = n.below(8) == 0;
+    let (path, op): (&[&str], _) = match kind {
+        ConvergentKind::Counter => (&["count"], ConvergentOp::Count(n.below(9) as i64 - 2)),
+        ConvergentKind::Set if n.below(3) == 0 => (&["set"], ConvergentOp::Remove(element)),
+        ConvergentKind::Set => (&["set"], ConvergentOp::Insert(element)),
+        ConvergentKind::GrowSet => (&["grown"], ConvergentOp::InsertGrowing(element)),
+        ConvergentKind::Register => (&["last"], ConvergentOp::Assign(value)),
+        ConvergentKind::MultiRegister => (&["all"], ConvergentOp::AssignMulti(value)),
+        ConvergentKind::Flag if n.below(2) == 0 => (&["flag"], ConvergentOp::Disable),
+        ConvergentKind::Flag => (&["flag"], ConvergentOp::Enable),
+        ConvergentKind::Sketch => (&["sketch"], ConvergentOp::Observe(value, Some(4))),
+        ConvergentKind::Map => match n.below(4) {
+            0 => (&["map", "set"], ConvergentOp::Insert(element)),
+            1 => (&["map", "set"], ConvergentOp::Remove(element)),
+            2 => (&["map", "count"], ConvergentOp::Count(1)),
+            _ => (&["map", "map", "last"], ConvergentOp::Assign(value)),
+        },
+    };
+    match is_clear {
+        true => (&path[..1], ConvergentOp::Clear),
+        false => (path, op),
+    }
+}
+
+/// Each relationship is found from both its ends, and both are there.
+fn check_ends(store: &Store) {
+    if store.is_joining() {
+        return;
+    }
+    let tx = store.begin(Access::Read).unwrap();
+    let (mut nodes, mut rows) = (Vec::new(), Vec::new());
+    tx.scan_nodes(None, None, 10_000, &mut nodes).unwrap();
+    tx.scan_relationships(None, None, 10_000, &mut rows)
+        .unwrap();
+    let ends = |row: &RelRow| (row.id, row.source, row.target);
+    let mut told: Vec<_> = rows.iter().map(ends).collect();
+    told.sort_unstable();
+    for direction in [Direction::Outgoing, Direction::Incoming] {
+        let mut found = Neighbours::new();
+        tx.expand(&nodes, direction, &[], &mut found).unwrap();
+        let mut seen: Vec<_> = found.rows().iter().map(ends).collect();
+        seen.sort_unstable();
+        assert_eq!(seen, told, "relationships are not found from both ends");
     }
 }
 

@@ -1,9 +1,8 @@
 //! Aggregations of the rows of one group.
 
-use isomer_cypher::ast::{BinaryOp, Expr};
+use isomer_cypher::ast::Expr;
 use isomer_value::Value;
 
-use super::expression::arithmetic;
 use super::logic::order;
 use super::notation::literal;
 use super::{Fault, Interpreter, Result, Row, raised};
@@ -97,16 +96,51 @@ fn check_share(share: Option<&Value>) -> Result<()> {
     }
 }
 
+/// Integers exactly; floats, and integers beside them, as if they were added exactly and rounded once.
 fn sum(values: &[Value]) -> Result<Value> {
-    let mut total = Value::Int(0);
+    let mut whole = 0_i128;
+    let mut floats = Vec::new();
     for value in values {
         match value {
-            Value::Int(_) | Value::Float(_) => total = arithmetic(BinaryOp::Add, &total, value)?,
+            Value::Int(value) => whole += i128::from(*value),
+            Value::Float(value) => floats.push(*value),
             Value::Duration(_) => return Err(Fault::Unknown("sums of durations".into())),
             other => return raised(format!("{} is not added", literal(other))),
         }
     }
-    Ok(total)
+    if floats.is_empty() {
+        return match i64::try_from(whole) {
+            Ok(whole) => Ok(Value::Int(whole)),
+            Err(_) => raised("a sum has more than 64 bits"),
+        };
+    }
+    floats.push(whole as f64);
+    // Parts without common digits (Shewchuk 1997), the smallest first.
+    let mut parts: Vec<f64> = Vec::new();
+    for &float in &floats {
+        let mut top = float;
+        let mut next = Vec::new();
+        for part in parts {
+            let (large, small) = if top.abs() < part.abs() {
+                (part, top)
+            } else {
+                (top, part)
+            };
+            top = large + small;
+            let lost = small - (top - large);
+            if lost != 0.0 {
+                next.push(lost);
+            }
+        }
+        next.push(top);
+        parts = next;
+    }
+    let exact: f64 = parts.iter().rev().sum();
+    Ok(Value::Float(if exact.is_finite() {
+        exact
+    } else {
+        floats.iter().sum()
+    }))
 }
 
 fn numbers(values: &[Value]) -> Result<Vec<f64>> {

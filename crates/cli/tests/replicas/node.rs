@@ -1,0 +1,152 @@
+//! A server in a process of its own, which is asked over HTTP and killed.
+
+use std::{
+    fs::File,
+    io::{Read, Write},
+    net::{TcpListener, TcpStream},
+    os::fd::AsFd,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+/// Runs the binary to its end.
+pub fn isomer(arguments: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_isomer"))
+        .args(arguments)
+        .output()
+        .expect("the binary runs");
+    assert!(
+        output.status.success(),
+        "{arguments:?}: {}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+/// A port of this machine that nobody listens on.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("its address").port()
+}
+
+/// Does something within a network namespace, which a file names: on a thread of its own, which ends there. Processes that it
+/// starts stay within.
+pub fn within<T: Send>(network: Option<&PathBuf>, what: impl FnOnce() -> T + Send) -> T {
+    let Some(network) = network else {
+        return what();
+    };
+    let entered = || {
+        let file = File::open(network).expect("the namespace is there");
+        move_into_link_name_space(file.as_fd(), Some(LinkNameSpaceType::Network))
+            .expect("a thread enters it");
+        what()
+    };
+    std::thread::scope(|scope| scope.spawn(entered).join())
+        .unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// A server in a process of its own.
+pub struct Node {
+    pub folder: PathBuf,
+    pub port: u16,
+    /// The network namespace that it and whoever asks it are in; none: this machine's.
+    pub network: Option<PathBuf>,
+    /// More arguments, and variables of its environment.
+    pub arguments: Vec<String>,
+    pub environment: Vec<(String, String)>,
+    child: Option<Child>,
+}
+
+impl Node {
+    /// One that listens on this machine alone.
+    pub fn here(folder: PathBuf, port: u16) -> Self {
+        Self {
+            folder,
+            port,
+            network: None,
+            arguments: vec!["--listen".into(), format!("127.0.0.1:{port}")],
+            environment: Vec::new(),
+            child: None,
+        }
+    }
+
+    /// Starts it and waits until it answers. What it says goes to a file beside its folder.
+    pub fn start(&mut self) {
+        let said = self.folder.with_extension("log");
+        let log = File::create(&said).expect("its log");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_isomer"));
+        command
+            .args(["serve", &format!("db={}", self.folder.display())])
+            .args(["--without-authentication", "--create"])
+            .args(&self.arguments)
+            .envs(self.environment.iter().cloned())
+            .stdout(Stdio::null())
+            .stderr(log);
+        let child = within(self.network.as_ref(), || command.spawn());
+        self.child = Some(child.expect("the server starts"));
+        let start = Instant::now();
+        while self
+            .ask("GET", "/ready", "")
+            .is_none_or(|(status, _)| status != 200)
+        {
+            let ended = self.child.as_mut().and_then(|child| child.try_wait().ok()?);
+            assert!(
+                ended.is_none() && start.elapsed() < Duration::from_secs(60),
+                "the server does not answer ({}), it says: {}",
+                ended.map_or("it runs".to_owned(), |status| status.to_string()),
+                std::fs::read_to_string(&said).unwrap_or_default()
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// As `kill -9` does.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            child.kill().expect("it is killed");
+            child.wait().expect("it ended");
+        }
+    }
+
+    /// Whether a query was acknowledged.
+    pub fn run(&self, query: &str) -> bool {
+        self.rows(query).is_some()
+    }
+
+    /// The rows of a query that succeeded.
+    pub fn rows(&self, query: &str) -> Option<String> {
+        let body = format!("{{\"query\": \"{query}\"}}");
+        let (status, body) = self.ask("POST", "/v1/databases/db/query", &body)?;
+        (status == 200).then_some(body)
+    }
+
+    fn ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
+        let connect = || TcpStream::connect(("127.0.0.1", self.port));
+        let mut stream = within(self.network.as_ref(), connect).ok()?;
+        stream
+            .set_read_timeout(Some(Duration::from_secs(20)))
+            .ok()?;
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            body.len()
+        );
+        stream.write_all(request.as_bytes()).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        let status = answer.get(9..12)?.parse().ok()?;
+        let (_, body) = answer.split_once("\r\n\r\n")?;
+        // What the database says of its own time is not compared.
+        let rows = body.split_once("\"rows\"").map_or(body, |(_, rows)| rows);
+        let rows = rows.split("]]").next().unwrap_or(rows);
+        Some((status, rows.to_owned()))
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

@@ -1,0 +1,253 @@
+//! A node with its record by its key, for reads that are no more than that.
+//!
+//! A key leads to a number and that to a record: two searches in the engine. Which number a key led to is remembered, and as
+//! the record says its label and its key itself, looking into it tells whether that still holds, at any version: then one
+//! search was enough. What is remembered is a hint and no more.
+
+use std::sync::{
+    OnceLock,
+    atomic::{AtomicU64, Ordering},
+};
+
+use isomer_storage::{Memory, MemoryKind, Reservation};
+use isomer_value::{
+    LabelId, NodeContent, NodeId, Value,
+    record::{RecordRef, RecordSealer},
+};
+use parking_lot::Mutex;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::{
+    Access, DataError, Transaction,
+    catalog::NameKind,
+    graph::{KEY, nodes::encode_found_key},
+    keyspace,
+};
+
+/// A node's record as it was read.
+#[derive(Debug)]
+pub struct NodeRecord {
+    id: NodeId,
+    bytes: Vec<u8>,
+}
+
+impl NodeRecord {
+    /// The node.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// Bytes of the record.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there are none; a record always has some.
+    pub fn is_empty(&self) -> bool {
+        self.bytes.is_empty()
+    }
+}
+
+impl Transaction {
+    /// Whether a record alone says all of a node, and reading it observes nothing: in a transaction that only reads a
+    /// database without convergent fields, which is no replica.
+    pub fn reads_plain_records(&self) -> bool {
+        let shared = self.store().shared();
+        self.access() == Access::Read
+            && !shared.own_replica.has_any()
+            && !shared.replication.is_on()
+    }
+
+    /// The node that has `key` as its `_key` in `label`, with its record: what [`crate::GraphRead::node_by_key`] and one read
+    /// more answer. Only where [`Transaction::reads_plain_records`] says so.
+    pub fn record_by_key(
+        &self,
+        label: LabelId,
+        key: &Value,
+    ) -> Result<Option<NodeRecord>, DataError> {
+        debug_assert!(self.reads_plain_records());
+        let Some(encoded) = encode_found_key(key) else {
+            return Ok(None);
+        };
+        let hints = &self.store().shared().key_hints;
+        let place = Place::of(label, &encoded);
+        if let Some(id) = hints.get(place)
+            && let Some(bytes) = self.read().get(&keyspace::node(id))?
+            && self.is_keyed(&bytes, label, key)?
+        {
+            return Ok(Some(NodeRecord { id, bytes }));
+        }
+        let Some(id) = self.find_encoded_key(label, &encoded)? else {
+            return Ok(None);
+        };
+        let Some(bytes) = self.read().get(&keyspace::node(id))? else {
+            return Err(DataError::corrupt(format!(
+                "a key leads to node {id}, which does not exist"
+            )));
+        };
+        hints.put(place, id, self.store().memory());
+        Ok(Some(NodeRecord { id, bytes }))
+    }
+
+    /// Whether a record is of a node of `label` under `key`.
+    fn is_keyed(&self, bytes: &[u8], label: LabelId, key: &Value) -> Result<bool, DataError> {
+        let record = RecordRef::new(bytes)?;
+        let names = &self.catalog_ref().names;
+        if !record.has_label(label) {
+            return Ok(false);
+        }
+        let Some(prop) = names.find(NameKind::Prop, KEY) else {
+            return Ok(false);
+        };
+        let own = record.get(isomer_value::PropId(prop), &**names)?;
+        Ok(match (own, key) {
+            (Some(Value::Int(own)), Value::Int(key)) => own == *key,
+            (Some(Value::String(own)), Value::String(key)) => own == *key,
+            // Whole floats go the long way.
+            _ => false,
+        })
+    }
+
+    /// All of a node from its record.
+    pub fn content_of(&self, node: NodeRecord) -> Result<NodeContent, DataError> {
+        let catalog = self.catalog_ref();
+        let (labels, properties) = {
+            let record = RecordRef::new(&node.bytes)?;
+            let mut labels = Vec::with_capacity(1);
+            for label in record.labels() {
+                labels.push(catalog.label_name(label).ok_or_else(|| {
+                    let id = node.id;
+                    DataError::corrupt(format!("node {id} has a label without a name"))
+                })?);
+            }
+            labels.sort_unstable();
+            let sealer = RecordSealer::new(catalog.names.clone());
+            (labels, sealer.properties_of(node.bytes)?)
+        };
+        Ok(NodeContent { labels, properties })
+    }
+
+    /// One property from a node's record; null where it has none of this name.
+    pub fn property_of(&self, node: &NodeRecord, name: &str) -> Result<Value, DataError> {
+        let names = &self.catalog_ref().names;
+        let Some(prop) = names.find(NameKind::Prop, name) else {
+            return Ok(Value::Null);
+        };
+        let record = RecordRef::new(&node.bytes)?;
+        let found = record.get(isomer_value::PropId(prop), &**names)?;
+        Ok(found.unwrap_or_default())
+    }
+}
+
+/// Which numbers keys led to lately.
+///
+/// Shape: words at places that follow from the key's hash, a number in the lower 40 bits, other bits of the hash above; a
+/// later key takes an earlier one's place. Memory: up to a 64th of the budget, at most 32 MiB, in pieces of 32 KiB that are
+/// taken as they are needed and never where that would make others give way.
+#[derive(Debug, Default)]
+pub(crate) struct KeyHints {
+    pieces: OnceLock<Pieces>,
+}
+
+#[derive(Debug)]
+struct Pieces {
+    pieces: Box<[OnceLock<Box<[AtomicU64]>>]>,
+    reserved: Mutex<Reservation>,
+}
+
+/// Words of a piece.
+const WORDS: usize = 4096;
+const MOST_PIECES: usize = 1024;
+/// Bits of a word that hold the number.
+const ID_BITS: u32 = 40;
+
+/// Where a key's hint is, and how it is told from others there.
+#[derive(Clone, Copy)]
+struct Place(u64);
+
+impl Place {
+    fn of(label: LabelId, encoded: &[u8]) -> Self {
+        Self(xxh3_64_with_seed(encoded, u64::from(label.0)))
+    }
+
+    fn tag(self) -> u64 {
+        self.0 >> ID_BITS
+    }
+
+    fn word(self) -> usize {
+        self.0 as usize % WORDS
+    }
+
+    fn piece(self, pieces: usize) -> usize {
+        (self.0 as usize / WORDS) % pieces
+    }
+}
+
+impl KeyHints {
+    fn get(&self, place: Place) -> Option<NodeId> {
+        let pieces = &self.pieces.get()?.pieces;
+        let words = pieces[place.piece(pieces.len())].get()?;
+        let word = words[place.word()].load(Ordering::Relaxed);
+        (word >> ID_BITS == place.tag()).then_some(NodeId(word & ((1 << ID_BITS) - 1)))
+    }
+
+    fn put(&self, place: Place, id: NodeId, memory: &Memory) {
+        if id.0 >> ID_BITS != 0 {
+            return;
+        }
+        let all = self.pieces.get_or_init(|| {
+            let bytes = memory.total_bytes() / 64;
+            let count = (bytes / (WORDS * 8)).clamp(1, MOST_PIECES);
+            Pieces {
+                pieces: (0..count).map(|_| OnceLock::new()).collect(),
+                reserved: Mutex::new(memory.reservation(MemoryKind::EngineCache)),
+            }
+        });
+        let piece = &all.pieces[place.piece(all.pieces.len())];
+        if piece.get().is_none() {
+            let mut reserved = all.reserved.lock();
+            if piece.get().is_none() && reserved.try_grow(WORDS * 8).is_err() {
+                return;
+            }
+            piece.get_or_init(|| (0..WORDS).map(|_| AtomicU64::new(0)).collect());
+        }
+        if let Some(words) = piece.get() {
+            let word = place.tag() << ID_BITS | id.0;
+            words[place.word()].store(word, Ordering::Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hint_is_found_until_another_takes_its_place() {
+        let (hints, memory) = (KeyHints::default(), Memory::new(16 << 20));
+        let place = |key: u64| Place::of(LabelId(3), &key.to_be_bytes());
+        assert!(hints.get(place(1)).is_none());
+        (0..1_000).for_each(|key| hints.put(place(key), NodeId(key), &memory));
+        let found = (0..1_000).filter(|key| hints.get(place(*key)) == Some(NodeId(*key)));
+        assert!(found.count() > 950);
+        let other = |key: u64| Place::of(LabelId(4), &key.to_be_bytes());
+        assert!((0..1_000).all(|key| hints.get(other(key)).is_none()));
+        let most = memory.total_bytes() / 64;
+        (0..100_000).for_each(|key| hints.put(place(key), NodeId(key), &memory));
+        assert!((1..=most + (64 << 10)).contains(&memory.used_bytes()));
+        hints.put(place(5), NodeId(1 << ID_BITS), &memory);
+        assert_ne!(hints.get(place(5)), Some(NodeId(1 << ID_BITS)));
+    }
+
+    #[test]
+    fn where_memory_is_out_nothing_is_remembered() {
+        let (hints, memory) = (KeyHints::default(), Memory::new(1 << 20));
+        let all = memory.reserve(MemoryKind::Queries, 1 << 20).unwrap();
+        let place = Place::of(LabelId(0), b"k");
+        hints.put(place, NodeId(7), &memory);
+        assert!(hints.get(place).is_none());
+        drop(all);
+        hints.put(place, NodeId(7), &memory);
+        assert_eq!(hints.get(place), Some(NodeId(7)));
+    }
+}

@@ -1,0 +1,683 @@
+//! Entries of convergent fields: they follow the field's value, in the transaction that changes it.
+//!
+//! | field | entries |
+//! |---|---|
+//! | counter, register, flag | the value that is read |
+//! | multi register | the value; of several the list of them, or each of them where the index is over elements |
+//! | sets, in an index of their elements alone | each element |
+//!
+//! Of no other field, and in no unique index, are there entries: an operation that would make such a field is refused where the index
+//! is. One that comes from another replica is not: the index is given up then, for good (`keyspace::given_up`).
+//!
+//! The entry of an element is told from the element alone: whether it is there when the operation is done. It is put again where it
+//! was before, so that adding stays blind. All other entries are told from the value before and after.
+//!
+//! What is observed: an operation, that nobody changed the labels or the plain fields that the node is indexed by, as those who do
+//! declare all of its convergent fields cleared; the field's value, where its entry tells of all of it (a counter); all fields of an
+//! index with several. One that changes which kind is read at a place (the first and the last of a field too) declares it cleared, and
+//! where several kinds are at one place each operation observes all of it.
+
+use std::collections::BTreeMap;
+
+use isomer_value::{LabelId, Map, NodeId, PropId, key, record::RecordRef};
+
+use super::entries::{Entry, EntryChanges, entries_of, entries_within};
+use crate::{
+    ConvergentKind, ConvergentOwner, DataError, ErrorKind, FieldPath, IndexDef, IndexField,
+    Transaction,
+    catalog::NameKind,
+    convergent::{Action, Spot, skip_item, take_kind},
+    graph::NodeState,
+    keyspace,
+    properties::{at_path, set_path},
+};
+
+/// What stands at the path of an index's field.
+enum Stands {
+    /// No convergent field has the first name.
+    Plain,
+    /// The first name has one, and the path leads to none.
+    Nothing,
+    Field(ConvergentKind, Spot),
+}
+
+/// The entries that a node should have.
+pub(crate) enum Wanted {
+    Entries(Vec<Entry>),
+    /// A convergent field stands there that the index cannot hold.
+    NotIndexable(ConvergentKind),
+}
+
+/// What stands in indexes of a node before entries of one of its convergent properties change.
+pub(crate) struct FieldEntries {
+    node: NodeId,
+    /// Its labels; its plain properties where an index has other fields.
+    state: NodeState,
+    indexes: Vec<Before>,
+    /// Where an operation is, and which kinds were read on its way, as far as an index follows it.
+    way: Option<(Spot, Vec<Option<ConvergentKind>>)>,
+}
+
+struct Before {
+    index: IndexDef,
+    /// What is at the path of an index with one field.
+    kind: Option<ConvergentKind>,
+    /// Entries told from the value.
+    entries: Vec<Entry>,
+}
+
+/// Whether a field of an index can hold convergent fields of a kind.
+fn holds(index: &IndexDef, field: &IndexField, kind: ConvergentKind) -> bool {
+    !index.unique
+        && match kind {
+            ConvergentKind::Counter
+            | ConvergentKind::Register
+            | ConvergentKind::MultiRegister
+            | ConvergentKind::Flag => true,
+            ConvergentKind::Set | ConvergentKind::GrowSet => field.each && index.fields.len() == 1,
+            ConvergentKind::Sketch | ConvergentKind::Map => false,
+        }
+}
+
+fn is_set(kind: Option<ConvergentKind>) -> bool {
+    matches!(kind, Some(ConvergentKind::Set | ConvergentKind::GrowSet))
+}
+
+fn not_indexable(index: &IndexDef, path: &str, kind: ConvergentKind) -> DataError {
+    let how = match kind {
+        _ if index.unique => "unique indexes cannot hold convergent fields: use another property",
+        ConvergentKind::Set | ConvergentKind::GrowSet => {
+            "of sets the elements alone are indexed: make it over the elements of this one property, with [] behind its name"
+        }
+        _ => "fields of that kind are not: drop the index, or use another property",
+    };
+    DataError::invalid(format!(
+        "{path} is a convergent {} and indexed by {}: {how}",
+        kind.name(),
+        index.name
+    ))
+}
+
+impl Transaction {
+    /// The number of a name that an index is over. That there is none is no observation: nothing convergent is under it then, which
+    /// is observed instead.
+    fn indexed_prop(&self, name: &str) -> Option<PropId> {
+        let known = self.catalog_ref().names.find(NameKind::Prop, name);
+        let known = known.or_else(|| self.store().find_settled(NameKind::Prop, name));
+        known.map(PropId)
+    }
+
+    /// Whether one of an index's fields may be convergent.
+    fn may_converge(&self, index: &IndexDef) -> bool {
+        index.fields.iter().any(|field| {
+            let prop = self.indexed_prop(&field.path.0[0]);
+            prop.is_some_and(|prop| self.store().is_convergent(prop))
+        })
+    }
+
+    fn stands_at(&self, id: NodeId, path: &FieldPath) -> Result<Stands, DataError> {
+        let Some(prop) = self.indexed_prop(&path.0[0]) else {
+            return Ok(Stands::Plain);
+        };
+        if !self.store().is_convergent(prop) {
+            return Ok(Stands::Plain);
+        }
+        let below: Vec<&str> = path.0[1..].iter().map(|name| &**name).collect();
+        let spot = Spot::new(ConvergentOwner::Node(id), prop, &below);
+        let levels = spot.levels();
+        for (depth, level) in levels.iter().enumerate().skip(1) {
+            match self.kind_at(level)? {
+                None if depth == 1 => return Ok(Stands::Plain),
+                Some((kind, _)) if depth + 1 == levels.len() => {
+                    return Ok(Stands::Field(kind, spot));
+                }
+                Some((ConvergentKind::Map, _)) => {}
+                _ => break,
+            }
+        }
+        Ok(Stands::Nothing)
+    }
+
+    /// The entries that a node of this state has in an index, convergent fields included.
+    pub(crate) fn wanted_entries(
+        &self,
+        index: &IndexDef,
+        id: NodeId,
+        state: &NodeState,
+    ) -> Result<Wanted, DataError> {
+        if state.labels.binary_search(&index.label).is_err() {
+            return Ok(Wanted::Entries(Vec::new()));
+        }
+        if index.unique || !self.may_converge(index) {
+            return entries_of(index, state).map(Wanted::Entries);
+        }
+        let mut properties: Option<Map> = None;
+        let mut hidden: Vec<&str> = Vec::new();
+        for field in &index.fields {
+            let stands = self.stands_at(id, &field.path)?;
+            if matches!(stands, Stands::Plain) {
+                continue;
+            }
+            let properties = properties.get_or_insert_with(|| state.properties.clone());
+            let top = &*field.path.0[0];
+            if !hidden.contains(&top) {
+                hidden.push(top);
+                properties.remove(top);
+            }
+            let Stands::Field(kind, spot) = stands else {
+                continue;
+            };
+            if !holds(index, field, kind) {
+                return Ok(Wanted::NotIndexable(kind));
+            }
+            if let Some(value) = self.value_at(spot.named())? {
+                let names: Vec<&str> = field.path.0.iter().map(|name| &**name).collect();
+                set_path(properties, &names, value)?;
+            }
+        }
+        let Some(properties) = properties else {
+            return entries_of(index, state).map(Wanted::Entries);
+        };
+        let state = NodeState {
+            labels: vec![index.label],
+            properties,
+        };
+        entries_within(index, &state, usize::MAX).map(Wanted::Entries)
+    }
+
+    /// As [`Transaction::wanted_entries`]; where the index cannot hold what is there, the operation is refused, or the index given
+    /// up if it comes from elsewhere.
+    pub(crate) fn entries_or_refuse(
+        &self,
+        index: &IndexDef,
+        id: NodeId,
+        state: &NodeState,
+    ) -> Result<Vec<Entry>, DataError> {
+        match self.wanted_entries(index, id, state) {
+            Ok(Wanted::Entries(entries)) => Ok(entries),
+            Ok(Wanted::NotIndexable(_)) if self.is_merging() => {
+                self.store().give_up_index(index.id)?;
+                Ok(Vec::new())
+            }
+            Ok(Wanted::NotIndexable(kind)) => Err(not_indexable(index, &fields_of(index), kind)),
+            Err(error) if error.kind() == ErrorKind::Limit && self.is_merging() => {
+                self.store().give_up_index(index.id)?;
+                Ok(Vec::new())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    // ---- steps of records
+
+    /// The entries that a step of a record changes, in all indexes.
+    pub(crate) fn entry_changes(
+        &mut self,
+        id: NodeId,
+        old: Option<&NodeState>,
+        new: Option<&NodeState>,
+    ) -> Result<EntryChanges, DataError> {
+        let catalog = self.catalog_ref().clone();
+        let indexes = catalog.schema.indexes();
+        if indexes.is_empty() {
+            return Ok(EntryChanges::default());
+        }
+        if !self.store().shared().own_replica.has_any() {
+            let several = indexes.iter().any(|index| index.fields.len() > 1);
+            if old.is_some() && (several || labels_of(old) != labels_of(new)) {
+                self.footprint().read_convergent();
+            }
+            return EntryChanges::between(indexes, old, new);
+        }
+        let mut changes = EntryChanges::default();
+        let (is_new, mut is_observed) = (old.is_none(), false);
+        for index in indexes {
+            let carries = |state: &NodeState| state.labels.binary_search(&index.label).is_ok();
+            let (old, new) = (
+                old.filter(|one| carries(one)),
+                new.filter(|one| carries(one)),
+            );
+            if old.is_none() && new.is_none() {
+                continue;
+            }
+            let only = std::slice::from_ref(index);
+            if index.unique || !self.may_converge(index) {
+                let is_other = old.is_some() != new.is_some() || index.fields.len() > 1;
+                let is_gained = old.is_none() && !is_new && !self.is_merging();
+                if index.unique && is_gained && self.may_converge(index) {
+                    self.refuse_fields(index, id)?;
+                    is_observed = true;
+                }
+                if !is_new && is_other {
+                    self.footprint().read_convergent();
+                }
+                changes.extend(EntryChanges::between(only, old, new)?);
+                continue;
+            }
+            if let (Some(old), Some(new)) = (old, new)
+                && same_fields(index, old, new)?
+            {
+                continue;
+            }
+            if self.store().is_given_up(index.id) {
+                continue;
+            }
+            let told = |tx: &Self, state: Option<&NodeState>| match state {
+                Some(state) => tx.wanted_entries(index, id, state),
+                None => Ok(Wanted::Entries(Vec::new())),
+            };
+            let before = match told(self, old)? {
+                Wanted::Entries(entries) => entries,
+                Wanted::NotIndexable(_) => Vec::new(),
+            };
+            let after = match new {
+                Some(new) => self.entries_or_refuse(index, id, new)?,
+                None => Vec::new(),
+            };
+            changes.extend(EntryChanges::from_sorted(&before, after));
+            is_observed = true;
+        }
+        if is_observed && (!is_new || self.has_fields(id)?) {
+            let prefix = ConvergentOwner::Node(id).prefix();
+            self.footprint_mut().clear_field(&[&prefix]);
+        }
+        Ok(changes)
+    }
+
+    /// Refuses a node that has convergent fields where a unique index of its looks.
+    fn refuse_fields(&self, index: &IndexDef, id: NodeId) -> Result<(), DataError> {
+        for field in &index.fields {
+            let kind = match self.stands_at(id, &field.path)? {
+                Stands::Plain => continue,
+                Stands::Nothing => ConvergentKind::Map,
+                Stands::Field(kind, _) => kind,
+            };
+            return Err(not_indexable(index, &field.path.to_string(), kind));
+        }
+        Ok(())
+    }
+
+    fn has_fields(&self, id: NodeId) -> Result<bool, DataError> {
+        let prefix = ConvergentOwner::Node(id).prefix();
+        let end = keyspace::after_prefix(&prefix);
+        Ok(self.first_key(&prefix, end.as_deref())?.is_some())
+    }
+
+    // ---- operations, merges and joins
+
+    /// Refuses an operation that makes a field which an index of its node cannot hold.
+    pub(crate) fn check_indexable(
+        &self,
+        id: NodeId,
+        path: &[&str],
+        kind: ConvergentKind,
+    ) -> Result<(), DataError> {
+        let catalog = self.catalog_ref();
+        let named = |index: &&IndexDef| {
+            index
+                .fields
+                .iter()
+                .any(|field| *field.path.0[0] == *path[0])
+        };
+        if !catalog.schema.indexes().iter().any(|index| named(&index)) {
+            return Ok(());
+        }
+        let Some(bytes) = self.read().get(&keyspace::node(id))? else {
+            return Ok(());
+        };
+        let record = RecordRef::new(&bytes)?;
+        for index in catalog.schema.indexes().iter().filter(named) {
+            if !record.has_label(index.label) || self.store().is_given_up(index.id) {
+                continue;
+            }
+            for field in &index.fields {
+                let names = &field.path.0;
+                let is_on_the_way = names.len() <= path.len()
+                    && names.iter().zip(path).all(|(own, name)| **own == **name);
+                let found = match names.len() == path.len() {
+                    true => kind,
+                    false => ConvergentKind::Map,
+                };
+                let refused = match is_on_the_way {
+                    true => !holds(index, field, found),
+                    false => index.unique && *names[0] == *path[0],
+                };
+                if refused {
+                    return Err(not_indexable(index, &path.join("."), found));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// To be called before entries of a node's convergent property change; none where no index is concerned.
+    pub(crate) fn fields_before(
+        &mut self,
+        owner: ConvergentOwner,
+        prop: PropId,
+    ) -> Result<Option<FieldEntries>, DataError> {
+        let ConvergentOwner::Node(id) = owner else {
+            return Ok(None);
+        };
+        let catalog = self.catalog_ref().clone();
+        if catalog.schema.indexes().is_empty() {
+            return Ok(None);
+        }
+        let is_about = |field: &IndexField| self.indexed_prop(&field.path.0[0]) == Some(prop);
+        let mut indexes: Vec<&IndexDef> = catalog
+            .schema
+            .indexes()
+            .iter()
+            .filter(|index| index.fields.iter().any(is_about))
+            .filter(|index| !self.store().is_given_up(index.id))
+            .collect();
+        if indexes.is_empty() {
+            return Ok(None);
+        }
+        let Some(bytes) = self.read().get(&keyspace::node(id))? else {
+            return Ok(None);
+        };
+        let record = RecordRef::new(&bytes)?;
+        let labels: Vec<LabelId> = record.labels().collect();
+        // Whoever changes the labels, or plain fields that it is indexed by, declares this.
+        let prefix = owner.prefix();
+        self.footprint().read_whether_cleared(&[&prefix]);
+        indexes.retain(|index| labels.binary_search(&index.label).is_ok());
+        if indexes.is_empty() {
+            return Ok(None);
+        }
+        let mut properties = Map::new();
+        if indexes.iter().any(|index| index.fields.len() > 1) {
+            properties = record.properties(&*catalog.names)?;
+        } else if let Some(plain) = record.get(prop, &*catalog.names)? {
+            properties.insert(indexes[0].fields[0].path.0[0].clone(), plain);
+        }
+        let state = NodeState { labels, properties };
+        let mut before = Vec::new();
+        for index in indexes {
+            let kind = self.sole_kind(index, id)?;
+            let entries = match is_set(kind) || index.unique {
+                true => Vec::new(),
+                false => match self.wanted_entries(index, id, &state)? {
+                    Wanted::Entries(entries) => entries,
+                    Wanted::NotIndexable(_) => Vec::new(),
+                },
+            };
+            before.push(Before {
+                index: index.clone(),
+                kind,
+                entries,
+            });
+        }
+        Ok(Some(FieldEntries {
+            node: id,
+            state,
+            indexes: before,
+            way: None,
+        }))
+    }
+
+    /// The kind of the convergent field that is at the path of an index with one field.
+    fn sole_kind(&self, index: &IndexDef, id: NodeId) -> Result<Option<ConvergentKind>, DataError> {
+        let [field] = &index.fields[..] else {
+            return Ok(None);
+        };
+        Ok(match self.stands_at(id, &field.path)? {
+            Stands::Field(kind, _) => Some(kind),
+            _ => None,
+        })
+    }
+
+    /// Makes the entries follow what became of the property. `touched` are the places of what was put and taken out of sets: their
+    /// keys, at least up to the element.
+    pub(crate) fn fields_after(
+        &mut self,
+        before: Option<FieldEntries>,
+        touched: &[Vec<u8>],
+    ) -> Result<(), DataError> {
+        let Some(FieldEntries {
+            node,
+            state,
+            indexes,
+            way,
+        }) = before
+        else {
+            return Ok(());
+        };
+        if let Some((spot, kinds)) = way {
+            let levels = spot.levels();
+            for (level, before) in kinds.into_iter().enumerate() {
+                let now = self.kind_at(levels[level + 1])?.map(|(kind, _)| kind);
+                if now != before {
+                    self.footprint_mut().clear_field(&levels[..level + 2]);
+                }
+            }
+        }
+        for Before {
+            index,
+            kind,
+            entries,
+        } in indexes
+        {
+            let now = self.sole_kind(&index, node)?;
+            if index.unique {
+                // Its entries tell of plain values: what it does not know of was made elsewhere.
+                if self.is_merging() && self.has_field_of(&index, node)? {
+                    self.store().give_up_index(index.id)?;
+                }
+                continue;
+            }
+            let mut changes = EntryChanges::default();
+            if is_set(kind) || is_set(now) {
+                let elements = self.elements_after(&index, node, (kind, now), touched)?;
+                for (element, is_there) in elements {
+                    let entry = Entry {
+                        index: index.id,
+                        ends: vec![element.len()],
+                        values: element,
+                        unique: false,
+                    };
+                    match is_there {
+                        true => changes.added.push(entry),
+                        false => changes.removed.push(entry),
+                    }
+                }
+            }
+            let after = match is_set(now) && holds(&index, &index.fields[0], ConvergentKind::Set) {
+                true => Vec::new(),
+                false => self.entries_or_refuse(&index, node, &state)?,
+            };
+            changes.removed.extend(
+                entries
+                    .into_iter()
+                    .filter(|entry| after.binary_search(entry).is_err()),
+            );
+            // Put again where they were: who did not look at the field may have to.
+            changes.added.extend(after);
+            if !self.store().is_given_up(index.id) {
+                self.move_entries(node, &changes)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn has_field_of(&self, index: &IndexDef, node: NodeId) -> Result<bool, DataError> {
+        for field in &index.fields {
+            if matches!(self.stands_at(node, &field.path)?, Stands::Field(..)) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Elements of a set that may have come or gone, and whether they are there.
+    fn elements_after(
+        &self,
+        index: &IndexDef,
+        node: NodeId,
+        (before, now): (Option<ConvergentKind>, Option<ConvergentKind>),
+        touched: &[Vec<u8>],
+    ) -> Result<BTreeMap<Vec<u8>, bool>, DataError> {
+        let mut elements = BTreeMap::new();
+        let path = &index.fields[0].path.0;
+        let Some(prop) = self.indexed_prop(&path[0]) else {
+            return Ok(elements);
+        };
+        let below: Vec<&str> = path[1..].iter().map(|name| &**name).collect();
+        let spot = Spot::new(ConvergentOwner::Node(node), prop, &below);
+        for kind in [ConvergentKind::Set, ConvergentKind::GrowSet] {
+            let place = spot.clone().kind(kind, 0).place;
+            let mut note = |key: &[u8], is_there: Option<bool>| -> Result<(), DataError> {
+                let Some(below) = key.strip_prefix(&place[..]) else {
+                    return Ok(());
+                };
+                let mut rest = below;
+                skip_item(kind, &mut rest)?;
+                let element = &below[..below.len() - rest.len()];
+                let is_there = match is_there {
+                    _ if now != Some(kind) => false,
+                    Some(is_there) => is_there,
+                    None => {
+                        let key = [&place[..], element].concat();
+                        let end = keyspace::after_prefix(&key);
+                        self.first_key(&key, end.as_deref())?.is_some()
+                    }
+                };
+                *elements.entry(element.to_vec()).or_insert(false) |= is_there;
+                Ok(())
+            };
+            for key in touched {
+                note(key, None)?;
+            }
+            // Another kind hid all of it, or does now, here or on the way.
+            if before != now {
+                let end = keyspace::after_prefix(&place);
+                for key in self.keys_between(&place, end.as_deref())? {
+                    note(&key, Some(true))?;
+                }
+            }
+        }
+        Ok(elements)
+    }
+
+    /// The places of elements that an operation at `spot` may change.
+    pub(crate) fn touched_by(
+        &self,
+        spot: &Spot,
+        action: &Action,
+    ) -> Result<Vec<Vec<u8>>, DataError> {
+        Ok(match action {
+            Action::Insert { element, .. } | Action::Remove { element, .. } => {
+                vec![[&spot.place[..], element].concat()]
+            }
+            Action::Clear { .. } => {
+                let end = keyspace::after_prefix(&spot.place);
+                self.keys_between(&spot.place, end.as_deref())?
+            }
+            _ => Vec::new(),
+        })
+    }
+
+    /// Notes what an operation on a property of an index observes besides. Before it is done.
+    pub(crate) fn note_indexed(
+        &mut self,
+        before: &mut FieldEntries,
+        spot: &Spot,
+        action: &Action,
+    ) -> Result<(), DataError> {
+        let owner = ConvergentOwner::Node(before.node);
+        let levels = spot.levels();
+        self.footprint().read_whether_cleared(&levels);
+        // It hides a plain value that may have stood under the name.
+        let is_first = self.kind_at(spot.top())?.is_none();
+        let (mut depth, mut is_followed) = (1, false);
+        for Before { index, .. } in &before.indexes {
+            let mut others = Vec::new();
+            let mut follows = false;
+            for field in &index.fields {
+                let Some(prop) = self.indexed_prop(&field.path.0[0]) else {
+                    // It may become one: no narrower place is known.
+                    others.push(owner.prefix());
+                    continue;
+                };
+                let below: Vec<&str> = field.path.0[1..].iter().map(|name| &**name).collect();
+                let own = Spot::new(owner, prop, &below);
+                let own_levels = own.levels();
+                let common = own_levels
+                    .iter()
+                    .zip(&levels)
+                    .take_while(|(one, other)| one == other)
+                    .count();
+                depth = depth.max(common - 1);
+                follows |= common == own_levels.len().min(levels.len());
+                others.push(own.top().to_vec());
+            }
+            is_followed |= follows;
+            if index.fields.len() > 1 && (follows || is_first) {
+                for place in others {
+                    self.footprint().read_field(&place);
+                }
+            }
+        }
+        if is_followed && matches!(action, Action::Count(_)) {
+            self.footprint().read_field(spot.named());
+        }
+        let mut kinds = Vec::with_capacity(depth);
+        for &level in &levels[1..=depth] {
+            let kind = self.kind_at(level)?.map(|(kind, _)| kind);
+            let own = take_kind(&mut &spot.place[level.len()..]).map(|(kind, _)| kind);
+            if own.is_some() && own != kind || self.has_kind_behind(level, kind)? {
+                self.footprint().read_field(level);
+            }
+            kinds.push(kind);
+        }
+        before.way = Some((spot.clone(), kinds));
+        Ok(())
+    }
+
+    /// Whether the kind that is read at a place hides another.
+    fn has_kind_behind(
+        &self,
+        named: &[u8],
+        kind: Option<ConvergentKind>,
+    ) -> Result<bool, DataError> {
+        let Some(kind) = kind else { return Ok(false) };
+        let Some(behind) = keyspace::after_prefix(&[named, &[kind as u8]].concat()) else {
+            return Ok(false);
+        };
+        let end = keyspace::after_prefix(named);
+        Ok(self.first_key(&behind, end.as_deref())?.is_some())
+    }
+}
+
+fn fields_of(index: &IndexDef) -> String {
+    let paths: Vec<String> = index
+        .fields
+        .iter()
+        .map(|field| field.path.to_string())
+        .collect();
+    paths.join(", ")
+}
+
+fn labels_of(state: Option<&NodeState>) -> &[LabelId] {
+    state.map_or(&[], |state| &state.labels)
+}
+
+/// Whether the plain values of an index's fields are the same, to the last bit of their entries.
+fn same_fields(index: &IndexDef, old: &NodeState, new: &NodeState) -> Result<bool, DataError> {
+    for field in &index.fields {
+        let (one, other) = (
+            at_path(&old.properties, &field.path),
+            at_path(&new.properties, &field.path),
+        );
+        let same = match (one, other) {
+            (None, None) => true,
+            (Some(one), Some(other)) => key::encode(one)? == key::encode(other)?,
+            _ => false,
+        };
+        if !same {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}

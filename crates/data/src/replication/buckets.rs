@@ -1,0 +1,373 @@
+//! Buckets themselves, and their sequences, between replicas.
+//!
+//! The definition of a bucket and each sequence have a cell as entries have: versions with dots (of a definition its *lives*, each
+//! with the options that it was made with; of a sequence the last number that was given). Taking part is as everywhere: an operation takes
+//! out what it has seen and puts one thing. What is to be seen follows from what is held:
+//!
+//! - A kind of a bucket (one value a key, or several) is there while a life of that kind is, or an entry. A bucket with neither
+//!   that has sequences left is a map.
+//! - Where both kinds are there, the map is the one that is read; the other one is kept, and listed among the conflicts, until the
+//!   map is dropped: dropping takes the kind that is read.
+//! - A map is reversible where all its lives say so. In one that was made by merging, what is too long for a reverse entry has none: nobody
+//!   can ask for it.
+//! - A sequence stands at the greatest number of its versions.
+
+use super::{
+    codec::malformed,
+    versions::{Version, push_versions, remove_seen},
+};
+use crate::{
+    BucketKind, BucketOptions, DataError, Dot, Transaction,
+    footprint::Space,
+    keyspace::{self, after_prefix},
+    stream::Change,
+};
+
+/// What is there of a bucket.
+struct Held {
+    map: bool,
+    multi: bool,
+    /// What is to be seen.
+    options: Option<BucketOptions>,
+    /// Whether its makers did not agree.
+    is_contested: bool,
+}
+
+pub(super) fn kind_of(life: &Version) -> Result<BucketKind, DataError> {
+    Ok(BucketOptions::decode(&life.value)?.kind)
+}
+
+impl Transaction {
+    /// Lives of a bucket, or versions of a sequence: what stands under their keys.
+    pub(super) fn lives(&self, stored: &[u8]) -> Result<Vec<Version>, DataError> {
+        self.cell_versions(stored)
+    }
+
+    /// Stores lives of a bucket or versions of a sequence. None are told apart from nothing told: what is there was there before.
+    pub(super) fn put_lives(
+        &mut self,
+        stored: &[u8],
+        mut lives: Vec<Version>,
+    ) -> Result<(), DataError> {
+        lives.sort_unstable_by_key(|life| life.stamp.dot);
+        let mut bytes = Vec::with_capacity(16);
+        push_versions(&mut bytes, &lives, None);
+        self.put(&keyspace::cell(stored), &bytes)
+    }
+
+    /// Writes down what a bucket that was there before the database became a replica goes by.
+    pub(crate) fn tell_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
+        let stored = keyspace::bucket(bucket);
+        match self.read().get(&keyspace::cell(&stored))? {
+            Some(_) => Ok(()),
+            None => {
+                let lives = self.lives(&stored)?;
+                self.put_lives(&stored, lives)
+            }
+        }
+    }
+
+    /// Which kind a local transaction has dropped: what was read of a bucket before. Its cells still tell.
+    pub(super) fn dropped_kind(&self, bucket: u32) -> Result<BucketKind, DataError> {
+        for life in self.lives(&keyspace::bucket(bucket))? {
+            if kind_of(&life)? == BucketKind::Map {
+                return Ok(BucketKind::Map);
+            }
+        }
+        let has = |prefix: Vec<u8>| -> Result<bool, DataError> {
+            let cells = keyspace::cell(&prefix);
+            Ok(self
+                .first_key(&cells, after_prefix(&cells).as_deref())?
+                .is_some())
+        };
+        let is_map = has(keyspace::bucket_entry(bucket, b""))?;
+        let no_pairs = !has(keyspace::bucket_pairs(bucket))?;
+        let lives = self.lives(&keyspace::bucket(bucket))?;
+        Ok(match is_map || no_pairs && lives.is_empty() {
+            true => BucketKind::Map,
+            false => BucketKind::Multi,
+        })
+    }
+
+    /// Puts a life, in place of those that were seen, or takes those of a kind out that were seen.
+    pub(super) fn change_lives(
+        &mut self,
+        bucket: u32,
+        kind: Option<BucketKind>,
+        saw: &dyn Fn(Dot) -> bool,
+        new: Option<Version>,
+    ) -> Result<(), DataError> {
+        self.touch_bucket(bucket)?;
+        let stored = keyspace::bucket(bucket);
+        let mut lives = Vec::new();
+        for life in self.lives(&stored)? {
+            let is_meant = kind.is_none_or(|kind| kind_of(&life).is_ok_and(|own| own == kind));
+            if !is_meant || !saw(life.stamp.dot) {
+                lives.push(life);
+            }
+        }
+        lives.extend(new);
+        self.put_lives(&stored, lives)
+    }
+
+    /// Declares that what is known of a bucket changes.
+    pub(super) fn touch_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
+        let name = self.bucket_name(bucket)?;
+        self.footprint_mut()
+            .change_key(Space::Buckets, name.as_bytes(), true);
+        Ok(())
+    }
+
+    /// At the end of a local transaction that made or dropped a bucket, or took something out of it.
+    pub(super) fn end_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
+        let stored = keyspace::bucket(bucket);
+        if self.read().get(&stored)?.is_some() {
+            return self.leave_bucket(bucket);
+        }
+        self.settle_bucket(bucket, None)
+    }
+
+    /// Tells the change stream of the values that are there. Who follows it took a map that was dropped for all that was in
+    /// the bucket. No replica is told: these knew.
+    pub(super) fn tell_pairs(&mut self, bucket: u32) -> Result<(), DataError> {
+        let prefix = keyspace::bucket_pairs(bucket);
+        let mut is_whole = true;
+        let mut told = Vec::new();
+        self.each_between(
+            &prefix,
+            after_prefix(&prefix).as_deref(),
+            &mut |stored, _| {
+                let mut value = &stored[prefix.len()..];
+                match keyspace::take_terminated(&mut value) {
+                    Some(key) => Change::ValueAdded {
+                        bucket,
+                        key: &key,
+                        value,
+                    }
+                    .push(&mut told),
+                    None => is_whole = false,
+                }
+            },
+        )?;
+        if !is_whole {
+            return Err(malformed("an entry of a bucket"));
+        }
+        self.log_bytes(&told);
+        Ok(())
+    }
+
+    fn held(&self, bucket: u32, coming: Option<BucketKind>) -> Result<Held, DataError> {
+        let (mut maps, mut multi, mut lives) = (Vec::new(), false, 0);
+        for life in self.lives(&keyspace::bucket(bucket))? {
+            let options = BucketOptions::decode(&life.value)?;
+            lives += 1;
+            match options.kind {
+                BucketKind::Map => maps.push(options.reversible),
+                BucketKind::Multi => multi = true,
+            }
+        }
+        let space = Space::Bucket(bucket);
+        let has = |prefix: &[u8], space: Space| -> Result<bool, DataError> {
+            self.footprint().read_range(space, b"", None);
+            Ok(self
+                .first_key(prefix, after_prefix(prefix).as_deref())?
+                .is_some())
+        };
+        let map = !maps.is_empty()
+            || coming == Some(BucketKind::Map)
+            || has(&keyspace::bucket_entry(bucket, b""), space)?;
+        let multi = multi
+            || coming == Some(BucketKind::Multi)
+            || has(&keyspace::bucket_pairs(bucket), space)?;
+        let reversible = !maps.is_empty() && maps.iter().all(|reversible| *reversible);
+        let as_map = BucketOptions {
+            kind: BucketKind::Map,
+            reversible,
+        };
+        let options = match (map, multi) {
+            (true, _) => Some(as_map),
+            (false, true) => Some(BucketOptions {
+                kind: BucketKind::Multi,
+                reversible: false,
+            }),
+            (false, false) => {
+                let sequences = keyspace::bucket_sequence(bucket, "");
+                let has_any = has(&sequences, Space::Sequences(bucket))?;
+                (lives > 0 || has_any).then_some(as_map)
+            }
+        };
+        let differ = maps.iter().any(|reversible| *reversible) && !reversible;
+        Ok(Held {
+            map,
+            multi,
+            options,
+            is_contested: map && multi || differ,
+        })
+    }
+
+    /// Makes a bucket look as what is held of it says. An entry of the kind `coming` is about to be put.
+    pub(super) fn settle_bucket(
+        &mut self,
+        bucket: u32,
+        coming: Option<BucketKind>,
+    ) -> Result<(), DataError> {
+        let held = self.held(bucket, coming)?;
+        let stored = keyspace::bucket(bucket);
+        let note = keyspace::conflict_in_bucket(bucket);
+        match held.is_contested {
+            true => self.put(&note, &[])?,
+            false if self.read().get(&note)?.is_some() => self.delete(&note)?,
+            false => {}
+        }
+        match held.options {
+            None => {
+                let name = self.bucket_name(bucket)?;
+                self.drop_bucket(&name)?;
+                return self.delete(&keyspace::cell(&stored));
+            }
+            // What has no cell counts as having been there before, as it is stored: it is written down before that changes.
+            Some(_) => self.tell_bucket(bucket)?,
+        }
+        self.redefine_bucket(bucket, held.options)
+    }
+
+    /// Makes room for an entry that comes by merging.
+    pub(super) fn expect_entry(&mut self, bucket: u32, kind: BucketKind) -> Result<(), DataError> {
+        let name = self.bucket_name(bucket)?;
+        match self.bucket(&name)? {
+            Some(found) if found.options.kind == kind => Ok(()),
+            _ => self.settle_bucket(bucket, Some(kind)),
+        }
+    }
+
+    /// After entries of a kind were taken out: a bucket without a life goes with its last entry.
+    pub(super) fn leave_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
+        let stored = keyspace::bucket(bucket);
+        let name = self.bucket_name(bucket)?;
+        self.footprint().read_key(Space::Buckets, name.as_bytes());
+        if self.read().get(&stored)?.is_none() {
+            return Ok(());
+        }
+        let (mut map, mut multi) = (false, false);
+        for life in self.lives(&stored)? {
+            match kind_of(&life)? {
+                BucketKind::Map => map = true,
+                BucketKind::Multi => multi = true,
+            }
+        }
+        let note = keyspace::conflict_in_bucket(bucket);
+        let is_contested = self.read().get(&note)?.is_some();
+        match (map || multi) && !is_contested {
+            true => Ok(()),
+            false => self.settle_bucket(bucket, None),
+        }
+    }
+
+    // ---- sequences
+
+    /// Takes out what was seen of a sequence, and puts what a transaction brings.
+    pub(super) fn change_sequence(
+        &mut self,
+        bucket: u32,
+        name: &[u8],
+        saw: &dyn Fn(Dot) -> bool,
+        new: Option<Version>,
+    ) -> Result<(), DataError> {
+        let stored = sequence_key(bucket, name)?;
+        let mut after = self.lives(&stored)?;
+        remove_seen(&mut after, saw);
+        after.extend(new);
+        self.settle_sequence(bucket, name, after)
+    }
+
+    /// Makes a sequence stand where its versions say.
+    pub(super) fn settle_sequence(
+        &mut self,
+        bucket: u32,
+        name: &[u8],
+        after: Vec<Version>,
+    ) -> Result<(), DataError> {
+        let stored = sequence_key(bucket, name)?;
+        self.footprint_mut()
+            .change_key(Space::Sequences(bucket), name, true);
+        let mut last = None;
+        for version in &after {
+            let number = version.value.as_slice().try_into().map(u64::from_be_bytes);
+            last = last.max(Some(number.map_err(|_| malformed("a sequence"))?));
+        }
+        let before = self.read().get(&stored)?;
+        let Some(last) = last else {
+            self.delete(&keyspace::cell(&stored))?;
+            if before.is_some() {
+                self.delete(&stored)?;
+                self.log(&Change::SequenceAdvanced {
+                    bucket,
+                    name,
+                    last: 0,
+                });
+                self.leave_bucket(bucket)?;
+            }
+            return Ok(());
+        };
+        self.put_lives(&stored, after)?;
+        if before.as_deref() == Some(&last.to_be_bytes()[..]) {
+            return Ok(());
+        }
+        self.put(&stored, &last.to_be_bytes())?;
+        self.log(&Change::SequenceAdvanced { bucket, name, last });
+        let bucket_name = self.bucket_name(bucket)?;
+        match self.bucket(&bucket_name)? {
+            Some(_) => Ok(()),
+            None => self.settle_bucket(bucket, None),
+        }
+    }
+
+    /// Takes what was seen of all sequences of a bucket out.
+    pub(super) fn take_sequences(
+        &mut self,
+        bucket: u32,
+        saw: &dyn Fn(Dot) -> bool,
+    ) -> Result<(), DataError> {
+        let prefix = keyspace::bucket_sequence(bucket, "");
+        for key in self.keys_between(&prefix, after_prefix(&prefix).as_deref())? {
+            self.change_sequence(bucket, &key[prefix.len()..], saw, None)?;
+        }
+        Ok(())
+    }
+
+    // ---- conflicts
+
+    /// What is to be seen of a bucket, and what else is there.
+    pub(super) fn bucket_conflict(
+        &self,
+        bucket: u32,
+    ) -> Result<Option<(&'static str, Vec<&'static str>)>, DataError> {
+        let held = self.held(bucket, None)?;
+        let Some(options) = held.options.filter(|_| held.is_contested) else {
+            return Ok(None);
+        };
+        let mut others = Vec::new();
+        if held.map && held.multi {
+            others.push("several values a key");
+        }
+        let lives = self.lives(&keyspace::bucket(bucket))?;
+        let differs = |life: &Version| {
+            BucketOptions::decode(&life.value)
+                .is_ok_and(|own| own.kind == BucketKind::Map && own.reversible)
+        };
+        if !options.reversible && lives.iter().any(differs) {
+            others.push("one value a key, reversible");
+        }
+        let value = match options.kind {
+            BucketKind::Map => "one value a key",
+            BucketKind::Multi => "several values a key",
+        };
+        Ok(Some((value, others)))
+    }
+}
+
+pub(super) fn sequence_key(bucket: u32, name: &[u8]) -> Result<Vec<u8>, DataError> {
+    let name = std::str::from_utf8(name).map_err(|_| malformed("a sequence"))?;
+    crate::store::check_name("sequence", name)?;
+    Ok(keyspace::bucket_sequence(bucket, name))
+}

@@ -1,0 +1,308 @@
+//! Members that stay away for longer than transactions are kept for them.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use isomer_storage::{Engine, MemoryEngine};
+use isomer_value::Value;
+
+use super::{
+    dump::dump,
+    small::{both, find, person, send, write},
+};
+use crate::{
+    Access, Clock, ConvergentOp, ConvergentOwner, MemberInfo, Store, StoreOptions,
+    replication::members::KEPT_MS,
+};
+
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+#[derive(Debug)]
+struct Set(AtomicU64);
+
+impl Clock for Set {
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    fn passed_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+struct World {
+    clock: Arc<Set>,
+    engine: Arc<MemoryEngine>,
+    a: Store,
+    b: Store,
+    c: Store,
+}
+
+impl World {
+    fn new() -> Self {
+        let clock = Arc::new(Set(AtomicU64::new(1_700_000_000_000)));
+        let engine = Arc::new(MemoryEngine::new());
+        let open = || replica(&clock, Arc::new(MemoryEngine::new()));
+        let (a, b, c) = (replica(&clock, engine.clone()), open(), open());
+        write(&a, |tx| person(tx, "ada", &[("p", Value::Int(0))]));
+        let world = Self {
+            clock,
+            engine,
+            a,
+            b,
+            c,
+        };
+        count(&world.a, 1);
+        for _ in 0..3 {
+            both(&world.a, &world.b);
+            both(&world.a, &world.c);
+        }
+        world.rest();
+        assert_eq!(world.log(), 0, "everybody has everything");
+        world
+    }
+
+    fn pass(&self, ms: u64) {
+        self.clock.0.fetch_add(ms, Ordering::Relaxed);
+    }
+
+    fn rest(&self) {
+        self.a.cut_log().unwrap();
+        self.b.cut_log().unwrap();
+    }
+
+    fn log(&self) -> u64 {
+        self.a.replication_status().unwrap().log_entries
+    }
+
+    fn member(&self, store: &Store) -> MemberInfo {
+        let id = store.replica().unwrap().id;
+        let members = self.a.replica_members().unwrap();
+        members.into_iter().find(|one| one.id == id).unwrap()
+    }
+}
+
+fn replica(clock: &Arc<Set>, engine: Arc<MemoryEngine>) -> Store {
+    let options = StoreOptions {
+        clock: clock.clone(),
+        ..StoreOptions::default()
+    };
+    let engine: Arc<dyn Engine> = engine;
+    let store = Store::open(engine, options).unwrap();
+    store.begin_replication().unwrap();
+    store
+}
+
+fn change(store: &Store, op: &ConvergentOp) {
+    write(store, |tx| {
+        let owner = ConvergentOwner::Node(find(tx, "ada"));
+        tx.converge(owner, &["n"], op, None).unwrap();
+    });
+}
+
+fn count(store: &Store, by: i64) {
+    change(store, &ConvergentOp::Count(by));
+}
+
+fn set(store: &Store, value: i64) {
+    write(store, |tx| {
+        let ada = find(tx, "ada");
+        tx.set_node_property(ada, &["p"], Value::Int(value))
+            .unwrap();
+    });
+}
+
+/// Both take what the other one lacks, by snapshots where the logs do not reach back.
+fn meet(one: &Store, other: &Store) -> bool {
+    let mut joined = false;
+    for (from, to) in [(one, other), (other, one)] {
+        if send(from, to).behind {
+            joined = true;
+            let mut joining = to.begin_join().unwrap();
+            loop {
+                let page = from.snapshot_page(joining.place(), 200).unwrap();
+                if joining.join_page(to, &page).unwrap() {
+                    break;
+                }
+            }
+            drop(joining);
+            send(from, to);
+        }
+    }
+    send(one, other);
+    joined
+}
+
+/// The log is kept for a member that does not come until its time is over, also over restarts; then it is cut, and the member comes
+/// back by a snapshot. What it wrote meanwhile is there in the end, and what it removed of a counter is what it had seen, exactly.
+#[test]
+fn who_stays_away_comes_back_by_a_snapshot() {
+    let mut world = World::new();
+    assert_eq!(world.a.log_kept_ms(), KEPT_MS);
+    world.a.keep_log(30 * DAY_MS).unwrap();
+    // What C has not seen: increments that A and B have, one a transaction; and what C does.
+    change(&world.c, &ConvergentOp::Clear);
+    count(&world.c, 1000);
+    set(&world.c, 3);
+    write(&world.c, |tx| person(tx, "cyd", &[]));
+    for _ in 0..3 {
+        count(&world.a, 10);
+        count(&world.b, 100);
+        both(&world.a, &world.b);
+    }
+    world.pass(1000);
+    set(&world.b, 2);
+    both(&world.a, &world.b);
+    world.rest();
+    assert_eq!(world.log(), 7);
+    for day in 0..29 {
+        world.pass(DAY_MS);
+        both(&world.a, &world.b);
+        world.rest();
+        if day % 7 == 6 {
+            let World { clock, engine, .. } = &world;
+            world.a = replica(clock, engine.clone());
+            both(&world.a, &world.b);
+        }
+        assert!(!world.member(&world.c).is_away, "day {day}");
+        assert_eq!(world.log(), 7);
+    }
+    world.pass(3 * DAY_MS);
+    both(&world.a, &world.b);
+    world.rest();
+    assert_eq!(world.log(), 0, "nobody waits any longer");
+    assert!(world.member(&world.c).is_away);
+    assert!(!world.member(&world.b).is_away);
+    // Written down, too.
+    let World { clock, engine, .. } = &world;
+    world.a = replica(clock, engine.clone());
+    assert!(world.member(&world.c).is_away);
+
+    assert!(meet(&world.a, &world.c), "C is told that it lacks too much");
+    both(&world.a, &world.c);
+    both(&world.a, &world.b);
+    let lines = dump(&world.a);
+    assert_eq!(lines, dump(&world.c));
+    // C had seen the first increment only.
+    assert!(
+        lines
+            .iter()
+            .any(|line| line.contains("n: Int(1330)") && line.contains("p: Int(2)")),
+        "{lines:?}"
+    );
+    assert!(lines.iter().any(|line| line.contains("cyd")), "{lines:?}");
+    for (one, other) in [(&world.a, &world.c), (&world.a, &world.b)] {
+        assert_eq!(
+            one.differing(&other.fingerprints().unwrap()).unwrap(),
+            Some(vec![])
+        );
+    }
+    let tx = world.b.begin(Access::Read).unwrap();
+    assert_eq!(tx.conflicts().unwrap().len(), 1, "C's value is listed");
+    drop(tx);
+    world.rest();
+    assert!(!world.member(&world.c).is_away);
+    // It is waited for again.
+    count(&world.a, 1);
+    both(&world.a, &world.b);
+    world.rest();
+    assert_eq!(world.log(), 1);
+}
+
+/// Two halves of which each has given up on the other one come together by one another's snapshots.
+#[test]
+fn halves_that_gave_up_on_one_another_come_together() {
+    let world = World::new();
+    both(&world.b, &world.c);
+    world.c.keep_log(DAY_MS).unwrap();
+    world.a.keep_log(DAY_MS).unwrap();
+    let d = replica(&world.clock, Arc::new(MemoryEngine::new()));
+    meet(&world.c, &d);
+    for day in 0..4 {
+        count(&world.a, 1);
+        count(&world.c, 1);
+        set(&d, day);
+        both(&world.a, &world.b);
+        both(&world.c, &d);
+        for _ in 0..18 {
+            for store in [&world.a, &world.b, &world.c, &d] {
+                store.cut_log().unwrap();
+            }
+            world.pass(DAY_MS / 16);
+        }
+    }
+    assert!(meet(&world.a, &world.c));
+    both(&world.a, &world.c);
+    meet(&world.a, &world.b);
+    meet(&world.c, &d);
+    meet(&world.a, &d);
+    meet(&world.a, &world.b);
+    let lines = dump(&world.a);
+    assert!(
+        lines.iter().any(|line| line.contains("n: Int(9)")),
+        "{lines:?}"
+    );
+    for store in [&world.b, &world.c, &d] {
+        assert_eq!(lines, dump(store));
+    }
+}
+
+/// For ever, where that is said.
+#[test]
+fn a_log_may_be_kept_for_ever() {
+    let world = World::new();
+    world.a.keep_log(0).unwrap();
+    count(&world.a, 1);
+    both(&world.a, &world.b);
+    for _ in 0..10 {
+        world.pass(1000 * DAY_MS);
+        both(&world.a, &world.b);
+        world.rest();
+    }
+    assert_eq!(world.log(), 1);
+    assert!(!world.member(&world.c).is_away);
+    assert!(!meet(&world.a, &world.c));
+}
+
+/// A clock that jumps, or is set after an exchange, makes nobody away; nor does an old backup.
+#[test]
+fn clocks_that_jump_make_nobody_away() {
+    let world = World::new();
+    count(&world.a, 1);
+    both(&world.a, &world.b);
+    for _ in 0..5 {
+        world.pass(3650 * DAY_MS);
+        both(&world.a, &world.b);
+        world.rest();
+        assert!(!world.member(&world.c).is_away);
+        world.clock.0.fetch_sub(3650 * DAY_MS, Ordering::Relaxed);
+        both(&world.a, &world.b);
+        world.rest();
+    }
+    assert_eq!(world.log(), 1, "the log is there for C");
+    // It has been waited for, for almost as long as the log is kept, when a backup is made.
+    for _ in 0..11 {
+        world.pass(KEPT_MS / 16);
+        both(&world.a, &world.b);
+        world.rest();
+    }
+    assert!(!world.member(&world.c).is_away);
+    let backup = super::small::copy(&world.a);
+    world.pass(100 * DAY_MS);
+    let a = replica(&world.clock, backup);
+    a.begin_epoch().unwrap();
+    count(&a, 1);
+    both(&a, &world.b);
+    a.cut_log().unwrap();
+    let away = |store: &Store| {
+        store
+            .replica_members()
+            .unwrap()
+            .iter()
+            .any(|one| one.is_away)
+    };
+    assert!(!away(&a), "nobody could speak yet");
+    assert!(!meet(&a, &world.c), "its log reaches back");
+}

@@ -1,0 +1,141 @@
+//! Copies of a database that go on beside it.
+
+use std::{path::Path, sync::Arc};
+
+use isomer_storage::Durability;
+use isomer_store::StoreEngine;
+
+use super::{
+    dump::dump,
+    small::{both, count, person, write},
+};
+use crate::{
+    DataError, Store, StoreOptions,
+    keyspace::COPY,
+    replication::rules::{Mutant, break_rule},
+};
+
+fn open(folder: &Path) -> Store {
+    let options = isomer_store::StoreOptions::default();
+    let engine = StoreEngine::open(folder, options).unwrap();
+    Store::open(Arc::new(engine), StoreOptions::default()).unwrap()
+}
+
+fn is_marked(store: &Store) -> bool {
+    store
+        .engine()
+        .snapshot()
+        .unwrap()
+        .get(COPY)
+        .unwrap()
+        .is_some()
+}
+
+fn exchange(from: &Store, to: &Store) -> Result<(), DataError> {
+    let page = from.entries_for(&to.greeting()?, 1 << 20)?;
+    to.apply_entries(&page)?;
+    Ok(())
+}
+
+/// A copy and its original write under names of their own, whether the original numbered anything between its opening and the copy
+/// or not, and each gets everything of the other one.
+#[test]
+fn a_copy_goes_on_beside_its_original() {
+    for mutant in [None, Some(Mutant::CopyKeepsName)] {
+        for reopened in [false, true] {
+            let folder = tempfile::tempdir().unwrap();
+            let (own, copy) = (folder.path().join("own"), folder.path().join("copy"));
+            let mut original = open(&own);
+            original.begin_replication().unwrap();
+            write(&original, |tx| person(tx, "ada", &[]));
+            count(&original, 1);
+            if reopened {
+                drop(original);
+                original = open(&own);
+            }
+            let name = original.replica();
+            original.checkpoint(&copy).unwrap();
+            assert!(!is_marked(&original));
+            // Numbers that were reserved, or free, when the copy was made.
+            count(&original, 10);
+            break_rule(mutant);
+            let copied = open(&copy);
+            count(&copied, 100);
+            break_rule(None);
+            let told_apart = original.replica() != copied.replica();
+            assert_eq!(original.replica(), name);
+            if mutant.is_some() {
+                // What both wrote under one name is refused, or taken for known; and after an unclean end, where the copy takes
+                // another name, what the original did since is taken for given up.
+                let exchanged = exchange(&original, &copied)
+                    .and_then(|()| exchange(&copied, &original))
+                    .is_ok_and(|()| dump(&original) == dump(&copied));
+                assert!(!exchanged, "a copy that keeps its name goes unnoticed");
+                continue;
+            }
+            assert!(told_apart && !is_marked(&copied));
+            both(&original, &copied);
+            let lines = dump(&copied);
+            assert!(
+                lines.iter().any(|line| line.contains("n: Int(111)")),
+                "{lines:?}"
+            );
+            // It has its name now, and so do copies of it.
+            let second = copied.replica();
+            drop(copied);
+            let copied = open(&copy);
+            assert_eq!(copied.replica(), second);
+            let copy_of_copy = folder.path().join("third");
+            copied.checkpoint(&copy_of_copy).unwrap();
+            let third = open(&copy_of_copy);
+            count(&third, 1000);
+            assert!(![name, second].contains(&third.replica()));
+            both(&third, &copied);
+            both(&third, &original);
+        }
+    }
+}
+
+/// Whoever ended while a copy was made cannot know whether there is one.
+#[test]
+fn a_process_that_ended_while_it_copied_takes_a_new_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let (own, other) = (folder.path().join("own"), folder.path().join("other"));
+    let store = open(&own);
+    store.begin_replication().unwrap();
+    write(&store, |tx| person(tx, "ada", &[]));
+    let peer = open(&other);
+    peer.begin_replication().unwrap();
+    both(&store, &peer);
+    let name = store.replica();
+    let mut tx = store.engine().begin().unwrap();
+    tx.put(COPY, &[]).unwrap();
+    tx.commit(Durability::Synced).unwrap();
+    drop(store);
+    let store = open(&own);
+    assert!(store.replica() != name && !is_marked(&store));
+    count(&store, 5);
+    both(&store, &peer);
+}
+
+/// A mark that is not needed any more goes with the last copy, also where copying was refused.
+#[test]
+fn copies_made_at_once_share_a_mark() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder.path().join("own"));
+    std::thread::scope(|scope| {
+        for number in 0..4 {
+            let (store, copy) = (&store, folder.path().join(format!("copy{number}")));
+            scope.spawn(move || store.checkpoint(&copy).unwrap());
+        }
+    });
+    assert!(!is_marked(&store));
+    let refused = store.checkpoint(&folder.path().join("copy0")).unwrap_err();
+    assert!(matches!(refused, DataError::Invalid(_)), "{refused}");
+    assert!(!is_marked(&store));
+    for number in 0..4 {
+        // Nothing was ever numbered: there is no name to tell apart.
+        let copy = open(&folder.path().join(format!("copy{number}")));
+        assert!(copy.replica().is_none() && !is_marked(&copy));
+    }
+}

@@ -1,0 +1,481 @@
+//! States that are joined in pages while they change, and what a state joined with another one makes of both.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use isomer_storage::MemoryEngine;
+use isomer_value::{Map, Value};
+
+use super::{
+    dump::dump,
+    small::{both, find, map, open, person, send, write},
+};
+use crate::{
+    Access, BucketKind, BucketOptions, Clock, ErrorKind, GraphRead, Store, StoreOptions,
+    replication::{
+        rules::{Mutant, break_rule},
+        served::{ALL_MS, IDLE_MS, MOST, PATIENCE_MS},
+    },
+};
+
+/// A record that was deleted comes back while the pages of its state are asked for.
+#[test]
+fn pages_of_one_join_are_of_one_version() {
+    for mutant in [None, Some(Mutant::PagesOfAnyState)] {
+        break_rule(mutant);
+        let (p, f, e, j) = (open(), open(), open(), open());
+        write(&p, |tx| {
+            person(tx, "d", &[]);
+            person(tx, "z", &[("long", Value::from("z".repeat(200).as_str()))]);
+        });
+        both(&p, &f);
+        // The deletion has not seen what is set meanwhile: that is kept, below no record.
+        write(&f, |tx| {
+            let d = find(tx, "d");
+            tx.set_node_property(d, &["p"], Value::Int(7)).unwrap();
+        });
+        write(&p, |tx| {
+            let d = find(tx, "d");
+            tx.delete_node(d, false).unwrap();
+        });
+        both(&p, &f);
+        let mut joining = j.begin_join().unwrap();
+        let page = p.snapshot_page(joining.place(), 100).unwrap();
+        assert!(!joining.join_page(&j, &page).unwrap());
+        assert_eq!(joining.place()[16], 1, "all records were told, no leftover");
+        write(&e, |tx| person(tx, "d", &[("q", Value::Int(8))]));
+        send(&e, &p);
+        loop {
+            let page = p.snapshot_page(joining.place(), 100).unwrap();
+            if joining.join_page(&j, &page).unwrap() {
+                break;
+            }
+        }
+        drop(joining);
+        send(&p, &j);
+        break_rule(None);
+        let whole = dump(&p).iter().any(|line| line.contains("p: Int(7)"));
+        assert!(whole, "{:?}", dump(&p));
+        assert_eq!(dump(&p) == dump(&j), mutant.is_none());
+        assert!(
+            p.shared()
+                .replication
+                .served
+                .lock()
+                .iter()
+                .all(|one| one.is_done)
+        );
+    }
+}
+
+#[derive(Debug)]
+struct Set(AtomicU64);
+
+impl Clock for Set {
+    /// Set back and forward all the time.
+    fn now_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) % 1000 * 1_000_000_000
+    }
+
+    fn passed_ms(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// What is held for those who join is let go when nobody asks, and is of a number that is bounded.
+#[test]
+fn a_version_is_not_held_for_ever() {
+    let clock = Arc::new(Set(AtomicU64::new(1_700_000_000_000)));
+    let options = StoreOptions {
+        clock: clock.clone(),
+        ..StoreOptions::default()
+    };
+    let a = Store::open(Arc::new(MemoryEngine::new()), options).unwrap();
+    a.begin_replication().unwrap();
+    for key in ["a", "b", "c", "d"] {
+        write(&a, |tx| person(tx, key, &[]));
+    }
+    let next = |place: &[u8]| {
+        let page = a.snapshot_page(place, 50)?;
+        super::super::next_place(&page)
+    };
+    let held = || a.shared().replication.served.lock().len();
+    let places: Vec<_> = (0..MOST).map(|_| next(&[]).unwrap().unwrap()).collect();
+    let full = next(&[]).unwrap_err();
+    assert_eq!(full.kind(), ErrorKind::Unavailable);
+    assert!(
+        full.to_string().contains("8 replicas are joining"),
+        "{full}"
+    );
+    // Who is at work goes on; of whom nothing is heard gives way.
+    clock.0.fetch_add(IDLE_MS, Ordering::Relaxed);
+    for place in &places[1..] {
+        next(place).unwrap();
+    }
+    let last = &next(&[]).unwrap().unwrap();
+    assert_eq!(held(), MOST);
+    let gone = next(&places[0]).unwrap_err();
+    assert_eq!(gone.kind(), ErrorKind::Unavailable);
+    assert!(
+        gone.to_string().contains("from its first page on"),
+        "{gone}"
+    );
+    assert_eq!(next(&[]).unwrap_err().kind(), ErrorKind::Unavailable);
+    // The same page may be asked for twice.
+    assert_eq!(next(last).unwrap(), next(last).unwrap());
+    clock.0.fetch_add(PATIENCE_MS - 1, Ordering::Relaxed);
+    next(last).unwrap();
+    clock.0.fetch_add(PATIENCE_MS - 1, Ordering::Relaxed);
+    next(last).unwrap();
+    assert_eq!((held(), a.joins_served().0), (1, 1));
+    clock.0.fetch_add(PATIENCE_MS, Ordering::Relaxed);
+    a.let_go_of_served();
+    assert_eq!(held(), 0);
+    assert_eq!(next(last).unwrap_err().kind(), ErrorKind::Unavailable);
+    // Nor does anybody who goes on asking keep a version for ever.
+    let place = next(&[]).unwrap().unwrap();
+    for _ in 0..ALL_MS / (PATIENCE_MS / 2) - 1 {
+        clock.0.fetch_add(PATIENCE_MS / 2, Ordering::Relaxed);
+        next(&place).unwrap();
+    }
+    clock.0.fetch_add(PATIENCE_MS / 2, Ordering::Relaxed);
+    assert_eq!(next(&place).unwrap_err().kind(), ErrorKind::Unavailable);
+    for place in [&[1_u8][..], &[0; 16], &[9; 17]] {
+        assert!(next(place).is_err());
+    }
+    // The last page may be lost on its way.
+    let mut place = next(&[]).unwrap();
+    let mut before = None;
+    while let Some(from) = place {
+        place = next(&from).unwrap();
+        before = Some(from);
+    }
+    assert_eq!((next(&before.unwrap()).unwrap(), held()), (None, 1));
+    clock.0.fetch_add(IDLE_MS, Ordering::Relaxed);
+    assert_eq!(a.joins_served(), (0, 0));
+    // Who joins begins anew, and has it all.
+    let b = open();
+    let mut joining = b.begin_join().unwrap();
+    let page = a.snapshot_page(&[], 50).unwrap();
+    joining.join_page(&b, &page).unwrap();
+    clock.0.fetch_add(PATIENCE_MS, Ordering::Relaxed);
+    assert!(a.snapshot_page(joining.place(), 50).is_err());
+    drop(joining);
+    assert!(b.is_joining());
+    let mut joining = b.begin_join().unwrap();
+    while !joining
+        .join_page(&b, &a.snapshot_page(joining.place(), 50).unwrap())
+        .unwrap()
+    {}
+    drop(joining);
+    assert_eq!(dump(&a), dump(&b));
+}
+
+/// A node lives on by an older relationship that keeps its ends, and was made anew besides: a second such relationship takes nothing
+/// away from the first one, at its origin or elsewhere.
+#[test]
+fn a_life_that_a_relationship_rests_on_is_not_replaced() {
+    let (a, b, e) = (open(), open(), open());
+    b.keep_endpoints("NEEDS", true).unwrap();
+    let relate = || {
+        write(&b, |tx| {
+            let kind = tx.intern_type("NEEDS").unwrap();
+            let (from, to) = (find(tx, "d"), find(tx, "m"));
+            tx.create_relationship(kind, from, to, &Map::new()).unwrap();
+        });
+    };
+    let all = || {
+        for _ in 0..2 {
+            both(&a, &b);
+            both(&b, &e);
+            both(&a, &e);
+        }
+        for store in [&a, &b, &e] {
+            store.cut_log().unwrap();
+        }
+    };
+    write(&e, |tx| person(tx, "d", &[]));
+    write(&a, |tx| {
+        person(tx, "d", &[]);
+        person(tx, "m", &[]);
+    });
+    both(&a, &b);
+    relate();
+    write(&a, |tx| {
+        let d = find(tx, "d");
+        tx.delete_node(d, true).unwrap();
+    });
+    all();
+    let count = |store: &Store| {
+        let lines = dump(store);
+        let links = lines.iter().filter(|line| line.contains("-NEEDS->"));
+        links.count()
+    };
+    assert_eq!(count(&a), 1);
+    for made in 2..12 {
+        relate();
+        all();
+        for store in [&a, &b, &e] {
+            assert_eq!(count(store), made);
+        }
+    }
+    // Where nothing rests on them alone, lives do not gather.
+    write(&a, |tx| {
+        let (d, m) = (find(tx, "d"), find(tx, "m"));
+        tx.delete_node(d, true).unwrap();
+        tx.delete_node(m, true).unwrap();
+    });
+    all();
+    write(&a, |tx| {
+        person(tx, "d", &[]);
+        person(tx, "m", &[]);
+    });
+    all();
+    for _ in 0..10 {
+        relate();
+        all();
+    }
+    let tx = a.begin(Access::Read).unwrap();
+    let shadow = tx.node_shadow(find(&tx, "d")).unwrap().unwrap();
+    assert!(shadow.lives.len() <= 2, "{:?}", shadow.lives);
+    assert_eq!(count(&e), 10);
+}
+
+/// A bucket that was there before its database became a replica keeps what it was made as, whatever else it is made as elsewhere.
+#[test]
+fn a_bucket_of_before_keeps_what_it_was_made_as() {
+    let several = BucketOptions {
+        kind: BucketKind::Multi,
+        reversible: false,
+    };
+    let a = Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap();
+    write(&a, |tx| {
+        tx.create_bucket("k", several).unwrap();
+    });
+    a.begin_replication().unwrap();
+    let (b, c) = (open(), open());
+    write(&b, |tx| {
+        tx.create_bucket("k", BucketOptions::default()).unwrap();
+    });
+    both(&b, &c);
+    // Dropped while something is put: a map without a life, by what is in it.
+    write(&b, |tx| assert!(tx.drop_bucket("k").unwrap()));
+    write(&c, |tx| tx.kv_put("k", b"x", b"1").unwrap());
+    both(&b, &c);
+    let page = b.snapshot_page(&[], 1 << 20).unwrap();
+    assert!(a.begin_join().unwrap().join_page(&a, &page).unwrap());
+    let page = a.snapshot_page(&[], 1 << 20).unwrap();
+    assert!(b.begin_join().unwrap().join_page(&b, &page).unwrap());
+    both(&a, &b);
+    write(&b, |tx| tx.kv_delete("k", b"x").unwrap());
+    both(&a, &b);
+    for store in [&a, &b] {
+        let tx = store.begin(Access::Read).unwrap();
+        let buckets = tx.list_buckets().unwrap();
+        let kinds: Vec<_> = buckets.iter().map(|(_, options)| options.kind).collect();
+        assert_eq!(kinds, [BucketKind::Multi]);
+        assert_eq!(tx.conflicts().unwrap(), []);
+    }
+}
+
+/// 0.0 and -0.0 are equal, and not the same: of two versions the one that is read is the same everywhere, bit by bit.
+#[test]
+fn equal_values_of_other_bytes_are_merged_too() {
+    for later_is_negative in [true, false] {
+        let (a, b) = (open(), open());
+        write(&a, |tx| {
+            let (one, other) = (person(tx, "d", &[]), person(tx, "m", &[]));
+            let kind = tx.intern_type("T").unwrap();
+            tx.create_relationship(kind, one, other, &Map::new())
+                .unwrap();
+        });
+        both(&a, &b);
+        for (store, negative) in [(&a, !later_is_negative), (&b, later_is_negative)] {
+            let value = if negative { -0.0 } else { 0.0 };
+            write(store, |tx| {
+                let d = find(tx, "d");
+                tx.set_node_property(d, &["p"], Value::Float(value))
+                    .unwrap();
+                let mut rels = Vec::new();
+                tx.scan_relationships(None, None, 9, &mut rels).unwrap();
+                let properties = map(&[("p", Value::Float(value))]);
+                tx.replace_relationship_properties(rels[0].id, &properties)
+                    .unwrap();
+            });
+        }
+        both(&a, &b);
+        assert_eq!(
+            a.differing(&b.fingerprints().unwrap()).unwrap(),
+            Some(vec![])
+        );
+        let bits = |store: &Store| {
+            let tx = store.begin(Access::Read).unwrap();
+            let mut contents = Vec::new();
+            tx.node_contents(&[find(&tx, "d")], &mut contents).unwrap();
+            let content = contents.pop().flatten().unwrap();
+            match content.properties.get("p") {
+                Some(Value::Float(float)) => float.to_bits(),
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(bits(&a), bits(&b));
+    }
+}
+
+/// Nine that join at once, a page each in turn, all come to an end.
+#[test]
+fn more_than_can_be_served_all_come_to_an_end() {
+    let a = open();
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        write(&a, |tx| person(tx, key, &[]));
+    }
+    let others: Vec<_> = (0..MOST + 3).map(|_| open()).collect();
+    let mut joining: Vec<_> = others.iter().map(|_| None).collect();
+    let mut done = vec![false; others.len()];
+    for round in 0.. {
+        assert!(round < 100, "{done:?}");
+        for (at, other) in others
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| !done[*at])
+            .collect::<Vec<_>>()
+        {
+            let own: &mut crate::Joining =
+                joining[at].get_or_insert_with(|| other.begin_join().unwrap());
+            match a.snapshot_page(own.place(), 50) {
+                Ok(page) => done[at] = own.join_page(other, &page).unwrap(),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Unavailable);
+                    assert_eq!(own.pages(), 0, "who is at work is not put out");
+                }
+            }
+        }
+        if done.iter().all(|done| *done) {
+            break;
+        }
+    }
+    drop(joining);
+    for other in &others {
+        assert_eq!(dump(&a), dump(other));
+    }
+}
+
+/// Nobody reads a state that is joined in part: not who looked whether it is a moment before, not who reads an earlier version, and
+/// not who follows a bucket.
+#[test]
+fn half_of_a_state_is_not_to_be_seen() {
+    let (a, b) = (open(), open());
+    for key in ["a", "b", "c", "d", "e", "f"] {
+        write(&a, |tx| {
+            person(tx, key, &[]);
+            tx.kv_put("left", key.as_bytes(), b"1").unwrap();
+        });
+    }
+    write(&b, |tx| person(tx, "own", &[]));
+    let mut watch = b.watch("left", crate::Watched::All, None).unwrap();
+    let mut joining = b.begin_join().unwrap();
+    let wait = std::time::Duration::ZERO;
+    for _ in 0..200 {
+        let page = a.snapshot_page(joining.place(), 50).unwrap();
+        if joining.join_page(&b, &page).unwrap() {
+            break;
+        }
+        assert!(
+            watch.next_within(wait).unwrap().is_none(),
+            "half a state is told"
+        );
+        let version = b.engine().version();
+        assert_eq!(
+            b.begin(Access::Read).err().map(|error| error.kind()),
+            Some(ErrorKind::Unavailable)
+        );
+        assert_eq!(
+            b.begin_at(version, None).err().map(|error| error.kind()),
+            Some(ErrorKind::Unavailable)
+        );
+        // As if they had looked before it began.
+        b.shared().replication.forget_joining(true);
+        assert_eq!(
+            b.snapshot_page(&[], 50).unwrap_err().kind(),
+            ErrorKind::Unavailable
+        );
+        b.shared().replication.forget_joining(false);
+    }
+    drop(joining);
+    assert!(!b.is_joining());
+    let mut told = 0;
+    while watch.next_within(wait).unwrap().is_some() {
+        told += 1;
+    }
+    assert_eq!(told, 6);
+    let held = dump(&b);
+    assert!(dump(&a).iter().all(|line| held.contains(line)));
+    assert!(held.iter().any(|line| line.contains("own")));
+}
+
+/// What a relationship rests on is looked at once, however many are made at a node.
+#[test]
+fn relationships_that_keep_a_hub_cost_the_same() {
+    let (a, b) = (open(), open());
+    a.keep_endpoints("NEEDS", true).unwrap();
+    write(&a, |tx| {
+        person(tx, "hub", &[]);
+        person(tx, "x", &[]);
+    });
+    both(&a, &b);
+    let looked = || a.shared().replication.rested.lock().looked_at;
+    let relate = || {
+        write(&a, |tx| {
+            let (hub, x) = (find(tx, "hub"), find(tx, "x"));
+            let needs = tx.intern_type("NEEDS").unwrap();
+            tx.create_relationship(needs, x, hub, &Map::new()).unwrap();
+        });
+    };
+    for _ in 0..300 {
+        relate();
+        a.cut_log().unwrap();
+        // Everybody has seen it, as far as A knows.
+        let seen = a.seen_in(&*a.engine().snapshot().unwrap(), None).unwrap();
+        a.shared().replication.set_stable(seen);
+    }
+    assert!(looked() <= 10, "{} relationships were looked at", looked());
+    send(&a, &b);
+    assert_eq!(dump(&a), dump(&b));
+    // What is merged may rest on something else.
+    write(&b, |tx| {
+        let (hub, x) = (find(tx, "hub"), find(tx, "x"));
+        let knows = tx.intern_type("KNOWS").unwrap();
+        tx.create_relationship(knows, x, hub, &Map::new()).unwrap();
+    });
+    send(&b, &a);
+    let before = looked();
+    relate();
+    assert!(looked() > before);
+}
+
+/// Relationships that keep their ends are not named as something else is.
+#[test]
+fn keepers_have_names_of_their_own() {
+    let a = open();
+    a.change_schema(crate::SchemaChange::CreateIndex {
+        spec: crate::IndexSpec {
+            name: Some("T_keep_endpoints".into()),
+            label: "L".into(),
+            fields: vec![crate::IndexField {
+                path: crate::FieldPath::top("p"),
+                each: false,
+            }],
+            unique: false,
+        },
+        if_not_exists: false,
+    })
+    .unwrap();
+    let taken = a.keep_endpoints("T", true).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::Exists, "{taken}");
+    assert!(a.endpoint_keepers().is_empty());
+    a.keep_endpoints("U", true).unwrap();
+    a.keep_endpoints("U", true).unwrap();
+    assert_eq!(a.endpoint_keepers().len(), 1);
+}

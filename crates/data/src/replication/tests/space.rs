@@ -1,0 +1,510 @@
+//! Databases of which a part is replicated.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use isomer_storage::{Engine, MemoryEngine};
+use isomer_value::{LabelId, Map, Value};
+
+use super::{
+    super::{entry::Op, identity::Identity},
+    dump::{beside, dump},
+    small::{map, send},
+};
+use crate::{
+    Access, ConvergentOp, ConvergentOwner, ErrorKind, ReplicaNo, ReplicatedSpace, Store,
+    StoreOptions, Transaction,
+};
+
+fn names(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+/// Nodes L and M, and the buckets `b` and `m`.
+fn space() -> ReplicatedSpace {
+    ReplicatedSpace {
+        name: "shared".into(),
+        labels: names(&["L", "M"]),
+        rel_types: BTreeSet::new(),
+        buckets: names(&["b", "m"]),
+    }
+}
+
+fn bare() -> Store {
+    Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap()
+}
+
+fn spaced() -> Store {
+    let store = bare();
+    store.declare_space(&space()).unwrap();
+    store.begin_replication().unwrap();
+    store
+}
+
+fn write<T>(store: &Store, body: impl FnOnce(&mut Transaction) -> T) -> T {
+    let mut tx = store.begin(Access::Write).unwrap();
+    let value = body(&mut tx);
+    tx.commit().unwrap();
+    value
+}
+
+fn make(tx: &mut Transaction, labels: &[&str], key: &str) -> isomer_value::NodeId {
+    let labels: Vec<_> = labels
+        .iter()
+        .map(|label| tx.intern_label(label).unwrap())
+        .collect();
+    tx.create_node(&labels, &map(&[("_key", Value::from(key))]))
+        .unwrap()
+}
+
+fn find(tx: &Transaction, label: &str, key: &str) -> Option<isomer_value::NodeId> {
+    tx.document_node(label, &Value::from(key)).unwrap()
+}
+
+/// Something on both sides of the border, in one transaction.
+fn fill(store: &Store, key: &str) {
+    write(store, |tx| {
+        let (shared, own) = (make(tx, &["L"], key), make(tx, &["Beside"], key));
+        let type_id = tx.intern_type("T").unwrap();
+        tx.create_relationship(type_id, own, shared, &Map::new())
+            .unwrap();
+        tx.create_relationship(type_id, shared, shared, &Map::new())
+            .unwrap();
+        for id in [shared, own] {
+            let owner = ConvergentOwner::Node(id);
+            let op = ConvergentOp::Insert(Value::from(key));
+            tx.converge(owner, &["tags"], &op, None).unwrap();
+        }
+        for bucket in ["b", "beside"] {
+            tx.kv_put(bucket, key.as_bytes(), b"1").unwrap();
+        }
+        tx.sequence_next("beside", "x").unwrap();
+    });
+}
+
+fn both(one: &Store, other: &Store) {
+    let before = [beside(one), beside(other)];
+    send(one, other);
+    send(other, one);
+    assert_eq!(dump(one), dump(other));
+    before[0].is_left_alone(&beside(one));
+    before[1].is_left_alone(&beside(other));
+    let differ = one.differing(&other.fingerprints().unwrap()).unwrap();
+    assert_eq!(differ, Some(Vec::new()));
+}
+
+/// A transaction that writes on both sides travels with what is in the space; one that writes beside it is in no log.
+#[test]
+fn what_is_beside_the_space_stays() {
+    let (a, b) = (spaced(), spaced());
+    fill(&a, "one");
+    fill(&b, "two");
+    both(&a, &b);
+    assert_eq!(dump(&a).len(), 2 + 2 + 2);
+    let read = b.begin(Access::Read).unwrap();
+    assert!(find(&read, "L", "one").is_some());
+    assert!(find(&read, "Beside", "one").is_none());
+    assert!(read.kv_get("b", b"one").unwrap().is_some());
+    assert!(read.kv_get("beside", b"one").unwrap().is_none());
+    drop(read);
+    let entries = a.replication_status().unwrap().log_entries;
+    write(&a, |tx| {
+        let id = make(tx, &["Beside"], "alone");
+        let owner = ConvergentOwner::Node(id);
+        tx.converge(owner, &["count"], &ConvergentOp::Count(1), None)
+            .unwrap();
+        tx.kv_put("beside", b"k", b"v").unwrap();
+    });
+    assert_eq!(a.replication_status().unwrap().log_entries, entries);
+    // The number that it took is told of as one that was given up.
+    fill(&a, "three");
+    both(&a, &b);
+    assert!(!write(&b, |tx| tx.drop_bucket("none").unwrap()));
+    assert!(write(&b, |tx| tx.drop_bucket("beside").unwrap()));
+    assert!(write(&b, |tx| tx.drop_bucket("b").unwrap()));
+    both(&a, &b);
+    let read = a.begin(Access::Read).unwrap();
+    assert!(read.kv_get("beside", b"one").unwrap().is_some());
+    assert!(read.kv_get("b", b"one").unwrap().is_none());
+}
+
+/// A relationship beside the space goes with the end that another replica deletes, and only then.
+#[test]
+fn a_relationship_of_ones_own_goes_with_its_ends() {
+    let (a, b) = (spaced(), spaced());
+    fill(&a, "n");
+    both(&a, &b);
+    write(&b, |tx| {
+        let id = find(tx, "L", "n").unwrap();
+        tx.set_node_property(id, &["p"], Value::Int(1)).unwrap();
+    });
+    both(&a, &b);
+    let rels = |store: &Store| {
+        let mut rows = Vec::new();
+        let tx = store.begin(Access::Read).unwrap();
+        crate::GraphRead::scan_relationships(&tx, None, None, 10, &mut rows).unwrap();
+        rows.len()
+    };
+    assert_eq!((rels(&a), rels(&b)), (2, 1));
+    write(&b, |tx| {
+        let id = find(tx, "L", "n").unwrap();
+        tx.delete_node(id, true).unwrap();
+    });
+    both(&a, &b);
+    assert_eq!((rels(&a), rels(&b)), (0, 0));
+    assert!(find(&a.begin(Access::Read).unwrap(), "Beside", "n").is_some());
+}
+
+/// What was there before the database became a replica is in the space by its labels, and travels by snapshot, in pages too; what
+/// the other one has seen go is taken away, and nothing beside the space.
+#[test]
+fn states_are_joined_within_the_space() {
+    for bytes in [100, 1 << 20] {
+        let a = bare();
+        fill(&a, "before");
+        write(&a, |tx| {
+            make(tx, &["L"], "gone");
+        });
+        a.declare_space(&space()).unwrap();
+        a.begin_replication().unwrap();
+        fill(&a, "after");
+        let b = spaced();
+        fill(&b, "there");
+        let join = |from: &Store, to: &Store| {
+            let before = beside(to);
+            let mut joining = to.begin_join().unwrap();
+            loop {
+                let page = from.snapshot_page(joining.place(), bytes).unwrap();
+                if joining.join_page(to, &page).unwrap() {
+                    break;
+                }
+            }
+            drop(joining);
+            before.is_left_alone(&beside(to));
+            send(from, to);
+        };
+        join(&a, &b);
+        assert!(!b.is_joining());
+        join(&b, &a);
+        both(&a, &b);
+        assert_eq!(dump(&a).len(), 3 * 3 + 1);
+        // Each has seen all of the other: what one deletes the other one loses by a state, too.
+        write(&b, |tx| {
+            let id = find(tx, "L", "gone").unwrap();
+            tx.delete_node(id, true).unwrap();
+            tx.kv_delete("b", b"after").unwrap();
+        });
+        join(&b, &a);
+        both(&a, &b);
+        assert_eq!(dump(&a).len(), 3 * 3 - 1);
+    }
+}
+
+/// A record does not change sides: others would keep what they have, or never get what was there.
+#[test]
+fn records_do_not_change_sides() {
+    let a = spaced();
+    write(&a, |tx| {
+        make(tx, &["L", "M"], "in");
+        make(tx, &["Beside"], "out");
+    });
+    let refused = |body: &dyn Fn(&mut Transaction)| {
+        let mut tx = a.begin(Access::Write).unwrap();
+        body(&mut tx);
+        let error = tx.commit().unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
+        error.to_string()
+    };
+    let told = refused(&|tx| {
+        let id = find(tx, "L", "in").unwrap();
+        for label in ["L", "M"] {
+            let label = tx.intern_label(label).unwrap();
+            tx.remove_label(id, label).unwrap();
+        }
+    });
+    assert!(told.contains("cannot leave the space `shared`"), "{told}");
+    let told = refused(&|tx| {
+        let id = find(tx, "Beside", "out").unwrap();
+        let label = tx.intern_label("M").unwrap();
+        tx.add_label(id, label).unwrap();
+    });
+    assert!(told.contains("cannot be brought into the space"), "{told}");
+    // One label of several goes; labels beside the space come and go; a node is what its transaction makes it.
+    write(&a, |tx| {
+        let id = find(tx, "L", "in").unwrap();
+        let [x, m] = ["Beside", "M"].map(|label| tx.intern_label(label).unwrap());
+        tx.remove_label(id, m).unwrap();
+        tx.add_label(id, x).unwrap();
+        let made = tx.create_node(&[], &map(&[("p", Value::Int(1))])).unwrap();
+        tx.add_label(made, m).unwrap();
+        let out = find(tx, "Beside", "out").unwrap();
+        tx.add_label(out, m).unwrap();
+        tx.remove_label(out, m).unwrap();
+    });
+    let b = spaced();
+    send(&a, &b);
+    let mut nodes = Vec::new();
+    let tx = b.begin(Access::Read).unwrap();
+    crate::GraphRead::scan_nodes(&tx, None, None, 10, &mut nodes).unwrap();
+    assert_eq!(nodes.len(), 2);
+    assert!(find(&tx, "Beside", "in").is_some());
+}
+
+/// Two replicas that take different labels away leave a node with none, and it is still in the space.
+#[test]
+fn a_node_without_labels_is_still_shared() {
+    let (a, b) = (spaced(), spaced());
+    write(&a, |tx| {
+        make(tx, &["L", "M"], "n");
+    });
+    both(&a, &b);
+    for (store, label) in [(&a, "L"), (&b, "M")] {
+        write(store, |tx| {
+            let id = find(tx, "L", "n").unwrap();
+            let label = tx.intern_label(label).unwrap();
+            tx.remove_label(id, label).unwrap();
+        });
+    }
+    both(&a, &b);
+    let mut nodes = Vec::new();
+    let tx = a.begin(Access::Read).unwrap();
+    crate::GraphRead::scan_nodes(&tx, None, None, 10, &mut nodes).unwrap();
+    drop(tx);
+    assert_eq!(nodes.len(), 1);
+    write(&a, |tx| {
+        tx.set_node_property(nodes[0], &["p"], Value::Int(7))
+            .unwrap();
+    });
+    both(&a, &b);
+    assert!(
+        dump(&b).iter().any(|line| line.contains("p: Int(7)")),
+        "{:?}",
+        dump(&b)
+    );
+}
+
+/// Whoever holds nothing takes the space of the first whom it hears of; others are refused, in both directions, and say why.
+#[test]
+fn peers_replicate_the_same() {
+    let a = spaced();
+    fill(&a, "n");
+    let open = bare();
+    open.begin_replication().unwrap();
+    // As an exchange does: each hears the other's greeting.
+    a.greeted(&open.greeting().unwrap()).unwrap();
+    send(&a, &open);
+    assert_eq!(open.replicated_space(), Some(space()));
+    both(&a, &open);
+    // All of a database that holds something.
+    let whole = bare();
+    whole.begin_replication().unwrap();
+    fill(&whole, "m");
+    for (one, other) in [(&a, &whole), (&whole, &a)] {
+        let error = one.greeted(&other.greeting().unwrap()).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(
+            error.to_string().contains("do not replicate the same"),
+            "{error}"
+        );
+    }
+    // And one that asks for nothing: its pages say it, too.
+    let page = whole.snapshot_page(&[], 1 << 20).unwrap();
+    let error = a.begin_join().unwrap().join_page(&a, &page).unwrap_err();
+    assert!(
+        error.to_string().contains("do not replicate the same"),
+        "{error}"
+    );
+    assert!(a.differing(&whole.fingerprints().unwrap()).is_err());
+    // It cannot be declared any more.
+    let error = whole.declare_space(&space()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+    let other = ReplicatedSpace {
+        buckets: names(&["b"]),
+        ..space()
+    };
+    assert_eq!(
+        a.declare_space(&other).unwrap_err().kind(),
+        ErrorKind::Denied
+    );
+    a.declare_space(&space()).unwrap();
+    let nothing = ReplicatedSpace {
+        name: "n".into(),
+        ..ReplicatedSpace::default()
+    };
+    assert_eq!(
+        bare().declare_space(&nothing).unwrap_err().kind(),
+        ErrorKind::Invalid
+    );
+}
+
+/// A peer that says it replicates the same, and tells of something else.
+#[test]
+fn forged_pages_do_not_reach_beside_the_space() {
+    let (a, forger) = (spaced(), bare());
+    fill(&a, "n");
+    let mut wider = space();
+    wider.buckets.insert("beside".into());
+    wider.labels.insert("Beside".into());
+    forger.declare_space(&wider).unwrap();
+    forger.begin_replication().unwrap();
+    let forge = |page: Vec<u8>| {
+        let (wide, narrow) = (wider.spell(), space().spell());
+        let at = page.windows(wide.len()).position(|at| at == wide).unwrap();
+        // Tag, length, space.
+        assert_eq!(usize::from(page[at - 1]), wide.len());
+        let mut forged = page[..at - 1].to_vec();
+        forged.push(narrow.len() as u8);
+        forged.extend_from_slice(&narrow);
+        forged.extend_from_slice(&page[at + wide.len()..]);
+        forged
+    };
+    let greeting = {
+        let open = bare();
+        open.begin_replication().unwrap();
+        open.greeting().unwrap()
+    };
+    for body in [
+        &(|tx: &mut Transaction| tx.kv_put("beside", b"n", b"forged").unwrap()) as &dyn Fn(&mut _),
+        &|tx| {
+            make(tx, &["Beside"], "n");
+        },
+    ] {
+        write(&forger, body);
+        let page = forge(forger.entries_for(&greeting, 1 << 20).unwrap());
+        let before = beside(&a);
+        let error = a.apply_entries(&page).unwrap_err();
+        assert!(error.to_string().contains("not in the space"), "{error}");
+        let page = forge(forger.snapshot_page(&[], 1 << 20).unwrap());
+        let error = a.begin_join().unwrap().join_page(&a, &page).unwrap_err();
+        assert!(error.to_string().contains("not in the space"), "{error}");
+        before.is_left_alone(&beside(&a));
+    }
+}
+
+/// A node that bears no label of the space, made or given none in one transaction, and a relationship of another type.
+#[test]
+fn forged_records_without_names_are_refused() {
+    let forged = |ops: &[Op]| spaced().check_in_space(ops).is_err();
+    let a = spaced();
+    let (inside, outside) = write(&a, |tx| {
+        (
+            tx.intern_label("L").unwrap(),
+            tx.intern_label("Beside").unwrap(),
+        )
+    });
+    let node = |labels: &[LabelId]| Op::NodeMade {
+        node: Identity::Made {
+            replica: ReplicaNo(1),
+            id: 7,
+        },
+        labels: labels.to_vec(),
+        set: Vec::new(),
+    };
+    let given = |added: &[LabelId]| Op::NodeChanged {
+        node: Identity::Made {
+            replica: ReplicaNo(1),
+            id: 7,
+        },
+        added: added.to_vec(),
+        removed: Vec::new(),
+        set: Vec::new(),
+        unset: Vec::new(),
+    };
+    let check = |ops: &[Op]| a.check_in_space(ops).is_ok();
+    assert!(check(&[node(&[outside, inside])]));
+    assert!(check(&[node(&[outside]), given(&[inside])]));
+    assert!(!check(&[node(&[outside])]) && !check(&[node(&[])]));
+    assert!(!check(&[node(&[]), given(&[outside])]));
+    assert!(forged(&[node(&[])]));
+}
+
+/// In a label that is not replicated a key finds the node that is this database's own, whatever others call theirs.
+#[test]
+fn keys_of_labels_beside_the_space_stay_where_they_were() {
+    let (a, b) = (spaced(), spaced());
+    let own = write(&a, |tx| make(tx, &["Beside"], "today"));
+    let there = write(&b, |tx| make(tx, &["L", "Beside"], "today"));
+    send(&b, &a);
+    send(&a, &b);
+    let tx = a.begin(Access::Read).unwrap();
+    let shared = find(&tx, "L", "today").unwrap();
+    assert_ne!(shared, own);
+    assert_eq!(find(&tx, "Beside", "today"), Some(own));
+    drop(tx);
+    write(&b, |tx| {
+        tx.set_node_property(there, &["p"], Value::Int(1)).unwrap()
+    });
+    send(&b, &a);
+    let tx = a.begin(Access::Read).unwrap();
+    assert_eq!(find(&tx, "Beside", "today"), Some(own));
+    drop(tx);
+    write(&a, |tx| tx.delete_node(own, true).unwrap());
+    let tx = a.begin(Access::Read).unwrap();
+    assert_eq!(find(&tx, "Beside", "today"), Some(shared));
+}
+
+/// Others would hear of what is in its log.
+#[test]
+fn a_replica_that_held_something_takes_no_space() {
+    let (a, b) = (spaced(), bare());
+    b.begin_replication().unwrap();
+    let id = write(&b, |tx| make(tx, &["Beside"], "x"));
+    write(&b, |tx| tx.delete_node(id, true).unwrap());
+    let error = b.greeted(&a.greeting().unwrap()).unwrap_err();
+    assert!(
+        error.to_string().contains("do not replicate the same"),
+        "{error}"
+    );
+    assert_eq!(b.replicated_space(), None);
+    let fresh = bare();
+    fresh.begin_replication().unwrap();
+    fresh.greeted(&a.greeting().unwrap()).unwrap();
+    assert_eq!(fresh.replicated_space(), Some(space()));
+}
+
+/// The declaration is on disk.
+#[test]
+fn a_space_outlives_its_process() {
+    let engine = Arc::new(MemoryEngine::new());
+    let open = || {
+        let engine: Arc<dyn Engine> = engine.clone();
+        Store::open(engine, StoreOptions::default()).unwrap()
+    };
+    let store = open();
+    store.declare_space(&space()).unwrap();
+    store.begin_replication().unwrap();
+    drop(store);
+    let store = open();
+    assert_eq!(store.replicated_space(), Some(space()));
+    assert_eq!(store.replication_status().unwrap().space, Some(space()));
+    fill(&store, "n");
+    let b = spaced();
+    both(&store, &b);
+}
+
+/// What damage took from one of two comes back, and nothing beside the space is compared.
+#[test]
+fn scrubbing_stays_within_the_space() {
+    let (a, b) = (spaced(), spaced());
+    fill(&a, "n");
+    fill(&b, "m");
+    both(&a, &b);
+    let mut tx = b.engine().begin().unwrap();
+    let bucket = b.catalog().bucket_id("b").unwrap();
+    tx.delete(&crate::keyspace::bucket_entry(bucket, b"n"))
+        .unwrap();
+    tx.delete(&crate::keyspace::cell(&crate::keyspace::bucket_entry(
+        bucket, b"n",
+    )))
+    .unwrap();
+    tx.commit(crate::Durability::Synced).unwrap();
+    let differ = b.differing(&a.fingerprints().unwrap()).unwrap().unwrap();
+    assert_eq!(differ.len(), 1);
+    let before = beside(&b);
+    b.repair(&a.ranges_page(&differ).unwrap()).unwrap();
+    before.is_left_alone(&beside(&b));
+    both(&a, &b);
+    // Of all ranges: a page holds nothing that is beside the space.
+    let all: Vec<u16> = (0..4096).collect();
+    b.repair(&a.ranges_page(&all).unwrap()).unwrap();
+    before.is_left_alone(&beside(&b));
+}

@@ -1,0 +1,368 @@
+//! Who still needs a part of the change stream, and up to where it may go.
+//!
+//! The stream is kept for its slowest reader: a watch, a feed, a file of a view. A reader that is too far behind, by bytes or
+//! by age, is waited for no longer, or the disk would be filled by one who has stopped to read. It finds out when it reads
+//! on: [`Store::stream_after`] never leaves something out in silence.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use isomer_storage::{StreamEntry, Version};
+
+use crate::{DataError, Store, StoreOptions, WeakStore};
+
+/// The versions above which the stream is needed, with how many need it, and how it grew.
+#[derive(Debug, Default)]
+pub(crate) struct Holds {
+    readers: BTreeMap<Version, usize>,
+    /// Of those whose end is near, however much comes meanwhile.
+    firm: BTreeMap<Version, usize>,
+    /// How far the stream had come at each look, oldest first.
+    past: VecDeque<Point>,
+    /// What the clock said at the last look, and how long it has been since the first.
+    looked_ms: Option<u64>,
+    age_ms: u64,
+}
+
+/// More time does not count between two looks: they come with commits, and nobody is late who had nothing to read.
+const MOST_BETWEEN_LOOKS_MS: u64 = 60 * 60 * 1000;
+
+/// A look at the stream.
+#[derive(Clone, Copy, Debug)]
+struct Point {
+    version: Version,
+    /// Bytes of entries since opening.
+    total_bytes: u64,
+    /// Since the first look.
+    at_ms: u64,
+}
+
+impl Holds {
+    /// Up to where the stream may be forgotten, at a version and after so many bytes since opening.
+    pub(crate) fn goes_upto(
+        &mut self,
+        version: Version,
+        total_bytes: u64,
+        options: &StoreOptions,
+    ) -> Version {
+        let at_ms = self.age(options.clock.now_ms());
+        self.past.push_back(Point {
+            version,
+            total_bytes,
+            at_ms,
+        });
+        let last = |is_behind: &dyn Fn(&Point) -> bool| {
+            let count = self.past.partition_point(is_behind);
+            Some(self.past[count.checked_sub(1)?].version)
+        };
+        let beyond = |most: u64| last(&|point| total_bytes - point.total_bytes >= most);
+        let oldest_ms = at_ms.saturating_sub(options.stream_hold_ms);
+        // What was committed before a look that is too long ago is too old; what came behind it may not be.
+        let too_old = last(&|point| point.at_ms < oldest_ms).unwrap_or(0);
+        let too_much = beyond(options.stream_hold_bytes).map_or(0, |version| version + 1);
+        let unread = version
+            .saturating_sub(options.stream_retention)
+            .max(beyond(options.stream_retention_bytes).unwrap_or(0));
+        let reader = self.readers.range(too_old.max(too_much)..).next();
+        let firm = self.firm.first_key_value();
+        let upto = [reader, firm]
+            .into_iter()
+            .flatten()
+            .fold(unread, |upto, (held, _)| upto.min(*held));
+        // What is gone need not be found again.
+        while self.past.front().is_some_and(|point| point.version <= upto) {
+            self.past.pop_front();
+        }
+        upto
+    }
+
+    /// The time by which readers are judged. It never falls, and a clock that is set (the first time that a device hears of
+    /// the real one, a machine that was asleep) is no reason to take everybody for late.
+    fn age(&mut self, now_ms: u64) -> u64 {
+        let passed = match self.looked_ms.replace(now_ms) {
+            Some(before) => now_ms.saturating_sub(before).min(MOST_BETWEEN_LOOKS_MS),
+            None => 0,
+        };
+        self.age_ms += passed;
+        self.age_ms
+    }
+
+    fn of(&mut self, is_firm: bool) -> &mut BTreeMap<Version, usize> {
+        match is_firm {
+            true => &mut self.firm,
+            false => &mut self.readers,
+        }
+    }
+}
+
+impl Store {
+    /// Keeps the change stream above `version` until the answer is dropped, or it is too much
+    /// ([`StoreOptions::stream_hold_bytes`]) or too old ([`StoreOptions::stream_hold_ms`]). Holds the store itself not.
+    pub fn hold_stream(&self, version: Version) -> StreamHold {
+        self.hold(version, false)
+    }
+
+    /// The same without limits, for as long as a bulk load takes.
+    pub(crate) fn hold_stream_firmly(&self, version: Version) -> StreamHold {
+        self.hold(version, true)
+    }
+
+    fn hold(&self, version: Version, is_firm: bool) -> StreamHold {
+        let mut holds = self.shared().stream_holds.lock();
+        *holds.of(is_firm).entry(version).or_default() += 1;
+        StreamHold {
+            store: self.downgrade(),
+            version,
+            is_firm,
+        }
+    }
+
+    /// Entries of the change stream as in [`isomer_storage::Engine::stream`], every one behind `after` up to the last one of
+    /// the answer.
+    ///
+    /// # Errors
+    /// [`DataError::Forgotten`] where the stream no longer tells all of them.
+    pub fn stream_after(
+        &self,
+        after: Version,
+        max_entries: usize,
+        max_bytes: usize,
+        durable_only: bool,
+    ) -> Result<Vec<StreamEntry>, DataError> {
+        let entries = self
+            .engine()
+            .stream(after, max_entries, max_bytes, durable_only)?;
+        // Looked at afterwards: entries may go while they are read.
+        self.tells_since(after)?;
+        Ok(entries)
+    }
+
+    /// What the change stream tells after `after`, as far as it is on disk. Where it tells nothing of the commits that are
+    /// visible by now, `after` passes over them: whatever is told later has a later version.
+    ///
+    /// # Errors
+    /// As [`Store::stream_after`].
+    pub fn durable_after(
+        &self,
+        after: &mut Version,
+        max_entries: usize,
+        max_bytes: usize,
+    ) -> Result<Vec<StreamEntry>, DataError> {
+        let visible = self.engine().version();
+        let entries = self.stream_after(*after, max_entries, max_bytes, true)?;
+        // Nothing is on disk yet, or nothing is told, or it was forgotten meanwhile, which is an error here, too.
+        if entries.is_empty()
+            && visible > *after
+            && self.stream_after(*after, 1, 1, false)?.is_empty()
+        {
+            *after = visible;
+        }
+        Ok(entries)
+    }
+
+    /// What `read` finds in a state that is whole; nothing while a state is joined, of which nobody hears before it is whole: then it is
+    /// read again later.
+    pub fn while_whole<T>(
+        &self,
+        read: impl FnOnce() -> Result<T, DataError>,
+    ) -> Result<Option<T>, DataError> {
+        let replication = &self.shared().replication;
+        let joins = replication.joins_begun();
+        if replication.is_joining() {
+            return Ok(None);
+        }
+        let found = read()?;
+        // A join that began in between may have left a part of a state in what was read.
+        Ok((replication.joins_begun() == joins).then_some(found))
+    }
+
+    /// That the change stream tells everything that happened after a version.
+    ///
+    /// # Errors
+    /// [`DataError::Forgotten`] where it does not.
+    pub fn tells_since(&self, after: Version) -> Result<(), DataError> {
+        let trimmed = self.engine().stream_trimmed()?;
+        if trimmed <= after {
+            return Ok(());
+        }
+        Err(DataError::Forgotten {
+            after,
+            since: trimmed,
+        })
+    }
+}
+
+/// Keeps a part of the change stream: see [`Store::hold_stream`].
+pub struct StreamHold {
+    store: WeakStore,
+    version: Version,
+    is_firm: bool,
+}
+
+impl std::fmt::Debug for StreamHold {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("StreamHold")
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Drop for StreamHold {
+    fn drop(&mut self) {
+        let Some(store) = self.store.upgrade() else {
+            return;
+        };
+        let mut holds = store.shared().stream_holds.lock();
+        let held = holds.of(self.is_firm);
+        if let Some(count) = held.get_mut(&self.version) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&self.version);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    };
+
+    use isomer_storage::{Durability, MemoryEngine};
+    use isomer_value::Map;
+
+    use super::*;
+    use crate::{Access, Clock};
+
+    #[derive(Debug, Default)]
+    struct Hand(AtomicU64);
+
+    impl Clock for Hand {
+        fn now_ms(&self) -> u64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    fn open(clock: &Arc<Hand>, bytes: u64, ms: u64) -> Store {
+        let options = StoreOptions {
+            stream_retention: 0,
+            stream_hold_bytes: bytes,
+            stream_hold_ms: ms,
+            clock: clock.clone(),
+            ..StoreOptions::default()
+        };
+        Store::open(Arc::new(MemoryEngine::new()), options).unwrap()
+    }
+
+    fn commit(store: &Store, count: u64) -> Version {
+        for _ in 0..count {
+            let mut tx = store.begin(Access::Write).unwrap();
+            tx.create_node(&[], &Map::new()).unwrap();
+            tx.commit_with(Durability::Buffered).unwrap();
+        }
+        store.save_counts().unwrap();
+        store.engine().version()
+    }
+
+    fn is_lost(store: &Store, version: Version) -> bool {
+        match store.stream_after(version, 1, 1, false) {
+            Ok(_) => false,
+            Err(DataError::Forgotten { after, since }) => {
+                assert!(after == version && since > version);
+                true
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn the_slowest_reader_keeps_the_stream_until_it_lets_go() {
+        let store = open(&Arc::default(), u64::MAX, u64::MAX);
+        let first = commit(&store, 10);
+        let slow = store.hold_stream(first);
+        let second = commit(&store, 10);
+        let same = store.hold_stream(second);
+        let fast = store.hold_stream(second);
+        commit(&store, 10);
+        assert!(is_lost(&store, first - 1), "nobody needs that");
+        assert_eq!(
+            store.stream_after(first, 99, 1 << 20, false).unwrap().len(),
+            20
+        );
+        drop(slow);
+        commit(&store, 1);
+        assert!(is_lost(&store, first) && !is_lost(&store, second));
+        drop(same);
+        commit(&store, 1);
+        assert!(!is_lost(&store, second), "two held the same");
+        drop(fast);
+        let last = commit(&store, 1);
+        assert!(is_lost(&store, second));
+        assert!(!is_lost(&store, last));
+    }
+
+    #[test]
+    fn who_is_too_many_bytes_behind_is_told_and_others_are_not() {
+        let store = open(&Arc::default(), 1_000, u64::MAX);
+        let first = commit(&store, 1);
+        let _stopped = store.hold_stream(first);
+        let firm = store.hold_stream_firmly(first);
+        // Each of these looks at the stream, and what came before a look is measured by it.
+        commit(&store, 1);
+        commit(&store, 100);
+        let near = commit(&store, 1);
+        let _near = store.hold_stream(near);
+        commit(&store, 60);
+        assert!(!is_lost(&store, first), "a bulk load still needs it");
+        drop(firm);
+        commit(&store, 1);
+        assert!(is_lost(&store, first));
+        assert!(!is_lost(&store, near), "less than the limit is behind it");
+    }
+
+    #[test]
+    fn who_has_not_read_for_too_long_is_told_and_who_has_nothing_to_read_is_not() {
+        let clock = Arc::<Hand>::default();
+        let store = open(&clock, u64::MAX, 1_000);
+        let first = commit(&store, 5);
+        let _stopped = store.hold_stream(first);
+        let second = commit(&store, 5);
+        let idle = store.hold_stream(second);
+        clock.0.store(900, Ordering::Relaxed);
+        commit(&store, 1);
+        assert!(!is_lost(&store, first));
+        clock.0.store(1_100, Ordering::Relaxed);
+        commit(&store, 1);
+        assert!(is_lost(&store, first));
+        // What this one has not read is 200 ms old, however long it has waited for it.
+        assert!(!is_lost(&store, second));
+        drop(idle);
+    }
+
+    #[test]
+    fn a_clock_that_is_set_makes_nobody_late() {
+        let clock = Arc::<Hand>::default();
+        let week = 7 * 24 * 60 * 60 * 1000;
+        let store = open(&clock, u64::MAX, week);
+        let first = commit(&store, 5);
+        let _reader = store.hold_stream(first);
+        commit(&store, 1);
+        // The device hears what time it is.
+        clock.0.store(50 * 52 * week, Ordering::Relaxed);
+        commit(&store, 1);
+        commit(&store, 1);
+        assert!(!is_lost(&store, first));
+        // And is set back: later commits are not taken for older ones.
+        clock.0.store(week, Ordering::Relaxed);
+        commit(&store, 1);
+        assert!(!is_lost(&store, first));
+        for hour in 1..7 * 24 + 3 {
+            clock
+                .0
+                .store(week + hour * 60 * 60 * 1000, Ordering::Relaxed);
+            commit(&store, 1);
+        }
+        assert!(is_lost(&store, first), "a week is a week");
+    }
+}

@@ -1,0 +1,148 @@
+//! Point reads of prepared texts: a record by its key, answered without an execution.
+//!
+//! `MATCH (n:Label {_key: $key}) RETURN n, n.name` is over before anybody could stop it or list it among those at work, and
+//! needs no clock, no memory to speak of and no operators. Whatever is more than that goes the long way.
+
+use std::{sync::Arc, time::Duration};
+
+use isomer_exec::Limits;
+use isomer_plan::{
+    Plan,
+    expr::Expr,
+    physical::{Body, Mode, StatementClass},
+};
+use isomer_value::{Map, Node, Value};
+
+use crate::{QueryOptions, QueryResult, Result, Row, cache::Ready, rows::Batch};
+
+/// What a point read looks for and answers.
+#[derive(Debug)]
+pub(crate) struct Point {
+    label: Arc<str>,
+    key: Key,
+    cells: Vec<Cell>,
+}
+
+#[derive(Debug)]
+enum Key {
+    Parameter(Arc<str>),
+    Const(Value),
+}
+
+#[derive(Debug)]
+enum Cell {
+    /// The node itself.
+    Node,
+    /// One of its properties.
+    Property(Arc<str>),
+}
+
+/// A larger record goes the long way, where memory is counted.
+const MOST_BYTES: usize = 64 << 10;
+
+impl Point {
+    /// The point read that a plan is, if it is one whose columns are the node or properties of it.
+    pub(crate) fn of(plan: &Plan) -> Option<Self> {
+        let Body::PointRead(point) = &plan.body else {
+            return None;
+        };
+        if plan.mode != Mode::Run || plan.class != StatementClass::Read {
+            return None;
+        }
+        let key = match &point.key {
+            Expr::Param(param) => Key::Parameter(plan.parameters.get(param.index())?.clone()),
+            Expr::Const(value) => Key::Const(value.clone()),
+            _ => return None,
+        };
+        let cell = |column: &Expr| match column {
+            Expr::Slot(slot) if *slot == point.node => Some(Cell::Node),
+            Expr::Property { base, name } => match **base {
+                Expr::Slot(slot) if slot == point.node => {
+                    Some(Cell::Property(plan.property_name(*name).clone()))
+                }
+                _ => None,
+            },
+            _ => None,
+        };
+        Some(Self {
+            label: plan.label_name(point.label).clone(),
+            key,
+            cells: point.columns.iter().map(cell).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Answers it; nothing where it is to go the long way.
+    pub(crate) fn read(
+        &self,
+        transaction: &isomer_data::Transaction,
+        ready: &Ready,
+        parameters: &Map,
+        options: &QueryOptions,
+        limits: &Limits,
+    ) -> Result<Option<QueryResult>> {
+        if !is_ordinary(options, limits) || !transaction.reads_plain_records() {
+            return Ok(None);
+        }
+        let key = match &self.key {
+            Key::Const(value) => Some(value),
+            Key::Parameter(name) => ready.lifted.get(name).or_else(|| parameters.get(name)),
+        };
+        let Some(key @ (Value::String(_) | Value::Int(_))) = key else {
+            return Ok(None);
+        };
+        // What is missing is told by the long way.
+        let mut named = ready.plan.parameters.iter();
+        if !named.all(|name| ready.lifted.contains(name) || parameters.contains(name)) {
+            return Ok(None);
+        }
+        let found = match transaction.find_label(&self.label) {
+            Some(label) => transaction.record_by_key(label, key)?,
+            None => None,
+        };
+        let mut result = QueryResult {
+            columns: ready.columns.clone(),
+            class: ready.plan.class,
+            ..QueryResult::default()
+        };
+        if !ready.plan.notices.is_empty() {
+            let notices = ready.plan.notices.iter();
+            result.notices = notices.map(|notice| notice.message.clone()).collect();
+        }
+        let Some(record) = found else {
+            return Ok(Some(result));
+        };
+        if record.len() > MOST_BYTES {
+            return Ok(None);
+        }
+        let mut values = Vec::with_capacity(self.cells.len());
+        for cell in &self.cells {
+            values.push(match cell {
+                Cell::Node => Value::Null,
+                Cell::Property(name) => transaction.property_of(&record, name)?,
+            });
+        }
+        if self.cells.iter().any(|cell| matches!(cell, Cell::Node)) {
+            let id = record.id();
+            let content = Some(Arc::new(transaction.content_of(record)?));
+            let node = Arc::new(Node { id, content });
+            for (value, cell) in values.iter_mut().zip(&self.cells) {
+                if let Cell::Node = cell {
+                    *value = Value::Node(node.clone());
+                }
+            }
+        }
+        let batch = Batch::new(ready.columns.clone(), values);
+        result.rows = vec![Row::of(batch, 0)];
+        Ok(Some(result))
+    }
+}
+
+/// Whether neither a limit nor somebody who stopped it before it began stands in the way of a read of one small record.
+fn is_ordinary(options: &QueryOptions, limits: &Limits) -> bool {
+    let limits = options.limits.as_ref().unwrap_or(limits);
+    let time = options.time_limit.or(limits.time);
+    limits.rows.is_none()
+        && limits.memory_bytes >= 16 * MOST_BYTES
+        && time.is_none_or(|time| time >= Duration::from_millis(1))
+        && !options.cancel.is_cancelled()
+}

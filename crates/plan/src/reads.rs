@@ -1,0 +1,456 @@
+//! What the rows of a statement depend on, for whoever wants to know whether a commit may have changed them.
+//!
+//! Told are labels, types and buckets, never too few of them: a commit that touches none of what is told here changes no row. A
+//! statement whose rows may change without any commit (a clock, a random number), or depend on what has no such name (files,
+//! procedures), is refused with the reason.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use isomer_value::{Map, Value};
+
+use crate::expr::{Expr, LabelRef, SlotId, TypeRef};
+use crate::function::{Function, Purity};
+use crate::physical::{Body, CountOf, Mode, Op, OpId, Plan, StatementClass};
+use crate::solve::for_each_expr;
+
+/// Some names, or any.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Named {
+    /// Whatever the name.
+    Any,
+    /// One of these.
+    Only(BTreeSet<Arc<str>>),
+}
+
+impl Default for Named {
+    fn default() -> Self {
+        Self::Only(BTreeSet::new())
+    }
+}
+
+impl Named {
+    fn add(&mut self, name: &Arc<str>) {
+        if let Self::Only(names) = self {
+            names.insert(name.clone());
+        }
+    }
+
+    /// Whether it is any, or one of these.
+    pub fn has(&self, name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Only(names) => names.contains(name),
+        }
+    }
+}
+
+/// What rows depend on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reads {
+    /// Nodes with one of these labels: that they are there, and all that is in them.
+    pub labels: Named,
+    /// Relationships of one of these types.
+    pub types: Named,
+    /// Keys of these buckets.
+    pub buckets: BTreeSet<Arc<str>>,
+}
+
+impl Plan {
+    /// What the rows depend on, where `parameters` are given; otherwise what stands against telling it.
+    pub fn reads(&self, parameters: &Map) -> Result<Reads, String> {
+        if self.class != StatementClass::Read {
+            return Err("it changes something".into());
+        }
+        if self.mode != Mode::Run {
+            return Err("it begins with EXPLAIN or PROFILE".into());
+        }
+        let mut reading = Reading {
+            plan: self,
+            parameters,
+            reads: Reads::default(),
+            read: HashSet::new(),
+            unlabelled: HashSet::new(),
+        };
+        match &self.body {
+            Body::PointRead(point) => {
+                reading.label(point.label);
+                reading.expr(&point.key)?;
+                for column in &point.columns {
+                    reading.expr(column)?;
+                }
+            }
+            Body::Pipeline(_) => {
+                for operator in &self.operators {
+                    reading.operator(&operator.op)?;
+                }
+            }
+            Body::Schema(_) | Body::KillQuery(_) => return Err("it reads no data".into()),
+        }
+        Ok(reading.finished())
+    }
+}
+
+struct Reading<'p> {
+    plan: &'p Plan,
+    parameters: &'p Map,
+    reads: Reads,
+    /// Slots that something reads.
+    read: HashSet<SlotId>,
+    /// Slots of nodes that were found without a label.
+    unlabelled: HashSet<SlotId>,
+}
+
+impl Reading<'_> {
+    fn label(&mut self, label: LabelRef) {
+        self.reads.labels.add(self.plan.label_name(label));
+    }
+
+    fn types(&mut self, types: &[TypeRef]) {
+        if types.is_empty() {
+            self.reads.types = Named::Any;
+        }
+        for one in types {
+            self.reads.types.add(self.plan.type_name(*one));
+        }
+    }
+
+    fn operator(&mut self, op: &Op) -> Result<(), String> {
+        match op {
+            Op::AllNodesScan { .. } | Op::NodeById { .. } => self.reads.labels = Named::Any,
+            Op::LabelScan { label, .. } | Op::NodeByKey { label, .. } => self.label(*label),
+            Op::IndexSeek(seek) => self.label(seek.label),
+            Op::RelationshipScan(scan) => {
+                self.types(&scan.types);
+                self.unlabelled.extend([scan.from, scan.to]);
+            }
+            Op::RelationshipById { from, to, .. } => {
+                self.reads.types = Named::Any;
+                self.unlabelled.extend([*from, *to]);
+            }
+            Op::Expand(expand) => {
+                self.types(&expand.types);
+                self.unlabelled.insert(expand.to);
+            }
+            Op::ExpandInto(expand) => self.types(&expand.types),
+            Op::Degree(degree) => self.types(&degree.types),
+            Op::VarExpand(expand) => {
+                self.types(&expand.types);
+                if !expand.into {
+                    self.unlabelled.insert(expand.to);
+                }
+            }
+            Op::ShortestPath(shortest) => {
+                self.types(&shortest.types);
+                if shortest.path.is_some() || shortest.predicate.is_some() {
+                    self.reads.labels = Named::Any;
+                }
+            }
+            Op::PathSearch(search) => {
+                // Conditions and lists of what lies on the way: nodes of any label.
+                self.reads.labels = Named::Any;
+                for link in &search.walk.links {
+                    link.steps.iter().for_each(|step| self.types(&step.types));
+                }
+            }
+            Op::RelationshipEnds(ends) => {
+                self.types(&ends.types);
+                let found = [(ends.from, ends.from_bound), (ends.to, ends.to_bound)];
+                let new = found.into_iter().filter(|(_, bound)| !bound);
+                self.unlabelled.extend(new.map(|(slot, _)| slot));
+            }
+            Op::Count(count) => match &count.of {
+                CountOf::Nodes(Some(label)) => self.label(*label),
+                CountOf::Nodes(None) => self.reads.labels = Named::Any,
+                CountOf::Relationships(types) => self.types(types),
+            },
+            Op::Distinct { slots, .. } => self.read.extend(slots),
+            Op::ProduceResult { columns, .. } => self.read.extend(columns),
+            Op::ProcedureCall(call) => {
+                return Err(format!("it calls the procedure {}", call.procedure.name));
+            }
+            Op::LoadCsv { .. } => return Err("it reads a CSV file".into()),
+            Op::Show { .. } => return Err("it shows what is no data".into()),
+            _ => {}
+        }
+        let mut outcome = Ok(());
+        for_each_expr(op, &mut |expr| {
+            if outcome.is_ok() {
+                outcome = self.expr(expr);
+            }
+        });
+        outcome
+    }
+
+    fn expr(&mut self, expr: &Expr) -> Result<(), String> {
+        match expr {
+            Expr::Slot(slot) => {
+                self.read.insert(*slot);
+            }
+            // What lies on a path may have any label.
+            Expr::BuildPath { .. } => self.reads.labels = Named::Any,
+            Expr::CallRegistered { function, .. } => {
+                let name = &self.plan.registered_functions[function.index()];
+                return Err(format!("it calls the function {name}"));
+            }
+            Expr::Call {
+                function,
+                arguments,
+            } => self.call(*function, arguments)?,
+            _ => {}
+        }
+        let mut outcome = Ok(());
+        expr.for_each_child(&mut |child| {
+            if outcome.is_ok() {
+                outcome = self.expr(child);
+            }
+        });
+        outcome
+    }
+
+    fn call(&mut self, function: Function, arguments: &[Expr]) -> Result<(), String> {
+        match function {
+            Function::StartNode | Function::EndNode => self.reads.labels = Named::Any,
+            Function::Degree => self.reads.types = Named::Any,
+            Function::KvGet | Function::KvExists => {
+                let bucket = arguments.first().and_then(|bucket| self.text(bucket));
+                let Some(bucket) = bucket else {
+                    return Err(format!(
+                        "the bucket of {} is computed: give its name as a text or a parameter",
+                        function.name()
+                    ));
+                };
+                self.reads.buckets.insert(bucket);
+            }
+            _ if function.purity() == Purity::Volatile && !self.is_settled(function, arguments) => {
+                return Err(format!("{}() is another value each time", function.name()));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A text that is known before anything runs.
+    fn text(&self, expr: &Expr) -> Option<Arc<str>> {
+        match expr {
+            Expr::Const(Value::String(text)) => Some(text.clone()),
+            Expr::At { inner, .. } => self.text(inner),
+            Expr::Param(parameter) => {
+                match self.parameters.get(self.plan.parameter_name(*parameter)) {
+                    Some(Value::String(text)) => Some(text.clone()),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
+    fn finished(mut self) -> Reads {
+        for operator in &self.plan.operators {
+            let Op::Filter { input, predicates } = &operator.op else {
+                continue;
+            };
+            for predicate in predicates {
+                if let Expr::HasLabels { entity, labels } = predicate
+                    && let (Expr::Slot(slot), Some(label)) = (&**entity, labels.first())
+                    && self.unlabelled.contains(slot)
+                    && self.passes_all(*input, *slot)
+                {
+                    self.unlabelled.remove(slot);
+                    self.label(*label);
+                }
+            }
+        }
+        if self.unlabelled.iter().any(|slot| self.read.contains(slot)) {
+            self.reads.labels = Named::Any;
+        }
+        self.reads
+    }
+
+    /// Whether every row with this slot reaches what reads `from`, one by one, from where the slot is bound: what a filter there
+    /// refuses was seen by nothing.
+    fn passes_all(&self, mut from: OpId, slot: SlotId) -> bool {
+        loop {
+            from = match &self.plan.operator(from).op {
+                Op::Expand(expand) if expand.to == slot => return true,
+                Op::VarExpand(expand) if expand.to == slot && !expand.into => return true,
+                Op::RelationshipScan(scan) if scan.from == slot || scan.to == slot => return true,
+                Op::RelationshipById { from, to, .. } if *from == slot || *to == slot => {
+                    return true;
+                }
+                Op::RelationshipEnds(ends)
+                    if (ends.from == slot && !ends.from_bound)
+                        || (ends.to == slot && !ends.to_bound) =>
+                {
+                    return true;
+                }
+                Op::Expand(expand) => expand.input,
+                Op::ExpandInto(expand) => expand.input,
+                Op::VarExpand(expand) => expand.input,
+                Op::RelationshipEnds(ends) => ends.input,
+                Op::RelationshipScan(scan) => scan.input,
+                Op::IndexSeek(seek) => seek.input,
+                Op::Filter { input, .. }
+                | Op::LabelScan { input, .. }
+                | Op::NodeByKey { input, .. }
+                | Op::RelationshipById { input, .. } => *input,
+                _ => return false,
+            };
+        }
+    }
+
+    /// Whether a function of the clock is given all that it would ask the clock for.
+    fn is_settled(&self, function: Function, arguments: &[Expr]) -> bool {
+        match function {
+            // The offset of a named zone is the one of now, where no date is told.
+            Function::Time if arguments.iter().any(|it| self.may_name_zone(it)) => false,
+            Function::TimeTruncate => {
+                arguments.len() > 1 && !arguments.iter().skip(2).any(|it| self.may_name_zone(it))
+            }
+            Function::Date
+            | Function::Time
+            | Function::LocalTime
+            | Function::DateTime
+            | Function::LocalDateTime => {
+                let of_clock = |argument| !self.is_no_zone(argument);
+                !arguments.is_empty() && !arguments.iter().any(of_clock)
+            }
+            Function::DateTruncate
+            | Function::LocalTimeTruncate
+            | Function::DateTimeTruncate
+            | Function::LocalDateTimeTruncate => arguments.len() > 1,
+            _ => false,
+        }
+    }
+
+    /// Whether an argument may be a map with a time zone in it.
+    fn may_name_zone(&self, expr: &Expr) -> bool {
+        let names_zone = |value: &Value| match value {
+            Value::Map(map) => map.names().any(|name| &**name == "timezone"),
+            _ => false,
+        };
+        match expr {
+            Expr::Const(value) => names_zone(value),
+            Expr::At { inner, .. } => self.may_name_zone(inner),
+            Expr::Param(parameter) => {
+                let given = self.parameters.get(self.plan.parameter_name(*parameter));
+                given.is_none_or(names_zone)
+            }
+            Expr::Map(fields) => fields.iter().any(|(name, _)| &**name == "timezone"),
+            // What is not known to be no map.
+            expr => !self.is_no_zone(expr),
+        }
+    }
+
+    /// Whether an argument is known not to be a map of a time zone alone, which asks for the time that it is there now.
+    fn is_no_zone(&self, expr: &Expr) -> bool {
+        let is_no_zone = |value: &Value| match value {
+            Value::Map(map) => map.names().any(|name| &**name != "timezone"),
+            _ => true,
+        };
+        match expr {
+            Expr::Const(value) => is_no_zone(value),
+            Expr::At { inner, .. } => self.is_no_zone(inner),
+            Expr::Param(parameter) => {
+                let given = self.parameters.get(self.plan.parameter_name(*parameter));
+                given.is_some_and(is_no_zone)
+            }
+            Expr::Map(fields) => fields.iter().any(|(name, _)| &**name != "timezone"),
+            Expr::Call { function, .. } => matches!(
+                function,
+                Function::ToString
+                    | Function::Date
+                    | Function::Time
+                    | Function::LocalTime
+                    | Function::DateTime
+                    | Function::LocalDateTime
+            ),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::physical::{Direction, Names, Operator, RelationshipEnds, RelationshipScan};
+
+    /// Relationships; what `middle` makes of them; those again between a new node and the bound end, which must be an `A`.
+    fn plan(middle: Op) -> Plan {
+        let (start, end, relationship, other) = (SlotId(0), SlotId(1), SlotId(2), SlotId(3));
+        let operators = [
+            Op::Argument,
+            Op::RelationshipScan(RelationshipScan {
+                input: OpId(0),
+                relationship,
+                from: start,
+                to: end,
+                direction: Direction::Outgoing,
+                types: vec![TypeRef(0)],
+            }),
+            middle,
+            Op::RelationshipEnds(RelationshipEnds {
+                input: OpId(2),
+                relationship,
+                from: other,
+                from_bound: false,
+                to: end,
+                to_bound: true,
+                direction: Direction::Outgoing,
+                types: Vec::new(),
+                distinct_from: Vec::new(),
+            }),
+            Op::Filter {
+                input: OpId(3),
+                predicates: vec![Expr::HasLabels {
+                    entity: Box::new(Expr::Slot(end)),
+                    labels: vec![LabelRef(0)],
+                }],
+            },
+            Op::ProduceResult {
+                input: OpId(4),
+                columns: vec![end],
+            },
+        ];
+        let operator = |op| Operator {
+            op,
+            live: Vec::new(),
+            rows: 1.0,
+        };
+        Plan {
+            body: Body::Pipeline(OpId(5)),
+            operators: operators.into_iter().map(operator).collect(),
+            slots: Vec::new(),
+            local_count: 0,
+            names: Names {
+                labels: vec!["A".into()],
+                types: vec!["R".into()],
+                properties: Vec::new(),
+            },
+            parameters: Vec::new(),
+            registered_functions: Vec::new(),
+            columns: vec!["b".into()],
+            class: StatementClass::Read,
+            mode: Mode::Run,
+            notices: Vec::new(),
+            skewed: Vec::new(),
+            schema_version: 0,
+        }
+    }
+
+    #[test]
+    fn a_step_to_a_bound_node_is_not_where_it_comes_from() {
+        // The first two were chosen among nodes of any label.
+        let chosen = plan(Op::Limit {
+            input: OpId(1),
+            count: Expr::Const(Value::Int(2)),
+        });
+        assert_eq!(chosen.reads(&Map::new()).unwrap().labels, Named::Any);
+        let all = plan(Op::Filter {
+            input: OpId(1),
+            predicates: Vec::new(),
+        });
+        let labels = all.reads(&Map::new()).unwrap().labels;
+        assert!(labels.has("A") && !labels.has("C"), "{labels:?}");
+    }
+}

@@ -1,0 +1,308 @@
+//! Results: opened by `RUN`, taken piece by piece by `PULL` and `DISCARD`.
+
+use super::{
+    transactions::{bookmark, expired, in_transaction},
+    *,
+};
+
+impl Machine {
+    pub(super) fn open_result(
+        &mut self,
+        text: String,
+        parameters: Map,
+        on: &On,
+        out: &mut Outbox,
+    ) -> Answered {
+        let began = Instant::now();
+        let mut statement = match self.transaction.take() {
+            None => {
+                let access = self.access_on(on)?;
+                let terms = Terms {
+                    reads_only: on.reads_only,
+                    time: on.time,
+                    wanted: on.notifications.clone().unwrap_or(self.wanted.clone()),
+                };
+                Statement::open(&self.core, access, text, parameters, terms)?
+            }
+            Some(mut transaction) => {
+                let opened = self.open_in(&mut transaction, text, parameters);
+                self.transaction = Some(transaction);
+                opened?
+            }
+        };
+        // Until its rows are asked for.
+        statement.rest();
+        self.told.class = Some(statement.class().name());
+        let columns: Value = statement
+            .columns()
+            .iter()
+            .map(|column| Value::String(column.clone()))
+            .collect();
+        let first_ms = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
+        let entries = [("fields", columns), ("t_first", first_ms.into())];
+        match &mut self.transaction {
+            None => {
+                let database = statement.access().name().clone();
+                self.success_on(out, &entries, &database);
+                self.result = Some(statement);
+            }
+            Some(transaction) => {
+                let number = transaction.next;
+                transaction.next += 1;
+                transaction.results.push((number, statement));
+                let [fields, first] = entries;
+                let number = Value::Int(number.cast_signed());
+                self.success(out, &[fields, first, ("qid", number)]);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a result in a transaction.
+    pub(super) fn open_in(
+        &mut self,
+        transaction: &mut Explicit,
+        text: String,
+        parameters: Map,
+    ) -> Answered<Statement> {
+        if transaction.results.len() >= MOST_RESULTS {
+            return Err(ServerError::TooLarge(format!(
+                "the transaction has {MOST_RESULTS} results open, which is the limit: read or discard some"
+            ))
+            .into());
+        }
+        let left = transaction
+            .end
+            .map(|end| end.saturating_duration_since(Instant::now()));
+        let open = |machine: &mut Self| -> Answered<Statement> {
+            let database = transaction.database.clone();
+            let access = machine.access(Some(&database), Some(transaction.open.clone()))?;
+            let terms = Terms {
+                reads_only: transaction.reads_only,
+                time: left,
+                wanted: transaction.wanted.clone(),
+            };
+            Statement::open(
+                &machine.core,
+                access,
+                text.clone(),
+                parameters.clone(),
+                terms,
+            )
+            .map_err(|failure| Stop::Failed(expired(failure)))
+        };
+        let mut statement = open(self)?;
+        transaction.class = transaction.class.max(statement.class());
+        if !statement.writes() {
+            return Ok(statement);
+        }
+        let kept: usize = transaction
+            .results
+            .iter()
+            .map(|(_, result)| result.kept())
+            .sum();
+        let mut left_to_keep = self.core.config.limits.result_bytes.saturating_sub(kept);
+        let mut unread: Vec<_> = transaction
+            .results
+            .iter_mut()
+            .filter(|(_, result)| !result.has_ended())
+            .collect();
+        if !unread.is_empty() {
+            // They must not see what this one writes.
+            drop(statement);
+            for (_, result) in &mut unread {
+                result
+                    .find_all(&self.signal, &mut left_to_keep)
+                    .map_err(|error| match error {
+                        // Nothing was written yet: it can be tried again from here.
+                        ServerError::TooMany { .. } if self.may_wait() => Stop::Busy,
+                        error => in_transaction(&error).into(),
+                    })?;
+            }
+            statement = open(self)?;
+        }
+        statement
+            .write_now(&self.signal)
+            .map_err(|error| in_transaction(&error))?;
+        Ok(statement)
+    }
+
+    /// Begins to take rows: [`Machine::go_on`] takes them.
+    pub(super) fn take(&mut self, take: Take, keep: bool, tag: u8) -> Answered<Step> {
+        if self.result_end().is_some_and(|end| end <= Instant::now()) {
+            self.lapse();
+        }
+        if std::mem::take(&mut self.lapsed) {
+            return Err(ServerError::TooSlow(
+                "the result was open for longer than a transaction may be: run the query again, and read faster (limits.transaction_time)"
+                    .into(),
+            )
+            .into());
+        }
+        let mut result = None;
+        if let Some(transaction) = &self.transaction {
+            let number = match take.result {
+                Some(number) => Some(number),
+                None => transaction.next.checked_sub(1),
+            };
+            let known = transaction.results.iter().map(|(number, _)| *number);
+            result = known.into_iter().find(|known| Some(*known) == number);
+            if result.is_none() {
+                return Err(Stop::Protocol("there is no such result open".into()));
+            }
+        }
+        self.taking = Some(Taking {
+            message: number_of(tag).unwrap_or_default(),
+            left: take.count,
+            keep,
+            result,
+            worked: Duration::ZERO,
+        });
+        Ok(Step::More)
+    }
+
+    /// Takes rows until a piece is full.
+    pub(super) fn go_on(&mut self, out: &mut Outbox) -> Step {
+        let began = Instant::now();
+        let Some(mut taking) = self.taking.take() else {
+            return Step::Done;
+        };
+        if self.signal.is_interrupted() {
+            return self.ignore(out);
+        }
+        // Should this take long, the answers to what came before need not wait for it.
+        if taking.worked.is_zero() && out.len() > 0 {
+            self.signal.hand_over(out.drain());
+        }
+        let Some(statement) = self.result_of(&taking) else {
+            return Step::Close;
+        };
+        let (database, class) = (statement.access().name().clone(), statement.class());
+        self.told = Told {
+            database: Some(database.clone()),
+            class: Some(class.name()),
+        };
+        if let Err(stop) = self.check_right(&database, class) {
+            return self.stop_taking(&taking, stop, out);
+        }
+        let (signal, forms, may_wait) = (self.signal.clone(), self.forms, self.may_wait());
+        let Some(statement) = self.result_of(&taking) else {
+            return Step::Close;
+        };
+        match statement.go_on() {
+            Ok(()) => self.busy_since = None,
+            Err(ServerError::TooMany { .. }) if may_wait => {
+                self.busy_since.get_or_insert_with(Instant::now);
+                self.taking = Some(taking);
+                return Step::Busy;
+            }
+            Err(error) => return self.stop_taking(&taking, error.into(), out),
+        }
+        let Some(statement) = self.result_of(&taking) else {
+            return Step::Close;
+        };
+        let taken = statement.take(&mut taking.left, taking.keep, out, forms, &signal);
+        statement.rest();
+        taking.worked += began.elapsed();
+        let (message, worked) = (taking.message, taking.worked);
+        match taken {
+            Ok(Taken::Piece) => {
+                self.taking = Some(taking);
+                Step::More
+            }
+            Ok(Taken::Enough) => {
+                self.success(out, &[("has_more", true.into())]);
+                self.count(Some(message), 200, worked);
+                Step::Done
+            }
+            Ok(Taken::All) => {
+                let number = taking.result;
+                let ended = match (number, &mut self.transaction) {
+                    (Some(number), Some(transaction)) => {
+                        let at = transaction
+                            .results
+                            .iter()
+                            .position(|(known, _)| *known == number);
+                        at.map(|at| transaction.results.remove(at).1)
+                    }
+                    _ => self.result.take(),
+                };
+                if let Some(statement) = ended {
+                    self.end_result(&statement, out);
+                }
+                self.succeeded(Some(message), worked);
+                Step::Done
+            }
+            Err(error) => {
+                let cancelled = error.kind() == ErrorKind::Cancelled.name();
+                if cancelled && self.signal.is_interrupted() {
+                    return self.ignore(out);
+                }
+                let core = self.core.clone();
+                if let Some(statement) = self.result_of(&taking) {
+                    statement.tell_if_slow(&core, Some(error.kind()));
+                }
+                let failure = if taking.result.is_some() {
+                    in_transaction(&error)
+                } else {
+                    Failure::of(&error)
+                };
+                self.fail(Some(message), worked, &failure, out)
+            }
+        }
+    }
+
+    /// The result whose rows are being taken.
+    pub(super) fn result_of(&mut self, taking: &Taking) -> Option<&mut Statement> {
+        match (taking.result, &mut self.transaction) {
+            (Some(number), Some(transaction)) => transaction
+                .results
+                .iter_mut()
+                .find(|(known, _)| *known == number)
+                .map(|(_, statement)| statement),
+            _ => self.result.as_mut(),
+        }
+    }
+
+    /// Answers the message whose rows are not taken any further.
+    pub(super) fn stop_taking(&mut self, taking: &Taking, stop: Stop, out: &mut Outbox) -> Step {
+        let failure = match stop {
+            Stop::Failed(failure) => failure,
+            Stop::Protocol(what) => Failure::protocol(what),
+            Stop::Busy => return Step::Busy,
+        };
+        self.fail(Some(taking.message), taking.worked, &failure, out)
+    }
+
+    /// Tells what stands behind the last row.
+    pub(super) fn end_result(&mut self, statement: &Statement, out: &mut Outbox) {
+        let has_columns = !statement.columns().is_empty();
+        let last_ms = statement.began().elapsed().as_millis();
+        let database = statement.access().name().clone();
+        let mut entries: Vec<(&str, Value)> = Vec::with_capacity(8);
+        entries.push(("type", summary::kind(statement.class(), has_columns).into()));
+        entries.push(("t_last", i64::try_from(last_ms).unwrap_or(i64::MAX).into()));
+        entries.push(("db", Value::String(database.clone())));
+        if let Some(version) = statement.version() {
+            entries.push(("bookmark", bookmark(&database, version).into()));
+        }
+        if let Some(stats) = summary::stats(&statement.counters()) {
+            entries.push(("stats", stats));
+        }
+        if let Some((plan, profiled)) = statement.plan()
+            && let Some(plan) = summary::plan(&plan, profiled)
+        {
+            entries.push((if profiled { "profile" } else { "plan" }, plan));
+        }
+        let (notices, text, wanted) = (statement.notices(), statement.text(), statement.wanted());
+        if self.version >= Version::new(5, 6) {
+            let rows = statement.rows() > 0;
+            let statuses = summary::statuses(notices, text, wanted, has_columns, rows);
+            entries.push(("statuses", statuses));
+        } else if let Some(told) = summary::notifications(notices, text, wanted) {
+            entries.push(("notifications", told));
+        }
+        self.success(out, &entries);
+        statement.tell_if_slow(&self.core, None);
+    }
+}

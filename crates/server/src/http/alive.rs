@@ -1,0 +1,78 @@
+//! What keeps a feed alive, and what ends it, whatever its events are and however long they take to find.
+
+use std::{convert::Infallible, pin::Pin, sync::Arc, time::Duration};
+
+use axum::body::{Body, Bytes};
+use futures_util::{Stream, StreamExt, stream};
+use tokio::{
+    sync::watch,
+    time::{Instant, Interval, MissedTickBehavior, interval_at},
+};
+
+use super::{changes::error_event, ending::Outcome, reply::Reply, shown::Shown};
+use crate::{
+    Result,
+    core::{Core, stop_asked},
+};
+
+/// Nobody needs more comments than one in so long.
+const LEAST: Duration = Duration::from_millis(10);
+
+/// A feed of these events. A comment tells at fixed times that it is still there, so that nobody on the way takes the connection
+/// for dead and a client that is gone is noticed; as often the right to it is looked at. It ends with the server, with that right,
+/// or with an error, which is its last event.
+pub(super) fn feed<S>(core: Arc<Core>, shown: Shown, events: S) -> Reply
+where
+    S: Stream<Item = Result<Bytes>> + Send + 'static,
+{
+    let every = core.config.limits.heartbeat.max(LEAST);
+    let mut beat = interval_at(Instant::now() + every, every);
+    beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let outcome = Outcome::default();
+    let alive = Alive {
+        outcome: outcome.clone(),
+        stopping: core.stopping(),
+        core,
+        shown,
+        beat,
+        events: Some(Box::pin(events)),
+    };
+    let events = stream::unfold(alive, |mut alive| async move {
+        let event = alive.next().await?;
+        Some((Ok::<_, Infallible>(event), alive))
+    });
+    Reply::stream("text/event-stream", Body::from_stream(events)).with_outcome(outcome)
+}
+
+struct Alive<S> {
+    core: Arc<Core>,
+    shown: Shown,
+    outcome: Outcome,
+    stopping: watch::Receiver<bool>,
+    beat: Interval,
+    /// None once the last was told.
+    events: Option<Pin<Box<S>>>,
+}
+
+impl<S: Stream<Item = Result<Bytes>>> Alive<S> {
+    async fn next(&mut self) -> Option<Bytes> {
+        let events = self.events.as_mut()?;
+        let event = tokio::select! {
+            biased;
+            () = stop_asked(&mut self.stopping) => return None,
+            _ = self.beat.tick() => {
+                let is_good = self.shown.check(&self.core);
+                is_good.map(|()| Bytes::from_static(b": still here\n\n"))
+            }
+            event = events.next() => event?,
+        };
+        match event {
+            Ok(event) => Some(event),
+            Err(why) => {
+                self.events = None;
+                self.outcome.failed(why.kind());
+                error_event(&why).ok()
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Answers that are sent as they are found: told of when they have ended, whoever ended them.
+//!
+//! The head of such an answer says little: its query is still at work, its client may go away, and what goes wrong is told within
+//! the body. So the request's span and a line of the log wait for the last byte, or for whoever gives the body up.
+
+use std::{
+    error::Error,
+    io,
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+use axum::{
+    body::{Body, Bytes},
+    http::{Response, header},
+};
+use hyper::body::{Body as _, Frame, SizeHint};
+
+use super::route::Route;
+use crate::{ServerError, traces::Span};
+
+/// What went wrong while an answer was sent, noted by what finds its pieces; the first word counts.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome(Arc<OnceLock<&'static str>>);
+
+impl Outcome {
+    /// The body says that this kind of error came in its way.
+    pub(super) fn failed(&self, kind: &'static str) {
+        // What came later came of it.
+        let _ = self.0.set(kind);
+    }
+}
+
+/// A request whose answer is under way.
+pub(super) struct Request {
+    pub(super) route: &'static Route,
+    pub(super) began: Instant,
+    pub(super) status: u16,
+    /// Ends with this.
+    pub(super) span: Option<Span>,
+}
+
+impl Request {
+    /// The answer, which tells of its end. To a request for the head alone there is nothing to wait for.
+    pub(super) fn follow(self, response: Response<Body>, outcome: Outcome) -> Response<Body> {
+        let length = response.headers().get(header::CONTENT_LENGTH);
+        let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+        response.map(|body| {
+            Body::new(Followed {
+                body,
+                length,
+                sent: 0,
+                is_whole: false,
+                outcome,
+                request: self,
+            })
+        })
+    }
+}
+
+/// A body that tells of its end.
+struct Followed {
+    body: Body,
+    /// How long it is, where the head says it.
+    length: Option<u64>,
+    sent: u64,
+    is_whole: bool,
+    outcome: Outcome,
+    request: Request,
+}
+
+impl hyper::body::Body for Followed {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        match &frame {
+            None => self.is_whole = true,
+            Some(Ok(frame)) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                self.sent += bytes as u64;
+                // Nobody asks again after the last byte.
+                self.is_whole = self.body.is_end_stream() || self.length == Some(self.sent);
+            }
+            Some(Err(error)) => self.outcome.failed(kind(error)),
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The kind of the error that a body broke off with.
+fn kind(error: &axum::Error) -> &'static str {
+    let own = || {
+        let error = error.source()?.downcast_ref::<io::Error>()?;
+        error.get_ref()?.downcast_ref::<ServerError>()
+    };
+    own().map_or("Unavailable", ServerError::kind)
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        let Request {
+            route,
+            began,
+            status,
+            span,
+        } = &self.request;
+        let outcome = match self.outcome.0.get() {
+            Some(kind) => kind,
+            None if self.is_whole || self.body.is_end_stream() => "complete",
+            None => "client gone",
+        };
+        if let Some(span) = span {
+            span.ended(outcome, self.sent);
+            if let Some(kind) = self.outcome.0.get() {
+                span.failed(kind);
+            }
+        }
+        tracing::debug!(
+            method = route.method,
+            route = route.path,
+            status,
+            took_ms = began.elapsed().as_secs_f64() * 1e3,
+            bytes = self.sent,
+            outcome,
+            "an answer has ended"
+        );
+    }
+}

@@ -1,0 +1,213 @@
+#!/usr/bin/env python3
+"""The chat on all four stores: `run.py test` runs the one script over all of them, and two browsers that talk to each
+other; `run.py bench` loads each over HTTP with wrk, in turn, and prints a JSON object a line.
+
+PostgreSQL (Debian's) is started in a folder of its own, on a Unix socket; wrk, node and Chromium are Debian's, too.
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from postgres import Postgres, need
+
+HERE = Path(__file__).resolve().parent
+SYSTEMS = ["isomer", "isomer-kv", "postgresql", "leveldb"]
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def build(profile, *what):
+    """Builds with cargo in the workspace; the paths of the executables."""
+    profiles = [] if profile == "dev" else ["--profile", profile]
+    command = ["cargo", *what, "--locked", *profiles, "--package", "isomer-chat", "--message-format=json-render-diagnostics"]
+    told = subprocess.run(command, cwd=HERE, check=True, stdout=subprocess.PIPE, text=True).stdout
+    messages = [json.loads(line) for line in told.splitlines() if line.startswith("{")]
+    return {message["target"]["name"]: message["executable"] for message in messages if message.get("executable")}
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+class Chat:
+    """`isomer-chat serve`, stopped at the end."""
+
+    def __init__(self, binary, arguments):
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.process = subprocess.Popen([binary, "serve", "--listen", f"127.0.0.1:{port}", *arguments], stderr=subprocess.DEVNULL)
+        for _ in range(400):
+            try:
+                socket.create_connection(("127.0.0.1", port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError("the chat does not answer")
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(20)
+
+
+def stop(*_):
+    """As if it had been interrupted by hand: what was started is stopped."""
+    raise KeyboardInterrupt
+
+
+def test(options):
+    """The tests over all stores, then two browsers on each."""
+    need("node", "nodejs")
+    need("chromium", "chromium")
+    program, binary = (path and path.resolve() for path in (options.program, options.binary))
+    if program is None:
+        program = build("dev", "test", "--no-run", "--test", "stores")["stores"]
+    if binary is None:
+        binary = build("dev", "build")["isomer-chat"]
+    failed = False
+    with tempfile.TemporaryDirectory(prefix="isomer-chat-") as folder:
+        os.chmod(folder, 0o755)
+        (Path(folder) / "postgres").mkdir()
+        postgres = Postgres(Path(folder) / "postgres")
+        try:
+            environment = {**os.environ, "CHAT_POSTGRES": postgres.parameters}
+            failed |= subprocess.run([program, "--include-ignored"], cwd=HERE, env=environment).returncode != 0
+            postgres.renew()
+            for system in SYSTEMS:
+                store = ["--backend", system, "--data", str(Path(folder) / system), "--postgres", postgres.parameters]
+                with Chat(binary, store) as chat:
+                    command = ["node", HERE / "tests/two.mjs", chat.url, system]
+                    if options.pictures and system == "isomer":
+                        command.append(options.pictures)
+                    failed |= subprocess.run(command).returncode != 0
+        finally:
+            postgres.stop()
+    sys.exit(1 if failed else 0)
+
+
+WRK = """
+local threads = 0
+function setup(thread) thread:set("at", threads); threads = threads + 1 end
+function init(arguments)
+  local chats = {}
+  for chat in string.gmatch(arguments[2], "%d+") do chats[#chats + 1] = chat end
+  local chat = chats[at % #chats + 1]
+  local headers = {["Session"] = string.format("load-%04d", at), ["Content-Type"] = "application/json"}
+  if arguments[1] == "list" then made = wrk.format("GET", "/api/chats", headers)
+  elseif arguments[1] == "send" then made = wrk.format("POST", "/api/chats/" .. chat .. "/messages", headers, '{"text":"a message of the load test, as long as messages are"}')
+  else made = wrk.format("GET", "/api/chats/" .. chat .. "/messages?n=" .. arguments[3], headers) end
+end
+function request() return made end
+"""
+
+
+def load(url, script, users, seconds, job, chats, n):
+    """Answers a second and answers, of one run of wrk."""
+    command = ["wrk", f"-t{users}", f"-c{users}", f"-d{seconds}s", "--timeout", "20s", "-s", script, url, "--", job, ",".join(map(str, chats)), str(n)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if "Non-2xx" in told or "Socket errors" in told:
+        raise RuntimeError(told)
+    return float(re.search(r"Requests/sec:\s+([\d.]+)", told)[1]), int(re.search(r"(\d+) requests in", told)[1])
+
+
+def measured(requests, *what):
+    """A run of about so many requests, and no less than two seconds: one second before it says how long that is, and warms up."""
+    url, script, users, job, chats, n = what
+    rate, _ = load(url, script, users, 1, job, chats, n)
+    seconds = min(60, max(2, round(1.2 * requests / max(rate, 1)) + 1))
+    return load(url, script, users, seconds, job, chats, n)
+
+
+def rounds(options, binary, stores, mode, script, chats, figures):
+    """Round by round, each system in its turn: what else the machine does hits all of them."""
+    for at in range(options.rounds):
+        for system, store in stores.items():
+            say(f"round {at + 1}: {system} {' '.join(mode)}")
+            with Chat(binary, store + mode) as chat:
+                for users in (1, 16):
+                    jobs = [("list", 0), ("get", 50), ("get500", 500), ("send", 0)] if not mode else [("send", 0)]
+                    for job, n in jobs:
+                        found = measured(options.requests, chat.url, script, users, job.rstrip("0123456789"), chats[system], n)
+                        figures.setdefault((job, users, system), []).append(found)
+
+
+def tell(figures, suffix):
+    """The medians, a JSON object a line."""
+    for (job, users, system), found in sorted(figures.items()):
+        rate = round(statistics.median(one[0] for one in found), 1)
+        line = {"bench": "chat", "case": f"{job}_{users}_tps{suffix}", "system": system, "value": rate, "unit": "1/s", "n": sum(one[1] for one in found)}
+        print(json.dumps(line), flush=True)
+
+
+def bench(options):
+    need("wrk", "wrk")
+    binary = (options.binary and options.binary.resolve()) or build("quick" if options.quick else "release", "build")["isomer-chat"]
+    systems = options.systems.split(",")
+    with tempfile.TemporaryDirectory(prefix="isomer-chat-", dir=options.folder) as folder:
+        os.chmod(folder, 0o755)
+        (Path(folder) / "postgres").mkdir()
+        postgres = Postgres(Path(folder) / "postgres") if "postgresql" in systems else None
+        try:
+            script = Path(folder) / "load.lua"
+            script.write_text(WRK)
+            chats, stores = {}, {}
+            for system in systems:
+                parameters = postgres.parameters if system == "postgresql" else ""
+                stores[system] = ["--backend", system, "--data", str(Path(folder) / system), "--postgres", parameters]
+                size = [f"--users={max(40, int(1000 * options.scale))}", f"--messages={max(500, int(10000 * options.scale))}"]
+                began = time.time()
+                told = subprocess.run([binary, "fill", *stores[system], *size], capture_output=True, text=True, check=True)
+                chats[system] = json.loads(told.stdout)
+                say(f"{system}: filled in {time.time() - began:.1f} s")
+            for suffix, mode in (("", []), ("_async", ["--asynchronous"])):
+                figures = {}
+                try:
+                    rounds(options, binary, stores, mode, script, chats, figures)
+                finally:
+                    # Whoever stops it has what was seen so far.
+                    tell(figures, suffix)
+        finally:
+            if postgres:
+                postgres.stop()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    testing = commands.add_parser("test")
+    testing.set_defaults(run=test)
+    testing.add_argument("--program", type=Path, help="the built test program `stores` [default: it is built]")
+    testing.add_argument("--pictures", help="a folder: a picture of the page goes there")
+    benching = commands.add_parser("bench")
+    benching.set_defaults(run=bench)
+    benching.add_argument("--scale", type=float, default=1.0, help="1.0: 1,000 users, 10,000 messages in each chat that is read")
+    benching.add_argument("--systems", default=",".join(SYSTEMS))
+    benching.add_argument("--rounds", type=int, default=3)
+    benching.add_argument("--requests", type=int, default=5000, help="of each job in each round, at least")
+    benching.add_argument("--folder", default=None, help="where the stores are made: on the disk that is to be measured")
+    benching.add_argument("--quick", action="store_true", help="a release build without optimisation across crates")
+    for command in (testing, benching):
+        command.add_argument("--binary", type=Path, help="a built isomer-chat [default: it is built]")
+    options = parser.parse_args()
+    signal.signal(signal.SIGTERM, stop)
+    options.run(options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,496 @@
+//! The front: a small interface over HTTP, and the page that uses it.
+//!
+//! A session is a cookie that scripts cannot read (`HttpOnly`, `SameSite=Strict`), or the field `Session` of a program.
+//! Bodies must say that they are JSON, which no form of another site can do.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use anyhow::{Result, anyhow};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::json;
+
+use crate::{
+    feed::{self, Hub},
+    front::{Answer, Handler, Reply, Request},
+    now_ms,
+    passwords::{Busy, Passwords},
+    store::{ChatStore, Id},
+};
+
+const SESSION_MS: u64 = 7 * 24 * 3_600_000;
+const COOKIE: &str = "chat_session";
+const MOST_TEXT: usize = 4_000;
+const MOST_NAME: usize = 200;
+const MOST_MEMBERS: usize = 100;
+/// Most messages of one answer.
+pub const MOST_MESSAGES: usize = 1_000;
+
+/// The chat over a store.
+pub struct App {
+    store: Arc<dyn ChatStore>,
+    hub: Arc<Hub>,
+    passwords: Passwords,
+    /// Whether the store itself tells of messages; nothing before somebody listened.
+    feed: OnceLock<bool>,
+    /// Held while the feed begins.
+    beginning: Mutex<()>,
+}
+
+/// What went wrong.
+pub struct Failure(u16, String);
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Self {
+        eprintln!("a request failed: {error:#}");
+        Self(500, "the store failed: the server's log tells more".into())
+    }
+}
+
+type Outcome<T> = Result<T, Failure>;
+
+fn refuse<T>(status: u16, text: impl Into<String>) -> Outcome<T> {
+    Err(Failure(status, text.into()))
+}
+
+fn json_body(status: u16, body: &impl Serialize) -> Outcome<Answer> {
+    Ok(Answer {
+        status,
+        content_type: "application/json",
+        fields: Vec::new(),
+        body: serde_json::to_vec(body).map_err(anyhow::Error::from)?,
+    })
+}
+
+fn done() -> Answer {
+    Answer {
+        status: 204,
+        content_type: "",
+        fields: Vec::new(),
+        body: Vec::new(),
+    }
+}
+
+fn page(content_type: &'static str, text: &'static str) -> Answer {
+    let policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+    Answer {
+        status: 200,
+        content_type,
+        fields: vec![
+            ("Content-Security-Policy", policy.into()),
+            ("Referrer-Policy", "no-referrer".into()),
+        ],
+        body: text.as_bytes().to_vec(),
+    }
+}
+
+/// Credentials of a new user or a login.
+#[derive(Deserialize)]
+struct Credentials {
+    username: String,
+    password: String,
+}
+
+#[derive(Deserialize)]
+struct NewChat {
+    name: String,
+    members: Vec<String>,
+}
+
+#[derive(Deserialize)]
+struct NewMember {
+    username: String,
+}
+
+#[derive(Deserialize)]
+struct NewMessage {
+    text: String,
+}
+
+impl Handler for App {
+    fn answer(&self, request: &Request<'_>) -> Reply {
+        match self.route(request) {
+            Ok(reply) => reply,
+            Err(Failure(status, text)) => {
+                let body = json!({ "error": text }).to_string().into_bytes();
+                Reply::Whole(Answer {
+                    status,
+                    content_type: "application/json",
+                    fields: Vec::new(),
+                    body,
+                })
+            }
+        }
+    }
+}
+
+impl App {
+    /// The chat over a store.
+    pub fn new(store: Arc<dyn ChatStore>) -> Result<Self> {
+        Ok(Self {
+            store,
+            hub: Arc::default(),
+            passwords: Passwords::default(),
+            feed: OnceLock::new(),
+            beginning: Mutex::default(),
+        })
+    }
+
+    /// Follows the store's own feed, if it has one, from the first listener on: where nobody listens, nobody looks at commits.
+    fn begin_feed(&self) -> Result<()> {
+        let _one = self
+            .beginning
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if self.feed.get().is_none() {
+            let told = self.hub.clone();
+            let has_feed = self
+                .store
+                .listen(Box::new(move |said| told.tell(said.chat)))?;
+            // It is set here alone.
+            let _ = self.feed.set(has_feed);
+        }
+        Ok(())
+    }
+
+    fn route(&self, request: &Request<'_>) -> Outcome<Reply> {
+        let number = |text: &str| match text.parse::<Id>() {
+            // What a store's numbers can be.
+            Ok(id) if id <= i64::MAX as u64 => Ok(id),
+            _ => refuse(404, "there is no such thing"),
+        };
+        let parts: Vec<&str> = request.path.split('/').skip(1).collect();
+        let answer = match (request.method, &parts[..]) {
+            ("GET", [""]) => page("text/html; charset=utf-8", include_str!("page/index.html")),
+            ("GET", ["page.js"]) => page(
+                "text/javascript; charset=utf-8",
+                include_str!("page/page.js"),
+            ),
+            ("GET", ["page.css"]) => page("text/css; charset=utf-8", include_str!("page/page.css")),
+            ("POST", ["api", "users"]) => self.sign_up(request)?,
+            ("POST", ["api", "session"]) => self.log_in(request)?,
+            ("GET", ["api", "session"]) => {
+                json_body(200, &json!({ "id": self.user(&session(request))? }))?
+            }
+            ("DELETE", ["api", "session"]) => self.log_out(request)?,
+            ("GET", ["api", "chats"]) => self.chats(request)?,
+            ("POST", ["api", "chats"]) => self.make_chat(request)?,
+            ("GET", ["api", "chats", chat]) => self.chat(request, number(chat)?)?,
+            ("DELETE", ["api", "chats", chat]) => self.delete_chat(request, number(chat)?)?,
+            ("GET", ["api", "chats", chat, "members"]) => self.members(request, number(chat)?)?,
+            ("POST", ["api", "chats", chat, "members"]) => {
+                self.add_member(request, number(chat)?)?
+            }
+            ("DELETE", ["api", "chats", chat, "members", user]) => {
+                self.remove_member(request, number(chat)?, number(user)?)?
+            }
+            ("GET", ["api", "chats", chat, "messages"]) => self.messages(request, number(chat)?)?,
+            ("POST", ["api", "chats", chat, "messages"]) => self.say(request, number(chat)?)?,
+            ("GET", ["api", "chats", chat, "feed"]) => return self.feed(request, number(chat)?),
+            ("GET" | "POST" | "DELETE", _) => return refuse(404, "there is no such thing"),
+            _ => return refuse(405, "GET, POST and DELETE are understood"),
+        };
+        Ok(Reply::Whole(answer))
+    }
+
+    /// Who asks.
+    fn user(&self, session: &Option<String>) -> Outcome<Id> {
+        let known = session
+            .as_deref()
+            .map(|session| self.store.get_user_from_session(session, now_ms()))
+            .transpose()?;
+        known
+            .flatten()
+            .map_or_else(|| refuse(401, "log in first"), Ok)
+    }
+
+    /// Who asks, if he is a member of the chat.
+    fn member(&self, session: &Option<String>, chat: Id) -> Outcome<Id> {
+        let user = self.user(session)?;
+        if self.store.check_chat_member(chat, user)? {
+            return Ok(user);
+        }
+        // Whether there is such a chat is nobody's business but its members'.
+        refuse(403, "you are no member of this chat")
+    }
+
+    fn admin(&self, session: &Option<String>, chat: Id) -> Outcome<Id> {
+        let user = self.member(session, chat)?;
+        match self.store.get_chat(chat)? {
+            Some(found) if found.admin == user => Ok(user),
+            _ => refuse(403, "only who made the chat may do that"),
+        }
+    }
+
+    fn sign_up(&self, request: &Request<'_>) -> Outcome<Answer> {
+        let asked: Credentials = body(request)?;
+        let plain = !asked.username.is_empty()
+            && asked.username.len() <= 64
+            && !asked.username.contains([':', ','])
+            && !asked.username.chars().any(char::is_control);
+        if !plain || asked.password.chars().count() < 8 {
+            return refuse(
+                400,
+                "a name of 1 to 64 bytes without `:` and `,`, and a password of 8 characters at least",
+            );
+        }
+        let hash = self.passwords.hash(&asked.password)?.or_else(busy)?;
+        match self.store.create_user(&asked.username, &hash)? {
+            Some(id) => json_body(201, &json!({ "id": id })),
+            None => refuse(409, "the name is taken"),
+        }
+    }
+
+    fn log_in(&self, request: &Request<'_>) -> Outcome<Answer> {
+        let asked: Credentials = body(request)?;
+        let user = self.store.get_user(&asked.username)?;
+        let hash = user.as_ref().map(|user| user.password.as_str());
+        let is_right = self
+            .passwords
+            .is_right(&asked.password, hash, request.from)?
+            .or_else(busy)?;
+        let Some(user) = user.filter(|_| is_right) else {
+            return refuse(401, "the name or the password is wrong");
+        };
+        let bytes: [u8; 24] = random()?;
+        let session: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.store
+            .set_user_session(&session, user.id, now_ms() + SESSION_MS)?;
+        let mut answer = json_body(200, &json!({ "id": user.id, "username": user.username }))?;
+        answer
+            .fields
+            .push(("Set-Cookie", cookie(&session, SESSION_MS / 1000)));
+        Ok(answer)
+    }
+
+    fn log_out(&self, request: &Request<'_>) -> Outcome<Answer> {
+        if let Some(session) = session(request) {
+            self.store.remove_session(&session)?;
+        }
+        let mut answer = done();
+        answer.fields.push(("Set-Cookie", cookie("", 0)));
+        Ok(answer)
+    }
+
+    fn chats(&self, request: &Request<'_>) -> Outcome<Answer> {
+        let user = self.user(&session(request))?;
+        let chats = self.store.get_chats(user)?;
+        #[derive(Serialize)]
+        struct Chats<T> {
+            chats: T,
+        }
+        json_body(200, &Chats { chats })
+    }
+
+    fn make_chat(&self, request: &Request<'_>) -> Outcome<Answer> {
+        let user = self.user(&session(request))?;
+        let asked: NewChat = body(request)?;
+        if asked.members.is_empty()
+            || asked.members.len() > MOST_MEMBERS
+            || asked.name.is_empty()
+            || asked.name.len() > MOST_NAME
+        {
+            return refuse(400, "1 to 100 members and a name of 1 to 200 bytes");
+        }
+        let mut members = Vec::new();
+        for name in &asked.members {
+            match self.store.get_user(name)? {
+                Some(other) if other.id != user => members.push(other.id),
+                Some(_) => {}
+                None => return refuse(404, format!("there is nobody called {name}")),
+            }
+        }
+        members.sort_unstable();
+        members.dedup();
+        let made = match members[..] {
+            [other] => self
+                .store
+                .create_private_chat(&asked.name, user, other, now_ms())?,
+            _ => Some(
+                self.store
+                    .create_chat(&asked.name, user, &members, now_ms())?,
+            ),
+        };
+        match made {
+            Some(id) => json_body(201, &json!({ "id": id })),
+            None => refuse(409, "you have a private chat with them already"),
+        }
+    }
+
+    fn chat(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
+        self.member(&session(request), chat)?;
+        match self.store.get_chat(chat)? {
+            Some(found) => json_body(200, &found),
+            None => refuse(404, "the chat is gone"),
+        }
+    }
+
+    fn delete_chat(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
+        self.admin(&session(request), chat)?;
+        self.store.delete_chat(chat)?;
+        // Whoever follows it finds out that it is gone.
+        self.hub.tell(chat);
+        Ok(done())
+    }
+
+    fn members(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
+        self.member(&session(request), chat)?;
+        json_body(200, &json!({ "members": self.store.get_members(chat)? }))
+    }
+
+    fn add_member(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
+        self.admin(&session(request), chat)?;
+        let asked: NewMember = body(request)?;
+        match self.store.get_user(&asked.username)? {
+            None => refuse(404, "there is nobody of that name"),
+            Some(user) if self.store.add_chat_member(chat, user.id)? => {
+                json_body(201, &json!({ "id": user.id }))
+            }
+            Some(_) => refuse(409, "they are a member already"),
+        }
+    }
+
+    fn remove_member(&self, request: &Request<'_>, chat: Id, user: Id) -> Outcome<Answer> {
+        let session = session(request);
+        if self.member(&session, chat)? != user {
+            self.admin(&session, chat)?;
+        }
+        let is_founder = self
+            .store
+            .get_chat(chat)?
+            .is_some_and(|found| found.admin == user);
+        if is_founder {
+            return refuse(
+                409,
+                "nobody else could add or delete: who made a chat deletes it, and does not leave it",
+            );
+        }
+        if !self.store.remove_chat_member(chat, user)? {
+            return refuse(404, "they are no member");
+        }
+        self.hub.tell(chat);
+        Ok(done())
+    }
+
+    fn messages(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
+        self.member(&session(request), chat)?;
+        let number = |name| match request.parameter(name).map(str::parse::<Id>) {
+            None => Ok(None),
+            Some(Ok(number)) if number <= i64::MAX as u64 => Ok(Some(number)),
+            Some(_) => refuse(400, format!("`{name}` is no number")),
+        };
+        let (from, to, n) = (number("from")?, number("to")?, number("n")?);
+        let n = n.map_or(50, |n| usize::try_from(n).unwrap_or(MOST_MESSAGES));
+        let messages = self
+            .store
+            .get_chat_messages(chat, from, to, n.min(MOST_MESSAGES))?;
+        #[derive(Serialize)]
+        struct Messages<T> {
+            messages: T,
+        }
+        json_body(200, &Messages { messages })
+    }
+
+    fn say(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
+        let user = self.member(&session(request), chat)?;
+        let asked: NewMessage = body(request)?;
+        if asked.text.is_empty() || asked.text.len() > MOST_TEXT {
+            return refuse(400, "a message has 1 to 4,000 bytes");
+        }
+        let said = self
+            .store
+            .add_chat_message(chat, user, &asked.text, now_ms())?;
+        let Some(message) = said else {
+            return refuse(404, "the chat is gone");
+        };
+        // Who begins to listen meanwhile looks for messages only after the feed has begun.
+        if self.feed.get() != Some(&true) {
+            self.hub.tell(chat);
+        }
+        json_body(201, &json!({ "id": message }))
+    }
+
+    /// Messages as they are said, as server-sent events; `after`, or `Last-Event-ID`, is the number of the last one that is known.
+    fn feed(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
+        let session = session(request);
+        // Listening begins before the first look, so that nothing falls between the two.
+        let heard = self.hub.listen(chat);
+        self.begin_feed()?;
+        self.member(&session, chat)?;
+        let known = request
+            .field("last-event-id")
+            .or_else(|| request.parameter("after"))
+            .and_then(|number| number.parse::<Id>().ok());
+        let after = match known {
+            Some(after) => after.min(i64::MAX as u64 - 1),
+            None => {
+                let last = self.store.get_chat_messages(chat, None, None, 1)?;
+                last.first().map_or(0, |message| message.id)
+            }
+        };
+        let store = self.store.clone();
+        let may_read = move |store: &dyn ChatStore| {
+            let session = session.as_deref().unwrap_or_default();
+            match store.get_user_from_session(session, now_ms())? {
+                Some(user) => store.check_chat_member(chat, user),
+                None => Ok(false),
+            }
+        };
+        Ok(Reply::Events(Box::new(move |out| {
+            feed::follow(&*store, &heard, after, &may_read, out)
+        })))
+    }
+}
+
+fn busy<T>(why: Busy) -> Outcome<T> {
+    match why {
+        Busy::Places => refuse(503, "too many log in at once: try again"),
+        Busy::Guesses => refuse(429, "too many wrong passwords: try again in a minute"),
+    }
+}
+
+fn random<const N: usize>() -> Result<[u8; N]> {
+    let mut bytes = [0; N];
+    getrandom::fill(&mut bytes).map_err(|error| anyhow!("no random bytes: {error}"))?;
+    Ok(bytes)
+}
+
+fn cookie(session: &str, seconds: u64) -> String {
+    format!("{COOKIE}={session}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}")
+}
+
+fn session(request: &Request<'_>) -> Option<String> {
+    if let Some(shown) = request.field("session") {
+        return Some(shown.to_owned());
+    }
+    let mut pairs = request
+        .field("cookie")?
+        .split(';')
+        .filter_map(|cookie| cookie.trim().split_once('='));
+    let found = pairs.find(|(name, _)| *name == COOKIE);
+    found.map(|(_, value)| value.to_owned())
+}
+
+fn body<T: DeserializeOwned>(request: &Request<'_>) -> Outcome<T> {
+    let told = request.field("content-type").unwrap_or_default();
+    if told.split(';').next().map(str::trim) != Some("application/json") {
+        return refuse(415, "the body must be application/json");
+    }
+    let wrong = |error: serde_json::Error| Failure(400, error.to_string());
+    let value: serde_json::Value = serde_json::from_slice(request.body).map_err(wrong)?;
+    if has_nul(&value) {
+        // PostgreSQL's texts have none, and so the other stores' have none either.
+        return refuse(400, "a text must not hold the character U+0000");
+    }
+    serde_json::from_value(value).map_err(wrong)
+}
+
+/// Whether a text in it holds U+0000; how deep it can be is limited by the parser.
+fn has_nul(value: &serde_json::Value) -> bool {
+    use serde_json::Value;
+    match value {
+        Value::String(text) => text.contains('\0'),
+        Value::Array(items) => items.iter().any(has_nul),
+        Value::Object(fields) => fields.values().any(has_nul),
+        _ => false,
+    }
+}

@@ -1,0 +1,154 @@
+//! IsomerDB's key-values as a store for the key design: one bucket.
+
+use std::{ops::ControlFlow, path::Path, sync::Mutex};
+
+use anyhow::Result;
+use isomer_db::{
+    Database, Durability as Commit, Error, KvChangeKind, Order, Transaction, Watched, Watcher,
+};
+
+use crate::{
+    keys::{KeyStore, Keys},
+    store::Durability,
+};
+
+const BUCKET: &str = "chat";
+
+/// The store.
+pub struct IsomerKeys {
+    db: Database,
+    watching: Mutex<Vec<Watcher>>,
+}
+
+impl IsomerKeys {
+    /// Opens it, or makes it.
+    pub fn open(folder: &Path, durability: Durability) -> Result<Self> {
+        let commit = match durability {
+            Durability::Synced => Commit::Synced,
+            Durability::Asynchronous => Commit::Buffered,
+        };
+        let db = Database::builder()
+            .create(true)
+            .durability(commit)
+            .open(folder)?;
+        Ok(Self {
+            db,
+            watching: Mutex::default(),
+        })
+    }
+}
+
+struct InTransaction<'t>(&'t mut Transaction);
+
+fn text(bytes: Vec<u8>) -> Result<String> {
+    Ok(String::from_utf8(bytes)?)
+}
+
+impl Keys for InTransaction<'_> {
+    fn get(&mut self, key: &str) -> Result<Option<String>> {
+        self.0.bucket(BUCKET).get_bytes(key)?.map(text).transpose()
+    }
+
+    fn put(&mut self, key: &str, value: &str) -> Result<()> {
+        Ok(self.0.bucket(BUCKET).put_bytes(key, value)?)
+    }
+
+    fn delete(&mut self, key: &str) -> Result<()> {
+        Ok(self.0.bucket(BUCKET).delete(key)?)
+    }
+
+    fn range(&mut self, from: &str, to: &str, limit: usize) -> Result<Vec<(String, String)>> {
+        let mut found = Vec::new();
+        if from >= to {
+            return Ok(found);
+        }
+        let mut found_bytes = Vec::new();
+        self.0.bucket(BUCKET).visit(
+            from.as_bytes(),
+            Some(to.as_bytes()),
+            Order::Ascending,
+            |key, value| {
+                if found_bytes.len() < limit {
+                    found_bytes.push((key.to_vec(), value.to_vec()));
+                }
+                found_bytes.len() < limit
+            },
+        )?;
+        for (key, value) in found_bytes {
+            found.push((text(key)?, text(value)?));
+        }
+        Ok(found)
+    }
+}
+
+/// What ends a transaction: the database's own errors are looked at for lost races.
+enum Ended {
+    Database(Error),
+    Other(anyhow::Error),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<anyhow::Error> for Ended {
+    fn from(error: anyhow::Error) -> Self {
+        error
+            .downcast::<Error>()
+            .map_or_else(Self::Other, Self::Database)
+    }
+}
+
+impl From<Ended> for anyhow::Error {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::Database(error) => error.into(),
+            Ended::Other(error) => error,
+        }
+    }
+}
+
+impl KeyStore for IsomerKeys {
+    fn transact<T: Send + 'static>(
+        &self,
+        mut work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let done: Result<T, Ended> = self.db.transact(|tx| Ok(work(&mut InTransaction(tx))?));
+        Ok(done?)
+    }
+
+    fn read<T: Send + 'static>(
+        &self,
+        mut work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let done: Result<T, Ended> = self.db.read(|tx| Ok(work(&mut InTransaction(tx))?));
+        Ok(done?)
+    }
+
+    fn follow(&self, heard: Box<dyn Fn(&str) + Send + Sync>) -> Result<bool> {
+        // The bucket comes into being with its first key: a watcher needs it to be there.
+        self.db
+            .transact(|tx| tx.bucket(BUCKET).put_bytes("feed", "on"))?;
+        let watcher = self.db.on_change(
+            BUCKET,
+            Watched::Prefix(b"chat:".to_vec()),
+            None,
+            move |change| {
+                if let Ok(change) = change
+                    && let KvChangeKind::Put { key, .. } = change.kind
+                    && let Ok(key) = std::str::from_utf8(&key)
+                {
+                    heard(key);
+                }
+                ControlFlow::Continue(())
+            },
+        )?;
+        self.watching
+            .lock()
+            .map_err(|_| anyhow::anyhow!("a watcher ended in a bug"))?
+            .push(watcher);
+        Ok(true)
+    }
+}
