@@ -320,17 +320,12 @@ pub(super) fn pattern_properties(
     nulls: NullProperty,
     cx: &mut Cx<'_>,
 ) -> Result<Map> {
-    let plan = cx.run.plan.clone();
     let mut map = Map::new();
     match properties {
         Properties::Entries(entries) => {
             for (name, expr) in entries {
-                put(
-                    &mut map,
-                    plan.property_name(*name),
-                    value(expr, row, cx)?,
-                    nulls,
-                )?;
+                let value = value(expr, row, cx)?;
+                put(&mut map, cx.run.plan.property_name(*name), value, nulls)?;
             }
         }
         Properties::Map(expr) => match value(expr, row, cx)? {

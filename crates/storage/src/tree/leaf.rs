@@ -5,28 +5,52 @@ use std::{ops::Range, sync::Arc};
 /// Values of up to so many bytes lie beside their keys and are copied with the leaf; longer ones are shared.
 const SHORT: usize = 128;
 
-/// Pairs, ascending by key. Memory: one piece for all keys and short values, 24 bytes a pair.
+/// Pairs, ascending by key. Memory: one piece for all keys and short values, 8 bytes a pair.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
     bytes: Vec<u8>,
     pairs: Vec<Pair>,
+    /// Values that are longer; a place in it stands behind the key then. Most leaves have none.
+    long: Vec<Arc<[u8]>>,
     /// How many of `bytes` belong to no pair any more.
     waste: usize,
 }
 
-/// Where a pair lies: its key from `at` on, a short value behind it.
-#[derive(Clone, Debug)]
+/// Where a pair lies: its key from `at` on, behind it a short value, or the place of a long one.
+#[derive(Clone, Copy, Debug)]
 struct Pair {
     at: u32,
-    key_len: u32,
-    value: Held,
+    /// Bytes of the key, and in the lowest 8 bits those of a short value, or `LONG`.
+    lengths: u32,
 }
 
-#[derive(Clone, Debug)]
-enum Held {
-    /// So many bytes behind the key.
-    Short(u32),
-    Long(Arc<[u8]>),
+/// Says that the value is a long one.
+const LONG: u32 = 0xff;
+const _: () = assert!((SHORT as u32) < LONG && crate::MAX_KEY_BYTES < 1 << 24);
+
+/// Bytes of a place in [`Leaf::long`].
+const PLACE_BYTES: usize = 4;
+
+impl Pair {
+    fn key_end(self) -> usize {
+        self.at as usize + (self.lengths >> 8) as usize
+    }
+
+    fn key(self) -> Range<usize> {
+        self.at as usize..self.key_end()
+    }
+
+    /// Bytes of a short value.
+    fn short(self) -> Option<usize> {
+        Some(self.lengths & 0xff)
+            .filter(|len| *len != LONG)
+            .map(|len| len as usize)
+    }
+
+    /// What it takes of the leaf's bytes.
+    fn own_bytes(self) -> usize {
+        (self.lengths >> 8) as usize + self.short().unwrap_or(PLACE_BYTES)
+    }
 }
 
 /// A pair to be copied into a leaf.
@@ -52,7 +76,7 @@ impl<'a> Source<'a> {
         self.key.len()
             + match self.value.len() {
                 len @ 0..=SHORT => len,
-                _ => 0,
+                _ => PLACE_BYTES,
             }
     }
 }
@@ -68,6 +92,7 @@ impl Leaf {
         let mut leaf = Self {
             bytes: Vec::with_capacity(bytes),
             pairs: Vec::with_capacity(room),
+            long: Vec::new(),
             waste: 0,
         };
         for source in sources {
@@ -82,28 +107,32 @@ impl Leaf {
     }
 
     pub(super) fn key(&self, at: usize) -> &[u8] {
-        let pair = &self.pairs[at];
-        &self.bytes[pair.at as usize..][..pair.key_len as usize]
+        &self.bytes[self.pairs[at].key()]
     }
 
     pub(super) fn value(&self, at: usize) -> &[u8] {
-        let pair = &self.pairs[at];
-        match &pair.value {
-            Held::Short(len) => {
-                &self.bytes[pair.at as usize + pair.key_len as usize..][..*len as usize]
-            }
-            Held::Long(value) => value,
+        let pair = self.pairs[at];
+        match pair.short() {
+            Some(len) => &self.bytes[pair.key_end()..][..len],
+            None => &self.long[self.place(pair)],
         }
+    }
+
+    /// Where the long value of a pair is.
+    fn place(&self, pair: Pair) -> usize {
+        let place = self.bytes[pair.key_end()..].first_chunk::<PLACE_BYTES>();
+        u32::from_le_bytes(*place.expect("a place stands behind the key")) as usize
     }
 
     /// The pair at a place, to be copied into another leaf.
     pub(super) fn source(&self, at: usize) -> Source<'_> {
+        let pair = self.pairs[at];
         Source {
             key: self.key(at),
             value: self.value(at),
-            shared: match &self.pairs[at].value {
-                Held::Short(_) => None,
-                Held::Long(value) => Some(value),
+            shared: match pair.short() {
+                Some(_) => None,
+                None => Some(&self.long[self.place(pair)]),
             },
         }
     }
@@ -138,23 +167,23 @@ impl Leaf {
 
     /// Gives the key at a place another value; returns how long the old one was.
     pub(super) fn replace(&mut self, at: usize, value: &[u8]) -> usize {
-        let old = self.value(at).len();
+        let (pair, old) = (self.pairs[at], self.value(at).len());
         if value.len() == old && old <= SHORT {
-            let start = self.pairs[at].at as usize + self.pairs[at].key_len as usize;
-            self.bytes[start..start + old].copy_from_slice(value);
+            self.bytes[pair.key_end()..][..old].copy_from_slice(value);
             return old;
         }
         let key = self.key(at).to_vec();
-        let new = self.hold(Source::new(&key, value));
-        let old_pair = std::mem::replace(&mut self.pairs[at], new);
-        self.let_go(&old_pair);
+        self.pairs[at] = self.hold(Source::new(&key, value));
+        self.let_go(pair);
+        self.close_gaps();
         old
     }
 
     /// Takes the pairs of some places out.
     pub(super) fn remove(&mut self, places: Range<usize>) {
-        let removed: Vec<Pair> = self.pairs.drain(places).collect();
-        removed.iter().for_each(|pair| self.let_go(pair));
+        places.clone().for_each(|at| self.let_go(self.pairs[at]));
+        self.pairs.drain(places);
+        self.close_gaps();
     }
 
     /// Takes the pairs from a place on out, into a leaf of their own.
@@ -177,30 +206,40 @@ impl Leaf {
 
     /// Copies key and value behind the others.
     fn hold(&mut self, source: Source<'_>) -> Pair {
-        let at = self.bytes.len();
+        let narrow = |len: usize| u32::try_from(len).expect("a leaf is far below 4 GiB");
+        let at = narrow(self.bytes.len());
         self.bytes.extend_from_slice(source.key);
-        let value = match (source.shared, source.value) {
-            (Some(shared), _) => Held::Long(shared.clone()),
-            (None, value) if value.len() > SHORT => Held::Long(value.into()),
-            (None, value) => {
-                self.bytes.extend_from_slice(value);
-                Held::Short(value.len() as u32)
+        let value = match source.value.len() {
+            len @ 0..=SHORT => {
+                self.bytes.extend_from_slice(source.value);
+                len as u32
+            }
+            _ => {
+                let place = narrow(self.long.len());
+                self.bytes.extend_from_slice(&place.to_le_bytes());
+                let shared = source.shared.cloned();
+                self.long
+                    .push(shared.unwrap_or_else(|| source.value.into()));
+                LONG
             }
         };
-        let narrow = |len: usize| u32::try_from(len).expect("a leaf is far below 4 GiB");
         Pair {
-            at: narrow(at),
-            key_len: narrow(source.key.len()),
-            value,
+            at,
+            lengths: narrow(source.key.len()) << 8 | value,
         }
     }
 
-    /// Counts what a pair leaves behind, and closes the gaps once they are the larger part.
-    fn let_go(&mut self, pair: &Pair) {
-        self.waste += pair.key_len as usize;
-        if let Held::Short(len) = pair.value {
-            self.waste += len as usize;
+    /// Counts what a pair leaves behind; a long value goes at once.
+    fn let_go(&mut self, pair: Pair) {
+        self.waste += pair.own_bytes();
+        if pair.short().is_none() {
+            let place = self.place(pair);
+            self.long[place] = Arc::default();
         }
+    }
+
+    /// Closes the gaps once they are the larger part.
+    fn close_gaps(&mut self) {
         if self.waste > self.bytes.len() / 2 {
             *self = self.clone();
         }

@@ -15,8 +15,7 @@ const DELETED: u32 = u32::MAX;
 /// Puts and deletions in the order in which they came; a key may come more than once, the last counts.
 #[derive(Debug, Default)]
 pub(super) struct Appended {
-    /// Keys and values, one behind the other.
-    bytes: Vec<u8>,
+    content: Content,
     writes: Vec<Write>,
     /// How many writes there were when recording began, if it did: those behind can be undone.
     recording_from: Option<usize>,
@@ -28,9 +27,10 @@ pub(super) struct Appended {
     sorted: OnceLock<Vec<u32>>,
 }
 
+/// A key with its value behind it, in [`Content`].
 #[derive(Clone, Copy, Debug)]
 struct Write {
-    at: usize,
+    at: Place,
     key_len: u32,
     /// `DELETED` for a deletion.
     value_len: u32,
@@ -46,24 +46,20 @@ impl Appended {
     }
 
     pub(super) fn bytes(&self) -> usize {
-        self.bytes.len() + SLOT_BYTES * self.writes.len()
+        self.content.len + SLOT_BYTES * self.writes.len()
     }
 
     pub(super) fn content_bytes(&self) -> usize {
-        self.bytes.len()
+        self.content.len
     }
 
     pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
-        let at = self.bytes.len();
-        self.bytes.extend_from_slice(key);
-        self.bytes.extend_from_slice(value.unwrap_or_default());
-        let len = |len: usize| u32::try_from(len).expect("keys and values are far below 4 GiB");
         let (key_len, value_len) = (
-            len(key.len()),
-            value.map_or(DELETED, |value| len(value.len())),
+            narrow(key.len()),
+            value.map_or(DELETED, |value| narrow(value.len())),
         );
         self.writes.push(Write {
-            at,
+            at: self.content.push(key, value.unwrap_or_default()),
             key_len,
             value_len,
         });
@@ -72,15 +68,18 @@ impl Appended {
         }
     }
 
+    #[inline]
     fn key(&self, number: usize) -> &[u8] {
-        let write = self.writes[number];
-        &self.bytes[write.at..write.at + write.key_len as usize]
+        self.pair(number).0
     }
 
-    fn value(&self, number: usize) -> Option<&[u8]> {
+    /// Key and value of a write.
+    #[inline]
+    fn pair(&self, number: usize) -> (&[u8], Option<&[u8]>) {
         let write = self.writes[number];
-        let start = write.at + write.key_len as usize;
-        (write.value_len != DELETED).then(|| &self.bytes[start..start + write.value_len as usize])
+        let (key, rest) = self.content.from(write.at).split_at(write.key_len as usize);
+        let value = (write.value_len != DELETED).then(|| &rest[..write.value_len as usize]);
+        (key, value)
     }
 
     /// What the writes say about `key`.
@@ -94,7 +93,7 @@ impl Appended {
         } else {
             self.table().find(self, key)
         };
-        found.map(|number| self.value(number))
+        found.map(|number| self.pair(number).1)
     }
 
     /// False where many writes are not in the table yet, and `key` is outside of what they cover: that costs a comparison a write.
@@ -160,31 +159,81 @@ impl Appended {
     /// The last write of each key, ascending by key.
     pub(super) fn slots(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<&[u8]>)> {
         let sorted = self.sorted.get_or_init(|| self.sort());
-        sorted
-            .iter()
-            .map(|number| (self.key(*number as usize), self.value(*number as usize)))
+        sorted.iter().map(|number| self.pair(*number as usize))
     }
 
     fn sort(&self) -> Vec<u32> {
-        let mut order: Vec<(u64, u32)> = (0..self.writes.len())
-            .map(|number| (prefix(self.key(number)), number as u32))
-            .collect();
-        if order.len() >= BY_DIGITS {
-            order = by_digits(order);
-            for same in order.chunk_by_mut(|a, b| a.0 == b.0) {
-                if same.len() > 1 {
-                    // Stable: of one key they stay in the order in which they came.
-                    same.sort_by(|a, b| self.key(a.1 as usize).cmp(self.key(b.1 as usize)));
-                }
-            }
-        } else {
+        let mut sorted = Vec::with_capacity(self.writes.len());
+        if self.writes.len() < MANY {
+            let mut order = self.beginnings(0..self.writes.len() as u32, 0);
             order.sort_unstable_by(|a, b| {
                 a.0.cmp(&b.0)
                     .then_with(|| self.key(a.1 as usize).cmp(self.key(b.1 as usize)))
                     .then(a.1.cmp(&b.1))
             });
+            self.push_last(&order, &mut sorted);
+            return sorted;
         }
-        let mut sorted: Vec<u32> = Vec::with_capacity(order.len());
+        let (numbers, ends) = self.by_first_byte();
+        let mut start = 0;
+        for end in ends {
+            self.push_sorted(&numbers[start..end as usize], &mut sorted);
+            start = end as usize;
+        }
+        sorted
+    }
+
+    /// What keys begin with behind their first `common` bytes, with the numbers of the writes.
+    fn beginnings(&self, numbers: impl Iterator<Item = u32>, common: usize) -> Vec<(u64, u32)> {
+        numbers
+            .map(|number| (prefix(&self.key(number as usize)[common..]), number))
+            .collect()
+    }
+
+    /// The numbers of all writes, those whose keys begin with one byte together, in the order in which they came; and where
+    /// those of each first byte end.
+    fn by_first_byte(&self) -> (Vec<u32>, [u32; 257]) {
+        let group = |number: u32| {
+            let first = self.key(number as usize).first();
+            first.map_or(0, |byte| usize::from(*byte) + 1)
+        };
+        let all = 0..self.writes.len() as u32;
+        let mut ends = [0; 257];
+        all.clone().for_each(|number| ends[group(number)] += 1);
+        sums_before(&mut ends);
+        let mut numbers = vec![0; self.writes.len()];
+        for number in all {
+            let at = &mut ends[group(number)];
+            numbers[*at as usize] = number;
+            *at += 1;
+        }
+        (numbers, ends)
+    }
+
+    /// Of writes whose keys begin alike, the last of each key, ascending by key. Often they came in order: records do.
+    fn push_sorted(&self, numbers: &[u32], sorted: &mut Vec<u32>) {
+        let key = |number: u32| self.key(number as usize);
+        if numbers.is_sorted_by(|a, b| key(*a) < key(*b)) {
+            sorted.extend_from_slice(numbers);
+            return;
+        }
+        let first = key(numbers[0]);
+        let common = numbers.iter().fold(first.len(), |common, number| {
+            let both = first[..common].iter().zip(key(*number));
+            both.take_while(|(a, b)| a == b).count()
+        });
+        let mut order = by_digits(self.beginnings(numbers.iter().copied(), common));
+        for same in order.chunk_by_mut(|a, b| a.0 == b.0) {
+            if same.len() > 1 {
+                // Stable: of one key they stay in the order in which they came.
+                same.sort_by(|a, b| key(a.1).cmp(key(b.1)));
+            }
+        }
+        self.push_last(&order, sorted);
+    }
+
+    /// The last write of each key, of writes that are in order.
+    fn push_last(&self, order: &[(u64, u32)], sorted: &mut Vec<u32>) {
         for (at, (prefix, number)) in order.iter().enumerate() {
             let last = order.get(at + 1).is_none_or(|(next_prefix, next)| {
                 prefix != next_prefix || self.key(*number as usize) != self.key(*next as usize)
@@ -193,7 +242,6 @@ impl Appended {
                 sorted.push(*number);
             }
         }
-        sorted
     }
 
     pub(super) fn mark(&mut self) -> usize {
@@ -204,7 +252,7 @@ impl Appended {
     pub(super) fn rollback_to(&mut self, mark: usize) {
         let len = self.recording_from.unwrap_or(self.writes.len()) + mark;
         if let Some(first) = self.writes.get(len) {
-            self.bytes.truncate(first.at);
+            self.content.truncate(first.at);
             self.writes.truncate(len);
             *self.table.get_mut() = Table::default();
             *self.bounds.get_mut() = Bounds::default();
@@ -224,9 +272,9 @@ impl Appended {
                 ordered.mark();
             }
             if number < self.writes.len() {
-                match self.value(number) {
-                    Some(value) => ordered.put(self.key(number), value),
-                    None => ordered.delete(self.key(number)),
+                match self.pair(number) {
+                    (key, Some(value)) => ordered.put(key, value),
+                    (key, None) => ordered.delete(key),
                 }
             }
         }
@@ -234,8 +282,78 @@ impl Appended {
     }
 }
 
+fn narrow(len: usize) -> u32 {
+    u32::try_from(len).expect("keys and values are far below 4 GiB")
+}
+
+/// Where something begins in [`Content`]: a piece, and how far into it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    piece: u32,
+    offset: u32,
+}
+
+/// Bytes that stay where they are put, in pieces that are never copied: one that grew would be copied into twice as much
+/// memory again and again, fresh from the operating system where it is large.
+#[derive(Debug, Default)]
+struct Content {
+    /// Each is filled within what it was allocated with.
+    pieces: Vec<Vec<u8>>,
+    /// Bytes in all of them.
+    len: usize,
+}
+
+/// Bytes of the first piece; each further one has as many as there are so far, up to the most.
+const FIRST_PIECE_BYTES: usize = 1 << 10;
+const PIECE_BYTES: usize = 256 << 10;
+
+impl Content {
+    /// Puts two strings one behind the other.
+    fn push(&mut self, key: &[u8], value: &[u8]) -> Place {
+        let needed = key.len() + value.len();
+        let piece = match self.pieces.last_mut() {
+            Some(last) if last.capacity() - last.len() >= needed => last,
+            _ => {
+                let usual = self.len.clamp(FIRST_PIECE_BYTES, PIECE_BYTES);
+                self.pieces.push(Vec::with_capacity(usual.max(needed)));
+                self.pieces.last_mut().expect("just made")
+            }
+        };
+        let offset = narrow(piece.len());
+        piece.extend_from_slice(key);
+        piece.extend_from_slice(value);
+        self.len += needed;
+        Place {
+            piece: narrow(self.pieces.len() - 1),
+            offset,
+        }
+    }
+
+    /// The rest of the piece from a place on.
+    fn from(&self, at: Place) -> &[u8] {
+        &self.pieces[at.piece as usize][at.offset as usize..]
+    }
+
+    /// Takes everything from a place on out.
+    fn truncate(&mut self, at: Place) {
+        self.pieces.truncate(at.piece as usize + 1);
+        if let Some(last) = self.pieces.last_mut() {
+            last.truncate(at.offset as usize);
+        }
+        self.len = self.pieces.iter().map(Vec::len).sum();
+    }
+}
+
 /// From so many writes on their keys' beginnings are sorted digit by digit.
-const BY_DIGITS: usize = 2048;
+const MANY: usize = 2048;
+
+/// Puts the sum of those before it in the place of each number.
+fn sums_before(counts: &mut [u32]) {
+    let mut sum = 0;
+    for count in counts {
+        sum += std::mem::replace(count, sum);
+    }
+}
 
 /// Bits of a digit.
 const DIGIT_BITS: u32 = 11;
@@ -255,10 +373,7 @@ fn by_digits(mut pairs: Vec<(u64, u32)>) -> Vec<(u64, u32)> {
         let digit = |pair: &(u64, u32)| (pair.0 >> shift) as usize & ((1 << DIGIT_BITS) - 1);
         let mut starts = [0_u32; 1 << DIGIT_BITS];
         pairs.iter().for_each(|pair| starts[digit(pair)] += 1);
-        let mut start = 0;
-        for count in &mut starts {
-            start += std::mem::replace(count, start);
-        }
+        sums_before(&mut starts);
         for pair in &pairs {
             let at = &mut starts[digit(pair)];
             sorted[*at as usize] = *pair;

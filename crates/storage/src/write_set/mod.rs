@@ -367,6 +367,31 @@ mod tests {
         }
     }
 
+    /// Keys of several kinds by turns, as records and what finds them: of one kind they come in order already, of another not,
+    /// of a third most come twice.
+    #[test]
+    fn many_writes_of_several_kinds_come_in_order() {
+        let random = &mut Random(5);
+        let mut writes = WriteSet::new();
+        let mut model = std::collections::BTreeMap::new();
+        for step in 0..4_000u32 {
+            let mut put = |kind: u8, number: u32| {
+                let key = [&[kind, 0, 7][..], &number.to_be_bytes(), b"behind"].concat();
+                writes.put(&key, &step.to_be_bytes());
+                model.insert(key, step.to_be_bytes());
+            };
+            put(9, step);
+            put(3, random.below(1 << 30) as u32);
+            put(200, random.below(1_000) as u32);
+        }
+        assert!(model.len() < 10_000, "some were written twice");
+        let found = writes.slots();
+        assert_eq!(found.len(), model.len());
+        for ((key, value), (expected_key, expected)) in found.zip(&model) {
+            assert_eq!((key, value), (&expected_key[..], Some(&expected[..])));
+        }
+    }
+
     /// A key that is written again and again does not fill the memory.
     #[test]
     fn what_was_written_over_is_freed() {
