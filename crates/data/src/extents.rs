@@ -10,13 +10,14 @@
 
 use std::collections::BTreeMap;
 
-use isomer_storage::{Durability, Engine, KeyRange, Order, Page, PageLimit, Read};
+use isomer_storage::{Durability, Engine, Read};
 use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 
 use crate::{
     DataError,
-    keyspace::{self, IdSpace, TAG_EXTENT, after_prefix, push_id, sole_id, take_id},
+    keyspace::{self, IdSpace, TAG_EXTENT, push_id, sole_id, take_id},
+    read::each_pair,
 };
 
 const FIRST_EXTENT: u64 = 16;
@@ -55,37 +56,16 @@ impl Extents {
             None => 0,
         };
         let mut list = BTreeMap::new();
-        let prefix = [TAG_EXTENT, space as u8];
-        let end = after_prefix(&prefix);
-        let mut range = Some((prefix.to_vec(), end));
-        let mut page = Page::new();
-        while let Some((start, end)) = range.take() {
-            let limit = PageLimit {
-                keys: 4096,
-                bytes: 1 << 20,
-            };
-            read.scan(
-                KeyRange {
-                    start: &start,
-                    end: end.as_deref(),
-                },
-                Order::Ascending,
-                limit,
-                &mut page,
-            )?;
-            for (key, value) in page.iter() {
-                let parsed = (|| {
-                    let (owner, mut first) = key.get(2..)?.split_first_chunk::<4>()?;
-                    Some((u32::from_be_bytes(*owner), take_id(&mut first)?))
-                })();
-                let key = parsed
-                    .ok_or_else(|| DataError::corrupt("the key of an extent is malformed"))?;
-                list.insert(key, sole_id(value, "the length of an extent")?);
-            }
-            range = page
-                .next()
-                .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
-        }
+        each_pair(read, &[TAG_EXTENT, space as u8], |key, value| {
+            let parsed = (|| {
+                let (owner, mut first) = key.get(2..)?.split_first_chunk::<4>()?;
+                Some((u32::from_be_bytes(*owner), take_id(&mut first)?))
+            })();
+            let key =
+                parsed.ok_or_else(|| DataError::corrupt("the key of an extent is malformed"))?;
+            list.insert(key, sole_id(value, "the length of an extent")?);
+            Ok(())
+        })?;
         let open = Open {
             next,
             cursors: FxHashMap::default(),

@@ -415,6 +415,103 @@ pub struct AggregateCall {
     pub arguments: Vec<Expr>,
 }
 
+/// Calls a function for every direct sub-expression (of a sub-plan: its arguments), by shared or by exclusive references.
+macro_rules! visit_children {
+    ($expr:ident, $visit:ident, $iter:ident) => {
+        match $expr {
+            Expr::Const(_)
+            | Expr::Param(_)
+            | Expr::Slot(_)
+            | Expr::Local(_)
+            | Expr::BuildPath { .. } => {}
+            Expr::Property { base, .. } => $visit(base),
+            Expr::Index { base, index } => {
+                $visit(base);
+                $visit(index);
+            }
+            Expr::Slice { base, from, to } => {
+                $visit(base);
+                from.$iter().chain(to).for_each(|bound| $visit(bound));
+            }
+            Expr::List(items)
+            | Expr::And(items)
+            | Expr::Or(items)
+            | Expr::Xor(items)
+            | Expr::ArithChain {
+                operands: items, ..
+            } => items.$iter().for_each($visit),
+            Expr::Map(entries) => entries.$iter().for_each(|(_, value)| $visit(value)),
+            Expr::MapProjection { base, items } => {
+                $visit(base);
+                for item in items {
+                    if let MapItem::Entry(_, value) = item {
+                        $visit(value);
+                    }
+                }
+            }
+            Expr::Not(x)
+            | Expr::Negate(x)
+            | Expr::Plus(x)
+            | Expr::IsNull(x)
+            | Expr::IsNotNull(x)
+            | Expr::At { inner: x, .. } => $visit(x),
+            Expr::IsTyped { operand, .. } | Expr::Cast { operand, .. } => $visit(operand),
+            Expr::Compare { left, right, .. }
+            | Expr::Arith { left, right, .. }
+            | Expr::StringTest { left, right, .. }
+            | Expr::In {
+                item: left,
+                list: right,
+            } => {
+                $visit(left);
+                $visit(right);
+            }
+            Expr::HasLabels { entity, .. } | Expr::HasType { entity, .. } => $visit(entity),
+            Expr::Case {
+                subject,
+                arms,
+                otherwise,
+            } => {
+                subject.$iter().for_each(|x| $visit(x));
+                for (when, then) in arms {
+                    $visit(when);
+                    $visit(then);
+                }
+                otherwise.$iter().for_each(|x| $visit(x));
+            }
+            Expr::Call { arguments, .. } | Expr::CallRegistered { arguments, .. } => {
+                arguments.$iter().for_each($visit)
+            }
+            Expr::ListComprehension {
+                list,
+                predicate,
+                result,
+                ..
+            } => {
+                $visit(list);
+                predicate.$iter().chain(result).for_each(|x| $visit(x));
+            }
+            Expr::Quantifier {
+                list, predicate, ..
+            } => {
+                $visit(list);
+                $visit(predicate);
+            }
+            Expr::Reduce {
+                init, list, step, ..
+            } => {
+                $visit(init);
+                $visit(list);
+                $visit(step);
+            }
+            Expr::Subquery(subquery) => subquery
+                .arguments
+                .$iter()
+                .for_each(|(_, value)| $visit(value)),
+        }
+    };
+}
+
 impl Expr {
     /// The constant null.
     pub fn null() -> Self {
@@ -465,97 +562,7 @@ impl Expr {
 
     /// Calls `visit` for every direct sub-expression (of a sub-plan: its arguments).
     pub fn for_each_child<'a>(&'a self, visit: &mut dyn FnMut(&'a Expr)) {
-        match self {
-            Self::Const(_)
-            | Self::Param(_)
-            | Self::Slot(_)
-            | Self::Local(_)
-            | Self::BuildPath { .. } => {}
-            Self::Property { base, .. } => visit(base),
-            Self::Index { base, index } => {
-                visit(base);
-                visit(index);
-            }
-            Self::Slice { base, from, to } => {
-                visit(base);
-                from.iter().chain(to).for_each(|bound| visit(bound));
-            }
-            Self::List(items)
-            | Self::And(items)
-            | Self::Or(items)
-            | Self::Xor(items)
-            | Self::ArithChain {
-                operands: items, ..
-            } => items.iter().for_each(visit),
-            Self::Map(entries) => entries.iter().for_each(|(_, value)| visit(value)),
-            Self::MapProjection { base, items } => {
-                visit(base);
-                for item in items {
-                    if let MapItem::Entry(_, value) = item {
-                        visit(value);
-                    }
-                }
-            }
-            Self::Not(x)
-            | Self::Negate(x)
-            | Self::Plus(x)
-            | Self::IsNull(x)
-            | Self::IsNotNull(x)
-            | Self::At { inner: x, .. } => visit(x),
-            Self::IsTyped { operand, .. } | Self::Cast { operand, .. } => visit(operand),
-            Self::Compare { left, right, .. }
-            | Self::Arith { left, right, .. }
-            | Self::StringTest { left, right, .. }
-            | Self::In {
-                item: left,
-                list: right,
-            } => {
-                visit(left);
-                visit(right);
-            }
-            Self::HasLabels { entity, .. } | Self::HasType { entity, .. } => visit(entity),
-            Self::Case {
-                subject,
-                arms,
-                otherwise,
-            } => {
-                subject.iter().for_each(|x| visit(x));
-                for (when, then) in arms {
-                    visit(when);
-                    visit(then);
-                }
-                otherwise.iter().for_each(|x| visit(x));
-            }
-            Self::Call { arguments, .. } | Self::CallRegistered { arguments, .. } => {
-                arguments.iter().for_each(visit)
-            }
-            Self::ListComprehension {
-                list,
-                predicate,
-                result,
-                ..
-            } => {
-                visit(list);
-                predicate.iter().chain(result).for_each(|x| visit(x));
-            }
-            Self::Quantifier {
-                list, predicate, ..
-            } => {
-                visit(list);
-                visit(predicate);
-            }
-            Self::Reduce {
-                init, list, step, ..
-            } => {
-                visit(init);
-                visit(list);
-                visit(step);
-            }
-            Self::Subquery(subquery) => subquery
-                .arguments
-                .iter()
-                .for_each(|(_, value)| visit(value)),
-        }
+        visit_children!(self, visit, iter)
     }
 
     /// Calls `visit` for every slot that the expression reads. Slots inside a sub-plan are its own affair: what it
@@ -574,99 +581,9 @@ impl Expr {
         }
     }
 
-    /// Calls `visit` for every direct sub-expression (of a sub-plan: its arguments).
+    /// As [`Expr::for_each_child`].
     pub(crate) fn for_each_child_mut(&mut self, visit: &mut dyn FnMut(&mut Expr)) {
-        match self {
-            Self::Const(_)
-            | Self::Param(_)
-            | Self::Slot(_)
-            | Self::Local(_)
-            | Self::BuildPath { .. } => {}
-            Self::Property { base, .. } => visit(base),
-            Self::Index { base, index } => {
-                visit(base);
-                visit(index);
-            }
-            Self::Slice { base, from, to } => {
-                visit(base);
-                from.iter_mut().chain(to).for_each(|bound| visit(bound));
-            }
-            Self::List(items)
-            | Self::And(items)
-            | Self::Or(items)
-            | Self::Xor(items)
-            | Self::ArithChain {
-                operands: items, ..
-            } => items.iter_mut().for_each(visit),
-            Self::Map(entries) => entries.iter_mut().for_each(|(_, value)| visit(value)),
-            Self::MapProjection { base, items } => {
-                visit(base);
-                for item in items {
-                    if let MapItem::Entry(_, value) = item {
-                        visit(value);
-                    }
-                }
-            }
-            Self::Not(x)
-            | Self::Negate(x)
-            | Self::Plus(x)
-            | Self::IsNull(x)
-            | Self::IsNotNull(x)
-            | Self::At { inner: x, .. } => visit(x),
-            Self::IsTyped { operand, .. } | Self::Cast { operand, .. } => visit(operand),
-            Self::Compare { left, right, .. }
-            | Self::Arith { left, right, .. }
-            | Self::StringTest { left, right, .. }
-            | Self::In {
-                item: left,
-                list: right,
-            } => {
-                visit(left);
-                visit(right);
-            }
-            Self::HasLabels { entity, .. } | Self::HasType { entity, .. } => visit(entity),
-            Self::Case {
-                subject,
-                arms,
-                otherwise,
-            } => {
-                subject.iter_mut().for_each(|x| visit(x));
-                for (when, then) in arms {
-                    visit(when);
-                    visit(then);
-                }
-                otherwise.iter_mut().for_each(|x| visit(x));
-            }
-            Self::Call { arguments, .. } | Self::CallRegistered { arguments, .. } => {
-                arguments.iter_mut().for_each(visit)
-            }
-            Self::ListComprehension {
-                list,
-                predicate,
-                result,
-                ..
-            } => {
-                visit(list);
-                predicate.iter_mut().chain(result).for_each(|x| visit(x));
-            }
-            Self::Quantifier {
-                list, predicate, ..
-            } => {
-                visit(list);
-                visit(predicate);
-            }
-            Self::Reduce {
-                init, list, step, ..
-            } => {
-                visit(init);
-                visit(list);
-                visit(step);
-            }
-            Self::Subquery(subquery) => subquery
-                .arguments
-                .iter_mut()
-                .for_each(|(_, value)| visit(value)),
-        }
+        visit_children!(self, visit, iter_mut)
     }
 
     /// Calls `visit` for every local that it reads, at any depth.
