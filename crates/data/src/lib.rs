@@ -46,7 +46,7 @@ pub use catalog::{
 pub use clock::{Clock, SystemClock};
 pub use convergent::{
     ConvergentKind, ConvergentOp, ConvergentOrigin, ConvergentOwner, Dot, ReplicaId, ReplicaNo,
-    SKETCH_PRECISION, SKETCH_PRECISIONS, Vector,
+    SKETCH_PRECISION, SKETCH_PRECISIONS, ScalarField, Vector,
 };
 pub use dirty::Dirty;
 pub use document::new_key;

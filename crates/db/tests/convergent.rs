@@ -1,8 +1,11 @@
-//! Convergent fields through the public API: updates all or nothing, many threads, columns that decline, dumps apart.
+//! Convergent fields through the public API: updates all or nothing, many threads, columns, copies apart.
 
 use std::thread;
 
-use isomer_db::{Database, EngineKind, ErrorKind, RestoreOptions, Result, Update, Value, params};
+use isomer_db::{
+    Database, EngineKind, ErrorKind, RestoreOptions, Result, Update, Value, params,
+    views::{ViewKind, ViewState},
+};
 
 fn posts() -> Database {
     let db = Database::open_in_memory().unwrap();
@@ -124,9 +127,9 @@ fn many_threads_change_one_field() {
     assert_eq!(one(&db, "MATCH (p:Post) RETURN size(p.s)"), 801.into());
 }
 
-/// A column that stands when a property becomes a convergent field answers for it no more.
+/// A column that stands when a property becomes a convergent field goes on as one of both.
 #[test]
-fn columns_decline_what_became_convergent() {
+fn columns_follow_what_becomes_convergent() {
     let db = Database::open_in_memory().unwrap();
     db.query(
         "UNWIND range(1, 5000) AS n CREATE (:P {_key: n, score: n % 10, other: 1})",
@@ -161,6 +164,62 @@ fn columns_decline_what_became_convergent() {
     let all: Vec<Value> = row.values().to_vec();
     assert_eq!(all[..3], [100.into(), 100.into(), 100.into()]);
     assert_eq!(all[3].as_list().map(<[Value]>::len), Some(1));
+}
+
+/// Scans and groups over counters, registers and flags are answered by columns, before and after changes are merged.
+#[test]
+fn columns_hold_convergent_fields() {
+    let db = Database::open_in_memory().unwrap();
+    db.query("UNWIND range(1, 5000) AS n CREATE (:P {_key: n})", ())
+        .unwrap();
+    db.query(
+        "MATCH (p:P) SET p.likes = counter.add(p.likes, p._key % 10), \
+         p.seen = register.set(p.seen, p._key % 3), p.on = flag.enable(p.on)",
+        (),
+    )
+    .unwrap();
+    let sum = "MATCH (p:P) RETURN sum(p.likes) AS n";
+    let seen = "MATCH (p:P) WHERE p.on AND p.seen = 2 RETURN count(*) AS n";
+    let groups = "MATCH (p:P) RETURN p.likes AS likes, count(*) AS c ORDER BY c, likes LIMIT 1";
+    let held = |count: u64| {
+        let status = db.views().status();
+        let columns = status.iter().filter(|view| {
+            let is_column = matches!(&view.kind, ViewKind::Column(_, path) if path.len() == 1);
+            is_column && view.state == ViewState::Standing && view.count == count
+        });
+        columns.count()
+    };
+    let check = |total: i64, twos: i64| {
+        for _ in 0..3 {
+            assert_eq!(one(&db, sum), total.into());
+            assert_eq!(one(&db, seen), twos.into());
+            let profile = db.query(&format!("PROFILE {groups}"), ()).unwrap();
+            let plan = profile.plan().unwrap();
+            assert!(plan.contains("from a view"), "{plan}");
+            db.views().wait_ready();
+        }
+    };
+    check(22_500, 1667);
+    // Likes, seen, on.
+    assert_eq!(held(5000), 3, "{:?}", db.views().status());
+    db.query(
+        "MATCH (p:P) WHERE p._key <= 100 SET p.likes = counter.add(p.likes, 1000), \
+         p.seen = register.set(p.seen, 2)",
+        (),
+    )
+    .unwrap();
+    db.query(
+        "MATCH (p:P) WHERE p._key <= 10 SET p.on = flag.disable(p.on)",
+        (),
+    )
+    .unwrap();
+    let twos = 1667 - 33 + 90;
+    check(122_500, twos);
+    for view in db.views().status() {
+        db.views().merge_now(&view.kind).unwrap();
+    }
+    check(122_500, twos);
+    assert!(db.views().check(&mut |_| {}).wrong.is_empty());
 }
 
 /// The plan of a query follows when a property becomes a convergent field.

@@ -278,15 +278,21 @@ impl ViewsAt {
         Some(column)
     }
 
-    /// Whether no column can tell the values at `path`: those of convergent fields do not stand in records.
+    /// Whether no column can tell the values at `path`: of convergent properties they hold the whole, and nothing within.
     fn declines(&self, path: &[PropId]) -> bool {
-        let store = self.views.as_ref().and_then(|views| views.store.upgrade());
-        store.is_none_or(|store| path.first().is_none_or(|prop| store.is_convergent(*prop)))
+        match path {
+            [] => true,
+            [_] => false,
+            [first, ..] => {
+                let store = self.store();
+                store.is_none_or(|store| store.is_convergent(*first))
+            }
+        }
     }
 
     /// The columns of one property, of whatever labels or types, that stand.
     pub(crate) fn columns_of(&self, records: Records, prop: PropId) -> Option<Arc<[ColumnAt]>> {
-        let views = self.views.as_ref().filter(|_| !self.declines(&[prop]))?;
+        let views = self.views.as_ref()?;
         let mut pins = self.pins.lock();
         if let Some(known) = pins.by_prop.get(&(records, prop)) {
             return Some(known.clone());

@@ -3,12 +3,13 @@
 use std::sync::atomic::Ordering;
 
 use isomer_data::{
-    Catalog, Change, ChangeSet, CommitObserver, DataError, LoadSink, Loading, Store, Version,
+    Catalog, Change, ChangeSet, CommitObserver, ConvergentOwner, DataError, LoadSink, Loading,
+    Store, Version,
 };
-use isomer_value::{LabelId, NodeId, PropId, TypeId, record::RecordRef};
+use isomer_value::{LabelId, NodeId, PropId, TypeId, Value, record::RecordRef};
 
 use crate::{
-    Owner, Side, Views,
+    Cell, Owner, Side, Views,
     adjacency::{Link, small},
     column::{CellChange, cell_at, cell_of},
     inbox::{Commits, Inbox, Then},
@@ -40,6 +41,7 @@ struct LinkChange {
 /// One commit being told.
 struct Telling<'a> {
     registry: &'a Registry,
+    store: &'a Store,
     catalog: &'a Catalog,
     version: Version,
 }
@@ -64,7 +66,7 @@ impl Telling<'_> {
                     added: true,
                 });
                 self.columns(Owner::Relationships(type_id), id.0, |path| {
-                    Ok(CellChange::Is(cell_of(&record, path, self.catalog)?))
+                    Ok(CellChange::Is(self.cell_in(&record, path)?))
                 })?;
             }
             Change::RelationshipChanged {
@@ -104,7 +106,7 @@ impl Telling<'_> {
                 for label in record.labels() {
                     self.member(Some(label), *id, true);
                     self.columns(Owner::Nodes(label), id.0, |path| {
-                        Ok(CellChange::Is(cell_of(&record, path, self.catalog)?))
+                        Ok(CellChange::Is(self.cell_in(&record, path)?))
                     })?;
                 }
             }
@@ -130,9 +132,44 @@ impl Telling<'_> {
                 }
                 self.lose_columns(Owner::Nodes(*label));
             }
-            _ => {}
+            change => {
+                if let Some((owner, prop)) = change.field() {
+                    self.field(owner, prop);
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Whether a property may be a convergent field: what a record holds of it is not what is read, and what an operation did to
+    /// it is not told by the operation alone. The rows say it, until a merge has read them.
+    fn is_field(&self, path: &[PropId]) -> bool {
+        path.first()
+            .is_some_and(|prop| self.store.is_convergent(*prop))
+    }
+
+    /// What a new record has at a path. It may have been there before, with fields that outlived it.
+    fn cell_in(&self, record: &RecordRef<'_>, path: &[PropId]) -> Result<Cell, DataError> {
+        match self.is_field(path) {
+            true => Ok(Cell::Rows),
+            false => cell_of(record, path, self.catalog),
+        }
+    }
+
+    /// A convergent field changed: of whose label or type is not told, but a column knows its own.
+    fn field(&self, owner: ConvergentOwner, prop: PropId) {
+        for (of, columns) in &self.registry.columns {
+            let id = match (owner, of) {
+                (ConvergentOwner::Node(id), Owner::Nodes(_)) => id.0,
+                (ConvergentOwner::Relationship(id), Owner::Relationships(_)) => id.0,
+                _ => continue,
+            };
+            for (path, slot) in columns {
+                if path.first() == Some(&prop) {
+                    self.cell(slot, id, &CellChange::Set(Cell::Rows));
+                }
+            }
+        }
     }
 
     fn link(&self, change: &LinkChange) {
@@ -241,13 +278,20 @@ impl Telling<'_> {
             let Some((first, rest)) = path.split_first() else {
                 continue;
             };
-            if let Some((_, raw)) = set.iter().find(|(prop, _)| prop == first) {
-                let cell = cell_at(raw, rest, self.catalog)?;
-                self.cell(slot, id, &CellChange::Set(cell));
+            let cell = if let Some((_, raw)) = set.iter().find(|(prop, _)| prop == first) {
+                match self.is_field(path) {
+                    true => Cell::Rows,
+                    false => cell_at(raw, rest, self.catalog)?,
+                }
             } else if removed.contains(first) {
-                let null = crate::Cell::Value(isomer_value::Value::Null);
-                self.cell(slot, id, &CellChange::Set(null));
-            }
+                match self.is_field(path) {
+                    true => Cell::Rows,
+                    false => Cell::Value(Value::Null),
+                }
+            } else {
+                continue;
+            };
+            self.cell(slot, id, &CellChange::Set(cell));
         }
         Ok(())
     }
@@ -290,20 +334,22 @@ impl Views {
         changes: &[u8],
     ) -> Result<(), DataError> {
         match self.store.upgrade() {
-            Some(store) => Self::tell_named(registry, &store.catalog(), version, changes),
+            Some(store) => Self::tell_of(registry, &store, &store.catalog(), version, changes),
             None => Ok(()),
         }
     }
 
     /// As [`Views::tell`], with the names that the changes are told in.
-    fn tell_named(
+    fn tell_of(
         registry: &Registry,
+        store: &Store,
         catalog: &Catalog,
         version: Version,
         changes: &[u8],
     ) -> Result<(), DataError> {
         let telling = Telling {
             registry,
+            store,
             catalog,
             version,
         };
@@ -323,7 +369,7 @@ impl Views {
             return;
         }
         let store = self.store.upgrade();
-        let catalog = store.as_ref().map(Store::catalog);
+        let known = store.as_ref().map(|store| (store, store.catalog()));
         let registry = self.registry.read();
         let mut unfinished = Unfinished {
             inbox: &self.inbox,
@@ -333,8 +379,10 @@ impl Views {
         };
         for (version, changes) in unfinished.telling.iter() {
             // Where nobody has the database any more, nobody asks.
-            let Some(catalog) = &catalog else { break };
-            if Self::tell_named(&registry, catalog, version, changes).is_err() {
+            let Some((store, catalog)) = &known else {
+                break;
+            };
+            if Self::tell_of(&registry, store, catalog, version, changes).is_err() {
                 // The rows will say what is wrong.
                 registry.each(|_, slot| slot.lose(version));
             }

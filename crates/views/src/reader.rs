@@ -496,7 +496,7 @@ impl GraphRead for Reader<'_> {
             return self.tx.node_properties(ids, props, out);
         };
         out.iter_mut().for_each(|column| column.reserve(ids.len()));
-        self.tx.note_plain(props);
+        let fields = self.tx.note_plain(props);
         let start = out.first().map_or(0, Vec::len);
         let noted = self.tx.notes();
         let mut missing = Vec::new();
@@ -510,7 +510,10 @@ impl GraphRead for Reader<'_> {
                 let known = small(id.0).filter(|_| !self.own_record(id));
                 let owner = known.and_then(|node| push_cells(&columns, node, out));
                 match owner {
-                    Some(Owner::Nodes(label)) if noted => self.tx.note_node(id, Some(label)),
+                    Some(Owner::Nodes(label)) if noted => {
+                        self.tx.note_node(id, Some(label));
+                        self.tx.note_fields(id, &fields);
+                    }
                     Some(_) => {}
                     None => {
                         missing.push((first * FETCHED + at, id));

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use common::World;
 use isomer_data::{
-    Access, DataError, Direction, GraphRead, Neighbours, NodeLabels, Store, StoreOptions,
-    Transaction,
+    Access, ConvergentOp, ConvergentOwner, DataError, Direction, GraphRead, Neighbours, NodeLabels,
+    Store, StoreOptions, Transaction,
 };
 use isomer_storage::MemoryEngine;
 use isomer_value::{LabelId, Map, NodeId, TypeId, Value};
@@ -32,7 +32,10 @@ fn fixture() -> Fixture {
     let r = tx.intern_type("R").unwrap();
     let properties: Map = [("p", Value::Int(1))].into_iter().collect();
     for _ in 0..NODES {
-        tx.create_node(&[a], &properties).unwrap();
+        let node = tx.create_node(&[a], &properties).unwrap();
+        let op = ConvergentOp::Count(1);
+        tx.converge(ConvergentOwner::Node(node), &["f"], &op, None)
+            .unwrap();
     }
     tx.create_relationship(r, NodeId(0), NodeId(1), &Map::new())
         .unwrap();
@@ -170,4 +173,33 @@ fn labels_and_properties_that_were_seen_must_not_change() {
     assert!(collides(properties, delete));
     assert!(!collides(exist, set(3)));
     assert!(collides(exist, delete));
+}
+
+#[test]
+fn convergent_fields_that_were_seen_must_not_change() {
+    let read = |name: &'static str, value: Value| {
+        move |_: &Fixture, read: &dyn GraphRead| {
+            let prop = read.catalog().prop_id(name).unwrap();
+            let mut found = [Vec::new()];
+            read.node_properties(&asked(), &[prop], &mut found).unwrap();
+            assert_eq!(found[0], vec![value.clone(); NODES as usize - 1]);
+        }
+    };
+    let converge = |name: &'static str, node: u64, op: ConvergentOp| {
+        move |_: &Fixture, tx: &mut Transaction| {
+            let owner = ConvergentOwner::Node(NodeId(node));
+            tx.converge(owner, &[name], &op, None).unwrap();
+        }
+    };
+    let field = || read("f", Value::Int(1));
+    assert!(collides(field(), converge("f", 3, ConvergentOp::Count(1))));
+    assert!(collides(field(), converge("f", 3, ConvergentOp::Clear)));
+    assert!(!collides(
+        field(),
+        converge("f", NODES - 1, ConvergentOp::Count(1))
+    ));
+    // That nobody has such a field was seen, whose ever it is.
+    let plain = || read("q", Value::Null);
+    let enable = |node| converge("q", node, ConvergentOp::Enable);
+    assert!(collides(plain(), enable(NODES - 1)));
 }

@@ -10,7 +10,7 @@ use std::{
     sync::Arc,
 };
 
-use common::{Random, World, compare};
+use common::{Random, World, commit, compare};
 use isomer_data::{Access, CommitObserver, Store, StoreOptions};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_views::{ViewKind, ViewOptions, ViewState, Views};
@@ -37,7 +37,7 @@ fn write(store: &Store, world: &World, random: &mut Random, commits: usize) {
         for _ in 0..1 + random.below(8) {
             world.write(&mut tx, random);
         }
-        tx.commit().unwrap();
+        commit(tx);
     }
 }
 

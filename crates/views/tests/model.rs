@@ -13,7 +13,7 @@ use std::{
     },
 };
 
-use common::{Random, World, compare};
+use common::{Random, World, commit, compare};
 use isomer_data::{Access, CommitObserver, Store, StoreOptions, Transaction};
 use isomer_storage::{Engine, MemoryEngine};
 use isomer_views::{ViewOptions, Views};
@@ -30,7 +30,7 @@ fn open(engine: Arc<dyn Engine>) -> Store {
 }
 
 /// One random history.
-fn history(engine: Arc<dyn Engine>, seed: u64, steps: usize) {
+fn history(engine: Arc<dyn Engine>, seed: u64, steps: usize) -> BTreeSet<&'static str> {
     let mut random = Random::new(seed);
     let store = open(engine);
     let merge_after = [1, 4, 1 << 20][random.below(3)];
@@ -51,7 +51,7 @@ fn history(engine: Arc<dyn Engine>, seed: u64, steps: usize) {
                     compare(&world, &tx, &views, &mut random, &mut used);
                 }
                 if random.below(8) > 0 {
-                    tx.commit().unwrap();
+                    commit(tx);
                 }
             }
             8..12 => drop(views.make(&kinds[random.below(kinds.len())])),
@@ -85,13 +85,19 @@ fn history(engine: Arc<dyn Engine>, seed: u64, steps: usize) {
     }
     views.close();
     assert!(used.len() >= 3, "seed {seed}: views answered only {used:?}");
+    used
 }
 
 #[test]
 fn views_answer_what_rows_answer_in_memory() {
+    let mut used = BTreeSet::new();
     for seed in 0..24 {
-        history(Arc::new(MemoryEngine::new()), seed, 120);
+        used.append(&mut history(Arc::new(MemoryEngine::new()), seed, 120));
     }
+    assert!(
+        used.contains("field") && used.contains("changed field"),
+        "{used:?}"
+    );
 }
 
 #[test]
@@ -119,7 +125,7 @@ fn views_answer_what_rows_answer_to_many_threads() {
             for _ in 0..60 {
                 world.write(&mut tx, &mut random);
             }
-            tx.commit().unwrap();
+            commit(tx);
         }
         let done = AtomicBool::new(false);
         let used = std::thread::scope(|scope| {

@@ -411,7 +411,8 @@ impl Pass {
             | Change::SchemaChanged { .. }
             | Change::FileWritten { .. }
             | Change::Converged { .. }
-            | Change::ConvergedBy { .. } => {}
+            | Change::ConvergedBy { .. }
+            | Change::FieldMerged { .. } => {}
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 
 use std::{ops::Bound, sync::Arc};
 
-use isomer_value::{Map, PropId, Value, key};
+use isomer_value::{Map, NodeId, PropId, Value, key};
 
 use super::{
     operate::ConvergentOp,
@@ -13,7 +13,34 @@ use super::{
 };
 use crate::{DataError, Transaction, properties::brief};
 
+/// What a record's property holds as a convergent field, for columns.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ScalarField {
+    /// No field: the plain property counts.
+    Absent,
+    /// A counter, a register of either sort or a flag, as it is read.
+    Value(Value),
+    /// A field that may be large: a set, a map, a sketch.
+    Large,
+}
+
 impl Transaction {
+    /// For read views: the convergent field of one property, where it is small. Observes nothing, so only in a transaction that
+    /// reads. Costs one look, and one per increment that a counter has not folded.
+    pub fn scalar_field(
+        &self,
+        owner: ConvergentOwner,
+        prop: PropId,
+    ) -> Result<ScalarField, DataError> {
+        if !self.store().is_convergent(prop) {
+            return Ok(ScalarField::Absent);
+        }
+        self.field_at(Spot::new(owner, prop, &[]).named(), |kind| {
+            use ConvergentKind::{Counter, Flag, MultiRegister, Register};
+            matches!(kind, Counter | Register | MultiRegister | Flag)
+        })
+    }
+
     /// The value of the convergent field at `path`; none where there is no such field.
     pub fn convergent_value(
         &self,
@@ -179,7 +206,20 @@ impl Transaction {
 
     /// The value of whatever field stands under a name.
     pub(crate) fn value_at(&self, named: &[u8]) -> Result<Option<Value>, DataError> {
+        Ok(match self.field_at(named, |_| true)? {
+            ScalarField::Value(value) => Some(value),
+            ScalarField::Absent | ScalarField::Large => None,
+        })
+    }
+
+    /// The value of whatever field stands under a name, where its kind is `read`.
+    fn field_at(
+        &self,
+        named: &[u8],
+        read: impl Fn(ConvergentKind) -> bool,
+    ) -> Result<ScalarField, DataError> {
         let mut reading: Option<(Vec<u8>, Reading)> = None;
+        let mut is_large = false;
         self.scan_named(named, 64, &mut |key, value| {
             let below = &key[named.len()..];
             let (head, reading) = match &mut reading {
@@ -187,6 +227,10 @@ impl Transaction {
                 none => {
                     let mut rest = below;
                     let (kind, precision) = take_kind(&mut rest).ok_or_else(malformed)?;
+                    if !read(kind) {
+                        is_large = true;
+                        return Ok(false);
+                    }
                     let head = below[..below.len() - rest.len()].to_vec();
                     none.insert((head, Reading::new(kind, precision)))
                 }
@@ -198,7 +242,11 @@ impl Transaction {
             reading.push(&below[head.len()..], value)?;
             Ok(true)
         })?;
-        reading.map(|(_, reading)| reading.finish()).transpose()
+        Ok(match reading {
+            Some((_, reading)) => ScalarField::Value(reading.finish()?),
+            None if is_large => ScalarField::Large,
+            None => ScalarField::Absent,
+        })
     }
 
     /// Puts the values of convergent properties into columns of which the first `start` rows are of others.
@@ -255,13 +303,27 @@ impl Transaction {
         Ok(())
     }
 
-    /// For read views: it was observed in a view that these properties are plain.
-    pub fn note_plain(&self, props: &[PropId]) {
+    /// For read views: it was observed in a view that these properties are plain, but for those that it answers: of these
+    /// the fields that were read are to be noted, see [`Transaction::note_fields`].
+    pub fn note_plain(&self, props: &[PropId]) -> Vec<PropId> {
+        let mut fields = Vec::new();
         let mut footprint = self.footprint();
         if footprint.active() {
-            props
-                .iter()
-                .for_each(|prop| footprint.read_not_convergent(*prop));
+            for prop in props {
+                match self.store().is_convergent(*prop) {
+                    true => fields.push(*prop),
+                    false => footprint.read_not_convergent(*prop),
+                }
+            }
+        }
+        fields
+    }
+
+    /// For read views: these convergent properties of a node were observed, or that it does not have them.
+    pub fn note_fields(&self, id: NodeId, fields: &[PropId]) {
+        let mut footprint = self.footprint();
+        for prop in fields {
+            footprint.read_field(Spot::new(ConvergentOwner::Node(id), *prop, &[]).named());
         }
     }
 

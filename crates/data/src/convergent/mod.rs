@@ -30,6 +30,7 @@ pub(crate) use clock::MAX_NUMBER;
 pub use clock::{Dot, ReplicaId, ReplicaNo, Vector};
 pub(crate) use counter::amount as counter_amount;
 pub(crate) use effect::Action;
+pub use fields::ScalarField;
 pub(crate) use join::{join_rows, stays_alone};
 pub use operate::ConvergentOp;
 pub(crate) use operate::Ongoing;

@@ -548,6 +548,11 @@ impl Transaction {
         Ok(())
     }
 
+    /// A merge changed the field of a property, without an operation that tells it.
+    pub(crate) fn log_merged(&mut self, owner: ConvergentOwner, prop: PropId) {
+        self.log(&Change::FieldMerged { owner, prop });
+    }
+
     /// All fields of an owner may have changed.
     pub(crate) fn clear_owner(&mut self, owner: ConvergentOwner) {
         let prefix = owner.prefix();

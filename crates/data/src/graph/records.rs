@@ -76,6 +76,19 @@ impl Transaction {
         self.each_node(ids, visit)
     }
 
+    /// For read views: calls `visit` with the record of a relationship, where it exists. Observes nothing, so only in a
+    /// transaction that reads.
+    pub fn visit_relationship_record(
+        &self,
+        id: RelId,
+        mut visit: impl FnMut(&RecordRef<'_>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        self.each_relationship(&[id], |_, found| match found {
+            Some((_, record)) => visit(&record),
+            None => Ok(()),
+        })
+    }
+
     pub(super) fn contents_of_nodes(
         &self,
         ids: &[NodeId],

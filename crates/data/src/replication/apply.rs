@@ -480,6 +480,9 @@ impl Transaction {
                 }
             }
             self.fields_after(before, &touched)?;
+            if !touched.is_empty() {
+                self.log_merged(owner, prop);
+            }
         }
         self.clear_owner(owner);
         Ok(())

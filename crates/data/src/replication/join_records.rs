@@ -248,6 +248,7 @@ impl Transaction {
         self.fields_after(before, &touched)?;
         if changed {
             self.clear_owner(owner);
+            self.log_merged(owner, prop);
         }
         if is_new && rows.is_empty() {
             return Ok(());
@@ -310,6 +311,7 @@ impl Transaction {
         self.fields_after(before, &touched)?;
         if changed {
             self.clear_owner(owner);
+            self.log_merged(owner, prop);
         }
         Ok(())
     }

@@ -244,6 +244,8 @@ impl Seal {
             }
             // Indexes and constraints are each replica's own.
             Change::SchemaChanged { .. } | Change::ConvergedBy { .. } => {}
+            // Merges are not told on.
+            Change::FieldMerged { .. } => {}
             Change::FileNamed { .. }
             | Change::FileUnnamed { .. }
             | Change::FileChanged { .. }

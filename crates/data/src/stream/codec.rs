@@ -192,11 +192,7 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
             last: take_id(rest)?,
         },
         0x20 => Change::Converged {
-            owner: match take_byte(rest)? {
-                0 => ConvergentOwner::Node(NodeId(take_id(rest)?)),
-                1 => ConvergentOwner::Relationship(RelId(take_id(rest)?)),
-                _ => return None,
-            },
+            owner: take_owner(rest)?,
             op: take_u32(rest)?,
             place: take_bytes(rest)?,
             action: take_bytes(rest)?,
@@ -207,6 +203,18 @@ fn take_change<'a>(rest: &mut &'a [u8]) -> Option<Change<'a>> {
             time: take_id(rest)?,
             seen: Vector::take_local(rest)?,
         },
+        0x22 => Change::FieldMerged {
+            owner: take_owner(rest)?,
+            prop: PropId(take_u32(rest)?),
+        },
+        _ => return None,
+    })
+}
+
+fn take_owner(bytes: &mut &[u8]) -> Option<ConvergentOwner> {
+    Some(match take_byte(bytes)? {
+        0 => ConvergentOwner::Node(NodeId(take_id(bytes)?)),
+        1 => ConvergentOwner::Relationship(RelId(take_id(bytes)?)),
         _ => return None,
     })
 }
@@ -447,9 +455,7 @@ impl Change<'_> {
                 place,
                 action,
             } => {
-                let (space, id) = owner.parts();
-                out.extend_from_slice(&[0x20, space as u8]);
-                push_id(out, id);
+                push_owner(out, 0x20, *owner);
                 push_id(out, (*op).into());
                 push_bytes(out, place);
                 push_bytes(out, action);
@@ -466,8 +472,18 @@ impl Change<'_> {
                 }
                 seen.push_local(out);
             }
+            Self::FieldMerged { owner, prop } => {
+                push_owner(out, 0x22, *owner);
+                push_id(out, prop.0.into());
+            }
         }
     }
+}
+
+fn push_owner(out: &mut Vec<u8>, tag: u8, owner: ConvergentOwner) {
+    let (space, id) = owner.parts();
+    out.extend_from_slice(&[tag, space as u8]);
+    push_id(out, id);
 }
 
 fn push_pair(out: &mut Vec<u8>, tag: u8, bucket: u32, key: &[u8], value: &[u8]) {

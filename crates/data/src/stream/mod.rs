@@ -36,6 +36,7 @@
 //!                          owner, see `convergent::place`), bytes action (see `convergent::effect`)
 //!   21 convergent transaction  id replica, id number, id hybrid time, vector (what it had seen, see `convergent::clock`); after
 //!                          the convergent operations
+//!   22 field merged        u8 owner (0 node, 1 relationship), id of it, id property
 //! ```
 //! `id` is an ordered id as in `keyspace`, `bytes` an id for the length and the bytes, a list of labels or properties
 //! an id for the number and the ids, properties set the same with `bytes` of the encoded value after each id.
@@ -335,6 +336,26 @@ pub enum Change<'a> {
         time: u64,
         seen: Vector,
     },
+    /// The convergent field of a property was changed by a merge of replicas that tells no operations: a join of states, or a
+    /// deletion of what had been seen of a record.
+    FieldMerged {
+        owner: ConvergentOwner,
+        prop: PropId,
+    },
+}
+
+impl Change<'_> {
+    /// The convergent property that it changed, whole or in part, and whose; none where it is about none.
+    pub fn field(&self) -> Option<(ConvergentOwner, PropId)> {
+        match self {
+            Self::Converged { owner, place, .. } => {
+                let prop = take_id(&mut &**place)?;
+                Some((*owner, PropId(u32::try_from(prop).ok()?)))
+            }
+            Self::FieldMerged { owner, prop } => Some((*owner, *prop)),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]
@@ -506,6 +527,10 @@ mod tests {
                     seen.set(ReplicaNo(1), 9, vec![7]);
                     seen
                 },
+            },
+            Change::FieldMerged {
+                owner: ConvergentOwner::Node(NodeId(300)),
+                prop: PropId(70_000),
             },
         ];
         let mut deltas = Deltas::default();

@@ -2,13 +2,14 @@
 
 use std::collections::hash_map::Entry;
 
+use isomer_data::GraphRead;
 use isomer_plan::{
     Plan,
     expr::{AggregateCall, Expr, LabelRef, PropRef, SlotId},
     function::Aggregation,
     physical::{self, Op},
 };
-use isomer_value::{GroupKey, PropId, Value};
+use isomer_value::{GroupKey, NodeId, PropId, Value};
 use isomer_views::{Cell, ColumnAt, PAGE_ROWS, Page, PageBits, PageValues};
 use rustc_hash::FxHashMap;
 
@@ -161,22 +162,23 @@ impl Counts {
         }
     }
 
-    /// Takes in nodes that changed since the base was made; false where the column cannot tell what one has.
+    /// Takes in nodes that changed since the base was made; answers those of which the column cannot tell what they have.
     fn add_changed(
         &mut self,
         column: &ColumnAt,
         changed: &[u32],
         tick: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<bool> {
+    ) -> Result<Vec<NodeId>> {
+        let mut untold = Vec::new();
         for &node in changed {
             match column.cell(node) {
                 Cell::Value(value) => self.add(value, 1),
                 Cell::Absent => {}
-                Cell::Rows => return Ok(false),
+                Cell::Rows => untold.push(NodeId(node.into())),
             }
             tick()?;
         }
-        Ok(true)
+        Ok(untold)
     }
 
     /// What it takes to put integers and whole floats together, where that is to be done.
@@ -286,9 +288,18 @@ impl GroupColumn {
             }
         }
         for changed in column.changed().chunks(PAGE_ROWS) {
-            if !counts.add_changed(&column, changed, &mut || cx.tick(1))?
-                || !self.hold(counts.bytes(), cx)
-            {
+            let untold = counts.add_changed(&column, changed, &mut || cx.tick(1))?;
+            if !untold.is_empty() {
+                let [prop] = path[..] else {
+                    return Ok(None);
+                };
+                let mut values = [Vec::new()];
+                let rows = cx.reader().transaction();
+                rows.node_properties(&untold, &[prop], &mut values)?;
+                let [values] = values;
+                values.into_iter().for_each(|value| counts.add(value, 1));
+            }
+            if !self.hold(counts.bytes(), cx) {
                 return Ok(None);
             }
         }

@@ -326,7 +326,7 @@ fn touches(reads: &Reads, tx: &Transaction, change: &Change<'_>) -> Result<bool>
         Change::RelationshipChanged { type_id, .. }
         | Change::RelationshipDeleted { type_id, .. }
         | Change::RelationshipsLoaded { type_id, .. } => of_type(*type_id),
-        Change::Converged { owner, .. } => match owner {
+        Change::Converged { owner, .. } | Change::FieldMerged { owner, .. } => match owner {
             ConvergentOwner::Node(id) => node(*id)?,
             ConvergentOwner::Relationship(_) => reads.types != Named::default(),
         },

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_data::{GraphRead, Transaction};
+use isomer_data::{ConvergentOwner, DataError, GraphRead, ScalarField, Transaction};
 use isomer_value::{LabelId, NodeId, PropId, RelId, TypeId};
 
 use super::{Cell, CellChange, PAGE_ROWS, Page, cell_of, page::PageCells};
@@ -114,6 +114,36 @@ impl Folding {
     }
 }
 
+/// The convergent fields of one property, over what stands in records.
+struct Fields<'a> {
+    tx: &'a Transaction,
+    /// None where the property is plain everywhere.
+    prop: Option<PropId>,
+}
+
+impl<'a> Fields<'a> {
+    /// Asked after the snapshot was taken: a property that is not convergent now has no fields in it.
+    fn at(tx: &'a Transaction, path: &[PropId]) -> Self {
+        let prop = match path {
+            [prop] => Some(*prop).filter(|prop| tx.store().is_convergent(*prop)),
+            _ => None,
+        };
+        Self { tx, prop }
+    }
+
+    /// What a record has at the path: `plain` stands in it.
+    fn over(&self, owner: ConvergentOwner, plain: Cell) -> Result<Cell, DataError> {
+        let Some(prop) = self.prop else {
+            return Ok(plain);
+        };
+        Ok(match self.tx.scalar_field(owner, prop)? {
+            ScalarField::Absent => plain,
+            ScalarField::Value(value) => Cell::Value(value),
+            ScalarField::Large => Cell::Rows,
+        })
+    }
+}
+
 /// What a node has at `version`.
 pub(crate) fn folded(
     base: &ColumnBase,
@@ -147,16 +177,21 @@ fn of_relationships(
     effort: &mut Effort<'_>,
 ) -> Result<ColumnBase, ViewError> {
     let catalog = tx.catalog();
+    let fields = Fields::at(tx, path);
     let mut making = ColumnMaking::default();
+    let mut plain = Vec::new();
     let mut after: Option<RelId> = None;
     loop {
         effort.check()?;
         let mut too_large = false;
         after = tx.visit_relationships(type_id, after, PAGE_ROWS, |id, record| {
             too_large |= small(id.0).is_none();
-            making.push(id.0, cell_of(record, path, &catalog)?);
+            plain.push((id, cell_of(record, path, &catalog)?));
             Ok(())
         })?;
+        for (id, cell) in plain.drain(..) {
+            making.push(id.0, fields.over(ConvergentOwner::Relationship(id), cell)?);
+        }
         if too_large {
             return Err(ViewError::IdTooLarge);
         }
@@ -211,7 +246,9 @@ fn of_nodes(
     effort: &mut Effort<'_>,
 ) -> Result<ColumnBase, ViewError> {
     let catalog = tx.catalog();
+    let fields = Fields::at(tx, path);
     let mut making = ColumnMaking::default();
+    let mut plain = Vec::new();
     let mut ids = Vec::with_capacity(PAGE_ROWS);
     let mut after: Option<NodeId> = None;
     loop {
@@ -223,10 +260,13 @@ fn of_nodes(
         }
         tx.visit_node_records(&ids, |id, record| {
             if let Some(record) = record {
-                making.push(id.0, cell_of(record, path, &catalog)?);
+                plain.push((id, cell_of(record, path, &catalog)?));
             }
             Ok(())
         })?;
+        for (id, cell) in plain.drain(..) {
+            making.push(id.0, fields.over(ConvergentOwner::Node(id), cell)?);
+        }
         making.settle(effort)?;
         if ids.len() < PAGE_ROWS {
             return making.finish(effort);
@@ -263,7 +303,6 @@ pub(crate) fn merge(
     path: &[PropId],
     effort: &mut Effort<'_>,
 ) -> Result<ColumnBase, ViewError> {
-    let catalog = tx.catalog();
     let version = tx.version();
     let mut pages = generation.base.pages.clone();
     let changed = generation.delta.nodes(generation.from, version);
@@ -280,19 +319,43 @@ pub(crate) fn merge(
                 version,
                 node,
             );
-            // A path through something that is no map is left to the rows for good, as it is of relationships.
-            if let (Cell::Rows, Owner::Nodes(label)) = (&cell, owner) {
-                tx.visit_node_records(&[NodeId(node.into())], |_, record| {
-                    cell = match record {
-                        Some(record) if record.has_label(label) => cell_of(record, path, &catalog)?,
-                        _ => Cell::Absent,
-                    };
-                    Ok(())
-                })?;
+            if let Cell::Rows = cell {
+                cell = read_cell(tx, owner, path, node)?;
             }
             cells.put(node as usize % PAGE_ROWS, cell);
         }
         place(&mut pages, number, cells, effort)?;
     }
     Ok(ColumnBase::new(pages))
+}
+
+/// What the rows have of a node or relationship that was not told. A path through something that is no map is left to them for
+/// good.
+fn read_cell(tx: &Transaction, owner: Owner, path: &[PropId], id: u32) -> Result<Cell, DataError> {
+    let catalog = tx.catalog();
+    let mut plain = Cell::Absent;
+    let owner = match owner {
+        Owner::Nodes(label) => {
+            let id = NodeId(id.into());
+            tx.visit_node_records(&[id], |_, record| {
+                if let Some(record) = record.filter(|record| record.has_label(label)) {
+                    plain = cell_of(record, path, &catalog)?;
+                }
+                Ok(())
+            })?;
+            ConvergentOwner::Node(id)
+        }
+        Owner::Relationships(_) => {
+            let id = RelId(id.into());
+            tx.visit_relationship_record(id, |record| {
+                plain = cell_of(record, path, &catalog)?;
+                Ok(())
+            })?;
+            ConvergentOwner::Relationship(id)
+        }
+    };
+    match plain {
+        Cell::Absent => Ok(plain),
+        plain => Fields::at(tx, path).over(owner, plain),
+    }
 }

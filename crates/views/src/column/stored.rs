@@ -3,6 +3,7 @@
 //! ```text
 //! first block
 //!   u32           number of pages
+//!   u8            1: values are as they are read, of convergent properties too
 //! one block per page of 4,096 node ids, empty for a page without nodes of the label; else
 //!   64 × u64      which rows are nodes of the label
 //!   64 × u64      which of them have a value
@@ -34,6 +35,9 @@ use crate::{
     slot::{Generation, Slot},
 };
 
+/// In the first block. Columns without it were written when convergent fields were not in them.
+const AS_READ: u8 = 1;
+
 /// Names of nested values: all are known, as the values are in the database.
 struct Known<'a>(&'a Catalog);
 
@@ -49,7 +53,7 @@ impl Interner for Known<'_> {
 
 impl Stored for ColumnBase {
     fn store(&self, catalog: &Catalog, writer: &mut Writer) -> Result<(), SegmentError> {
-        writer.block(&(self.pages.len() as u32).to_le_bytes())?;
+        push_head(writer, self.pages.len() as u32)?;
         let mut block = Vec::new();
         for page in &self.pages {
             block.clear();
@@ -67,7 +71,13 @@ impl Stored for ColumnBase {
         catalog: &Catalog,
         effort: &mut Effort<'_>,
     ) -> Result<Self, ViewError> {
-        let count = Taker(blocks.expect(effort)?).u32().ok_or_else(malformed)?;
+        let mut head = Taker(blocks.expect(effort)?);
+        let count = head.u32().ok_or_else(malformed)?;
+        if head.u8() != Some(AS_READ) {
+            return Err(ViewError::Stored(
+                "it was written when columns did not hold convergent fields".into(),
+            ));
+        }
         let mut pages = Vec::new();
         for _ in 0..count {
             effort.check()?;
@@ -137,7 +147,7 @@ pub(crate) struct ColumnWriter {
 impl ColumnWriter {
     /// Begins a column whose last row is `last`.
     pub(crate) fn new(writer: &mut Writer, last: u32) -> Result<Self, SegmentError> {
-        writer.block(&(last / PAGE_ROWS as u32 + 1).to_le_bytes())?;
+        push_head(writer, last / PAGE_ROWS as u32 + 1)?;
         Ok(Self {
             cells: PageCells::default(),
             page: 0,
@@ -174,6 +184,12 @@ impl ColumnWriter {
         self.page += 1;
         writer.block(&self.block)
     }
+}
+
+fn push_head(writer: &mut Writer, page_count: u32) -> Result<(), SegmentError> {
+    let mut head = page_count.to_le_bytes().to_vec();
+    head.push(AS_READ);
+    writer.block(&head)
 }
 
 fn push_page(page: &Page, catalog: &Catalog, block: &mut Vec<u8>) -> Result<(), ValueError> {
@@ -225,4 +241,52 @@ fn take_page(block: &[u8], catalog: &Catalog) -> Option<PageCells> {
         cells.push(row, cell);
     }
     taker.is_empty().then_some(cells)
+}
+
+#[cfg(test)]
+mod tests {
+    use isomer_data::{Access, Store, StoreOptions};
+    use isomer_storage::MemoryEngine;
+    use isomer_value::Map;
+    use isomer_vfs::Seal;
+
+    use super::*;
+    use crate::{Owner, ViewOptions, Views, segment::Folder};
+
+    /// Such a column may lack what was convergent: it is made anew, and its file is not called damaged.
+    #[test]
+    fn columns_of_before_convergent_fields_are_made_anew() {
+        let path = tempfile::tempdir().unwrap();
+        let store = Store::open(Arc::new(MemoryEngine::new()), StoreOptions::default()).unwrap();
+        let mut tx = store.begin(Access::Write).unwrap();
+        let label = tx.intern_label("N").unwrap();
+        let properties: Map = [("p", Value::Int(1))].into_iter().collect();
+        for _ in 0..5 {
+            tx.create_node(&[label], &properties).unwrap();
+        }
+        let prop = tx.intern_prop("p").unwrap();
+        tx.commit().unwrap();
+        let kind = Owner::Nodes(label).column([prop].into());
+        let open = || {
+            let options = ViewOptions {
+                folder: Some(path.path().to_owned()),
+                keep_at_least: 1,
+                ..ViewOptions::default()
+            };
+            Views::open(&store, options).unwrap()
+        };
+        let views = open();
+        views.make(&kind).unwrap();
+        views.close();
+        let folder = Folder::new(path.path(), false, Seal::plain());
+        let (head, _) = folder.list().heads.remove(0);
+        let old = |writer: &mut Writer| writer.block(&0_u32.to_le_bytes());
+        folder.write(head, old).unwrap();
+        let views = open();
+        assert!(views.status()[0].stored_version.is_some());
+        views.make(&kind).unwrap();
+        assert_eq!(views.status()[0].count, 5);
+        assert_eq!(views.damaged(), []);
+        views.close();
+    }
 }

@@ -4,8 +4,8 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use isomer_data::{
-    Access, BulkEnds, BulkNode, BulkOptions, BulkRelationship, Direction, GraphRead, Neighbours,
-    NodeLabels, Store, Transaction,
+    Access, BulkEnds, BulkNode, BulkOptions, BulkRelationship, ConvergentOp, ConvergentOwner,
+    DataError, Direction, GraphRead, Neighbours, NodeLabels, ScalarField, Store, Transaction,
 };
 use isomer_value::{LabelId, Map, NodeId, PropId, RelId, TypeId, Value};
 use isomer_views::{Cell, LinkScratch, PAGE_ROWS, Reader, Side, ViewKind, Views, ViewsAt};
@@ -39,7 +39,9 @@ pub struct World {
 
 const LABELS: [&str; 3] = ["A", "B", "C"];
 const TYPES: [&str; 2] = ["R", "S"];
-const PROPS: [&str; 4] = ["_key", "p", "q", "m"];
+/// The last one is convergent now and then.
+const PROPS: [&str; 5] = ["_key", "p", "q", "m", "f"];
+const FIELD: usize = PROPS.len() - 1;
 
 impl World {
     pub fn new(store: &Store) -> Self {
@@ -56,8 +58,10 @@ impl World {
     }
 
     fn paths(&self) -> Vec<Vec<PropId>> {
-        let mut paths: Vec<_> = self.props[..4].iter().map(|prop| vec![*prop]).collect();
-        paths.push(vec![self.props[3], self.props[4]]);
+        let (names, inner) = self.props.split_at(PROPS.len());
+        let mut paths: Vec<_> = names.iter().map(|prop| vec![*prop]).collect();
+        paths.push(vec![names[3], inner[0]]);
+        paths.push(vec![names[FIELD], inner[0]]);
         paths
     }
 
@@ -103,10 +107,13 @@ impl World {
         if random.below(2) == 0 {
             map.insert("_key", Value::Int((random.next() >> 1) as i64));
         }
-        for name in &PROPS[1..] {
+        for name in &PROPS[1..FIELD] {
             if random.below(2) == 0 {
                 map.insert(*name, self.value(random));
             }
+        }
+        if random.below(8) == 0 {
+            map.insert(PROPS[FIELD], self.value(random));
         }
         map
     }
@@ -117,18 +124,29 @@ impl World {
         (!ids.is_empty()).then(|| ids[random.below(ids.len())])
     }
 
+    /// The node, or one of its relationships.
+    fn some_owner(&self, tx: &Transaction, node: NodeId, random: &mut Random) -> ConvergentOwner {
+        let mut found = Neighbours::new();
+        tx.expand(&[node], Direction::Both, &[], &mut found)
+            .unwrap();
+        match found.rows() {
+            [.., one] if random.below(3) == 0 => ConvergentOwner::Relationship(one.id),
+            _ => ConvergentOwner::Node(node),
+        }
+    }
+
     /// Something random. What is refused is as good.
     pub fn write(&self, tx: &mut Transaction, random: &mut Random) {
         let label = self.labels[random.below(3)];
         let node = self.some_node(tx, random);
-        match (random.below(20), node) {
+        match (random.below(28), node) {
             (0..4, _) | (_, None) => {
                 let count = random.below(3);
                 let labels: Vec<_> = (0..count).map(|_| self.labels[random.below(3)]).collect();
                 drop(tx.create_node(&labels, &self.properties(random)));
             }
             (4..7, Some(node)) => {
-                let name = PROPS[random.below(4)];
+                let name = PROPS[random.below(PROPS.len())];
                 let value = if name == "_key" {
                     Value::Int((random.next() >> 1) as i64)
                 } else {
@@ -156,13 +174,13 @@ impl World {
                     drop(tx.create_relationship(type_id, node, other, &properties));
                 }
             }
-            (_, Some(node)) => {
+            (19, Some(node)) => {
                 let mut found = Neighbours::new();
                 tx.expand(&[node], Direction::Both, &[], &mut found)
                     .unwrap();
                 if !found.rows().is_empty() {
                     let one = found.rows()[random.below(found.rows().len())];
-                    let name = PROPS[random.below(4)];
+                    let name = PROPS[random.below(PROPS.len())];
                     match random.below(3) {
                         0 => drop(tx.delete_relationship(one.id)),
                         1 => {
@@ -176,6 +194,7 @@ impl World {
                     }
                 }
             }
+            (_, Some(node)) => converge(tx, self.some_owner(tx, node, random), random),
         }
     }
 
@@ -268,6 +287,35 @@ impl World {
     }
 }
 
+/// Commits. What a transaction saw of a property before its own first operation made that convergent makes it collide: as good.
+pub fn commit(tx: Transaction) {
+    match tx.commit() {
+        Ok(_) | Err(DataError::Conflict { .. }) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A random operation on a convergent field of any kind.
+fn converge(tx: &mut Transaction, owner: ConvergentOwner, random: &mut Random) {
+    let number = Value::Int(random.below(5) as i64);
+    let op = match random.below(16) {
+        0..6 => ConvergentOp::Count(random.below(7) as i64 - 2),
+        6..8 => ConvergentOp::Assign(number),
+        8 => ConvergentOp::AssignMulti(number),
+        9 => ConvergentOp::Enable,
+        10 => ConvergentOp::Disable,
+        11 => ConvergentOp::Insert(number),
+        12 => ConvergentOp::Remove(number),
+        13 => ConvergentOp::Observe(number, None),
+        _ => ConvergentOp::Clear,
+    };
+    let path: &[&str] = match random.below(10) {
+        0 => &["f", "x"],
+        _ => &["f"],
+    };
+    drop(tx.converge(owner, path, &op, None));
+}
+
 /// Asks the views and the rows the same questions at the version of `tx`. Says in `used` which kinds of view answered.
 pub fn compare(
     world: &World,
@@ -352,7 +400,7 @@ fn nodes(
         (exist, labels)
     };
     assert_eq!(ask(reader), ask(tx));
-    let props = &world.props[random.below(4)..4];
+    let props = &world.props[random.below(PROPS.len())..PROPS.len()];
     let ask = |read: &dyn GraphRead| {
         let mut values = vec![vec![Value::Int(0)]; props.len()];
         read.node_properties(asked, props, &mut values).unwrap();
@@ -372,7 +420,7 @@ fn values_of_relationships(
         .unwrap();
     let bound = rows.last().map_or(0, |row| row.id.0) + 3;
     let ids: Vec<RelId> = (0..bound).rev().map(RelId).collect();
-    let props = &world.props[random.below(4)..4];
+    let props = &world.props[random.below(PROPS.len())..PROPS.len()];
     let ask = |read: &dyn GraphRead| {
         let mut values = vec![vec![Value::Int(0)]; props.len()];
         read.relationship_properties(&ids, props, &mut values)
@@ -456,6 +504,10 @@ fn directly(
                     Some(contents.pop()??.properties.clone())
                 };
                 cells(tx, &column, &members, &path, &asked, properties);
+                if path == [world.props[FIELD]] {
+                    let owner = |id| ConvergentOwner::Relationship(RelId(id));
+                    fields(tx, &column, &members, owner, used);
+                }
             }
         }
     }
@@ -482,7 +534,30 @@ fn directly(
                     Some(contents.pop()??.properties.clone())
                 };
                 cells(tx, &column, &members, &path, &asked, properties);
+                if path == [world.props[FIELD]] {
+                    let owner = |id| ConvergentOwner::Node(NodeId(id));
+                    fields(tx, &column, &members, owner, used);
+                }
             }
+        }
+    }
+}
+
+/// Notes whether convergent fields were in the column, and whether some were left to the rows that it could hold.
+fn fields(
+    tx: &Transaction,
+    column: &isomer_views::ColumnAt,
+    members: &[u64],
+    owner: impl Fn(u64) -> ConvergentOwner,
+    used: &mut BTreeSet<&'static str>,
+) {
+    for &id in members {
+        let field = tx.scalar_field(owner(id), column.path()[0]).unwrap();
+        match (field, column.cell(id as u32)) {
+            (ScalarField::Value(_), Cell::Value(_)) => drop(used.insert("field")),
+            (ScalarField::Value(_), _) => drop(used.insert("changed field")),
+            (ScalarField::Large, Cell::Value(value)) => panic!("{value:?} of a large field"),
+            _ => {}
         }
     }
 }
