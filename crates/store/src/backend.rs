@@ -191,8 +191,8 @@ impl StoreBackend {
         &self.core.options
     }
 
-    /// As [`Backend::checkpoint`]; answers the version of the copy.
-    pub fn checkpoint_of(&self, target: &Path) -> Result<Version, StorageError> {
+    /// As [`Backend::checkpoint`], as the database of that identity; answers the version of the copy.
+    pub fn checkpoint_as(&self, target: &Path, identity: u128) -> Result<Version, StorageError> {
         let core = &*self.core;
         let disk = &core.options.disk;
         let occupied = match disk.list(target) {
@@ -223,7 +223,6 @@ impl StoreBackend {
         disk.make_folder(&folder)
             .map_err(|error| io_error("making", &folder, &error))?;
         core.log.copy_to(&folder, view.version())?;
-        let identity = open::identity(&core.directory, &core.options)?;
         open::copy_keys(&core.directory, target, &**disk)?;
         open::create(target, &core.options, identity)?;
         end(&**disk, target, &marker)?;
@@ -565,7 +564,9 @@ impl Backend for StoreBackend {
     }
 
     fn checkpoint(&self, target: &Path) -> Result<(), StorageError> {
-        self.checkpoint_of(target).map(drop)
+        // It goes on by itself: its backups are not those of this one.
+        let identity = open::new_identity(&self.core.options);
+        self.checkpoint_as(target, identity).map(drop)
     }
 
     fn ingest(

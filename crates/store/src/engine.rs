@@ -55,8 +55,12 @@ impl StoreEngine {
     }
 
     /// As [`isomer_storage::Engine::checkpoint`]; answers the version of the copy.
-    pub(crate) fn checkpoint_of(&self, target: &Path) -> Result<Version, StorageError> {
-        self.engine.backend().checkpoint_of(target)
+    pub(crate) fn checkpoint_as(
+        &self,
+        target: &Path,
+        identity: u128,
+    ) -> Result<Version, StorageError> {
+        self.engine.backend().checkpoint_as(target, identity)
     }
 
     /// Puts everything that was committed into tables, and lets go of what of the log nobody needs any more.

@@ -123,7 +123,7 @@ pub fn lock(directory: &Path, options: &StoreOptions) -> Result<Option<Lock>, St
 /// The identity of the database in `directory`, which is made first where there is none.
 pub fn identity(directory: &Path, options: &StoreOptions) -> Result<u128, StorageError> {
     if !exists(directory, options)? {
-        let identity = u128::from((options.random)()) << 64 | u128::from((options.random)());
+        let identity = new_identity(options);
         // Before it is a database: one that is there has a durable name.
         sync_above(&*options.disk, directory)
             .map_err(|error| io_error("making", directory, &error))?;
@@ -166,6 +166,11 @@ pub fn identity(directory: &Path, options: &StoreOptions) -> Result<u128, Storag
     Ok(u128::from_le_bytes(
         fields[16..32].try_into().expect("sixteen bytes"),
     ))
+}
+
+/// What no other database is called.
+pub fn new_identity(options: &StoreOptions) -> u128 {
+    u128::from((options.random)()) << 64 | u128::from((options.random)())
 }
 
 /// Makes an empty database with an identity in a folder whose own name is durable. What an attempt before left behind is taken over: it is empty.

@@ -59,6 +59,17 @@ impl Subject {
         }
     }
 
+    /// The database in another folder.
+    fn other(&self, folder: &Path) -> Self {
+        Self {
+            disk: self.disk.clone(),
+            options: self.options.clone(),
+            time: self.time.clone(),
+            engine: StoreEngine::open(folder, self.options.clone()).unwrap(),
+            master: self.master.clone(),
+        }
+    }
+
     /// Commits so many pairs, one by one; the value of a key is the number of its commit.
     fn commit(&self, count: u64) {
         for _ in 0..count {
@@ -179,6 +190,60 @@ fn a_backup_is_restored_to_any_version_and_time() {
             .unwrap(),
         "nothing is left behind"
     );
+}
+
+/// Copies of the database that go on by themselves do not put their backups among its own: a point between two of them would
+/// be read from either's log.
+#[test]
+fn copies_do_not_put_their_backups_among_those_of_the_original() {
+    let subject = Subject::new(None);
+    subject.commit(20);
+    subject.backup();
+    let copied = Path::new("/copied");
+    subject.engine.checkpoint(copied).unwrap();
+    assert_refused(&subject.other(copied), "another database");
+    // Files that are copied while nobody has the database open bear its identity.
+    let (earlier, beside) = (Path::new("/earlier"), Path::new("/beside"));
+    let closed = subject.other(copied);
+    drop(subject);
+    copy_files(&closed.disk, Path::new(DB), earlier);
+    copy_files(&closed.disk, Path::new(DB), beside);
+    let subject = closed.other(Path::new(DB));
+    subject.commit(5);
+    assert_eq!(subject.backup().version, 25);
+    assert_refused(&subject.other(earlier), "other commits");
+    let beside = subject.other(beside);
+    beside.commit(9);
+    assert_eq!(beside.engine.version(), 29);
+    assert_refused(&beside, "other commits");
+    drop(beside);
+    subject.commit(5);
+    assert_eq!(subject.backup().number, 3);
+    for version in 20..=30 {
+        assert_at(
+            &subject.restore(Point::Version(version)).unwrap().1,
+            version,
+        );
+    }
+}
+
+fn assert_refused(subject: &Subject, why: &str) {
+    let before = list(&subject.disk, Path::new(TARGET)).unwrap();
+    let engine = &subject.engine;
+    let error = engine.backup(&subject.disk, Path::new(TARGET), &mut |_, _| {});
+    let error = error.unwrap_err();
+    assert!(matches!(error, StorageError::Invalid(_)), "{error}");
+    assert!(error.to_string().contains(why), "{error}");
+    assert_eq!(list(&subject.disk, Path::new(TARGET)).unwrap(), before);
+}
+
+fn copy_files(disk: &SimDisk, from: &Path, to: &Path) {
+    for (path, bytes) in contents(disk, from) {
+        let path = to.join(path.strip_prefix(from).unwrap());
+        disk.make_folder(path.parent().unwrap()).unwrap();
+        let file = disk.open(&path, isomer_vfs::Open::Create).unwrap();
+        file.write_all_at(&bytes, 0).unwrap();
+    }
 }
 
 #[test]

@@ -1,17 +1,20 @@
 //! Backups of an open store, and stores made out of them.
 
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 use isomer_storage::{StorageError, Version};
 use isomer_vfs::{
-    Disk,
+    Disk, DiskFile,
     keys::{self, KEYS_FILE, KeyError, MasterKey},
 };
 
 use super::{Point, Progress, Source, Taken, choose, end, list, remove_folder, restore, take};
 use crate::{
     StoreEngine, StoreOptions,
-    log::{Cut, cut},
+    log::{self, Cut, cut},
     open,
 };
 
@@ -52,14 +55,16 @@ impl StoreEngine {
         let _one_at_a_time = self.begin_backup()?;
         let folder = own.join(CHECKPOINT);
         remove_folder(&*options.disk, &folder)?;
-        let taken = self.checkpoint_of(&folder).and_then(|version| {
+        let identity = open::identity(own, options)?;
+        let taken = self.checkpoint_as(&folder, identity).and_then(|version| {
             let source = Source {
                 disk: &*options.disk,
                 folder: &folder,
-                identity: open::identity(own, options)?,
+                identity,
                 version,
                 time_ms: (options.clock)(),
                 is_immutable: &is_immutable,
+                departs: &departs,
             };
             take(&source, disk, target, progress)
         });
@@ -130,8 +135,7 @@ impl Restoring {
         };
         let marker = restore(disk, source, &chosen, &*options.disk, target, progress)?;
         // It goes on by itself from here: its backups are not those of the one that it comes from.
-        let identity = u128::from((options.random)()) << 64 | u128::from((options.random)());
-        open::create(target, &options, identity)?;
+        open::create(target, &options, open::new_identity(&options))?;
         let seal = keys::open(&*options.disk, target, options.key.as_ref(), false)
             .map_err(open::key_error)?;
         let at = match point {
@@ -185,6 +189,11 @@ impl Restoring {
 fn is_immutable(name: &str) -> bool {
     name.strip_prefix("tables/")
         .is_some_and(|name| !name.to_ascii_uppercase().starts_with("MANIFEST"))
+}
+
+/// Whether a segment of the log tells of other commits than the one of its name in a backup.
+fn departs(name: &str, own: &dyn DiskFile, stored: &dyn DiskFile) -> io::Result<bool> {
+    Ok(is_log(name) && log::departs(own, stored)?)
 }
 
 fn is_log(name: &str) -> bool {

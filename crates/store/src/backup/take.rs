@@ -3,11 +3,12 @@
 use std::{
     collections::{HashMap, HashSet},
     io,
-    path::Path,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use isomer_storage::{StorageError, Version};
-use isomer_vfs::{Disk, Lock, LockError, LockMode, Open, sync_above};
+use isomer_vfs::{Disk, DiskFile, Lock, LockError, LockMode, Open, sync_above};
 
 use super::{
     Backup, FILES, LOCK, NEW, Progress, StoredFile, catalog::Catalog, copy, files_below, io_error,
@@ -29,7 +30,12 @@ pub struct Source<'a> {
     /// Whether a file of that name never has another content in this database: then it is not read if a backup has it
     /// with the same length.
     pub is_immutable: &'a dyn Fn(&str) -> bool,
+    /// Whether a file (the first one) of that name tells of another history than the one in a backup.
+    pub departs: &'a Departs,
 }
+
+/// See [`Source::departs`].
+pub type Departs = dyn Fn(&str, &dyn DiskFile, &dyn DiskFile) -> io::Result<bool>;
 
 /// What a backup took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +68,9 @@ pub fn take(
             target.display()
         )));
     }
+    if let Some(last) = catalog.backups.last() {
+        refuse_other_history(source, disk, target, last)?;
+    }
     let mut names = Vec::new();
     files_below(source.disk, source.folder, "", 3, &mut names)?;
     names.sort_unstable();
@@ -85,6 +94,47 @@ pub fn take(
         copied,
         shared,
     })
+}
+
+/// Refuses a copy of the database's files that went its own way: what lies between its backups and the others' would be read
+/// from either's log.
+fn refuse_other_history(
+    source: &Source<'_>,
+    disk: &dyn Disk,
+    target: &Path,
+    last: &Backup,
+) -> Result<(), StorageError> {
+    let mut departs = source.version < last.version;
+    for file in &last.files {
+        let paths = [
+            (source.disk, source.folder.join(&file.name)),
+            (disk, stored_path(target, file)),
+        ];
+        let [Some(own), Some(stored)] = [open_found(&paths[0])?, open_found(&paths[1])?] else {
+            continue; // given up since, or missing: restoring tells
+        };
+        departs |= (source.departs)(&file.name, &*own, &*stored)
+            .map_err(|error| io_error("reading", &paths[1].1, &error))?;
+    }
+    if departs {
+        return Err(StorageError::Invalid(format!(
+            "`{}` holds backups with other commits than this database, which is a copy or was put back to an earlier state: give another folder",
+            target.display()
+        )));
+    }
+    Ok(())
+}
+
+/// A file, where there is one.
+fn open_found(
+    (disk, path): &(&dyn Disk, PathBuf),
+) -> Result<Option<Arc<dyn DiskFile>>, StorageError> {
+    match disk.open(path, Open::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened
+            .map(Some)
+            .map_err(|error| io_error("reading", path, &error)),
+    }
 }
 
 /// Forgets all backups in `target` but the last `count`, and what only they had. Answers how many went.

@@ -53,6 +53,7 @@ fn take_from(db: &SimDisk, version: u8, target: &SimDisk) -> Result<Taken, Stora
         version: version.into(),
         time_ms: u64::from(version) * 1000,
         is_immutable: &|name| name.starts_with("tables/"),
+        departs: &|_, _, _| Ok(false),
     };
     let mut last = (0, 1);
     let taken = take(&source, target, Path::new(TARGET), &mut |done, total| {
@@ -172,6 +173,7 @@ fn what_is_in_the_way_is_left_alone() {
         version: 2,
         time_ms: 0,
         is_immutable: &|_| false,
+        departs: &|_, _, _| Ok(false),
     };
     let error = take(&foreign, &target, Path::new(TARGET), &mut |_, _| {}).unwrap_err();
     assert!(error.to_string().contains("another database"), "{error}");

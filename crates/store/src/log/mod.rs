@@ -54,6 +54,7 @@ pub use self::{
     cut::{Cut, cut},
     record::{Change, Content, Record, Write},
     recover::{Flushed, Replayed},
+    segment::departs,
 };
 use self::{
     reader::{Found, Reader},

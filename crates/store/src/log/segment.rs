@@ -222,6 +222,21 @@ impl Closing {
     }
 }
 
+/// Whether a segment's file was written apart from `earlier`, one of the same number that was closed and has commits: by
+/// another copy of the database, or after it was put back.
+pub fn departs(file: &dyn DiskFile, earlier: &dyn DiskFile) -> io::Result<bool> {
+    let (Part::Valid(head), Part::Valid(earlier_head)) = (read_head(file)?, read_head(earlier)?)
+    else {
+        return Ok(false); // damaged: whoever reads it tells
+    };
+    // One without commits may have been lost and made again.
+    let has_commits = matches!(
+        read_closing(earlier, earlier_head.salt)?,
+        Part::Valid(closing) if closing.last > 0
+    );
+    Ok(has_commits && head.salt != earlier_head.salt)
+}
+
 /// Reads a segment's closing part.
 pub fn read_closing(file: &dyn DiskFile, salt: u64) -> io::Result<Part<Closing>> {
     let mut bytes = [0; 80];
