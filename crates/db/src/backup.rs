@@ -223,12 +223,23 @@ impl Database {
     /// let (old, new) = (MasterKey::generate()?, MasterKey::generate()?);
     /// Database::builder().engine(EngineKind::Store).key(old.clone()).open(&path)?.close()?;
     /// Database::rotate_key(&path, &old, &new)?;
-    /// assert!(Database::builder().key(old).open(&path).is_err());
-    /// Database::builder().key(new).open(&path)?;
+    /// assert!(Database::builder().key(old.clone()).open(&path).is_err());
+    /// Database::builder().key(new.clone()).open(&path)?;
+    /// let missing = Database::rotate_key(path.join("missing"), &old, &new).unwrap_err();
+    /// assert!(missing.to_string().starts_with("there is no database"));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn rotate_key(path: impl AsRef<Path>, old: &MasterKey, new: &MasterKey) -> Result<()> {
         let path = path.as_ref();
+        if !path.exists() {
+            return Err(Error::new(
+                ErrorKind::Unavailable,
+                format!(
+                    "there is no database at `{}`: check the path",
+                    path.display()
+                ),
+            ));
+        }
         if !keys::is_encrypted(&RealDisk, path)? {
             return Err(keys::KeyError::NotEncrypted(path.to_owned()).into());
         }

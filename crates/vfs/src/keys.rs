@@ -20,7 +20,8 @@
 //! them under another master key, which takes no longer for a large database than for a small one.
 
 use std::{
-    fmt, io,
+    fmt,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
@@ -46,6 +47,8 @@ const WRAPPED_BYTES: usize = KEY_BYTES + 44;
 const ENTRY_BYTES: usize = 4 + WRAPPED_BYTES;
 /// A file of more keys than anybody rotates is damaged.
 const MOST_KEYS: u32 = 10_000;
+/// So much of a file with a key is read: the digits, and white space around them.
+const MAX_KEY_FILE_BYTES: usize = 1024;
 
 /// Why a key or a file of keys is not used.
 #[derive(Debug, Error)]
@@ -105,7 +108,12 @@ impl MasterKey {
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, KeyError> {
         let path = path.as_ref();
         let io = |error| KeyError::Io("reading the key", path.to_owned(), error);
-        let bytes = Zeroizing::new(std::fs::read(path).map_err(io)?);
+        // What is longer is no key: a device may have no end. The room is there at once, so that no copy is left behind.
+        let mut bytes = Zeroizing::new(Vec::with_capacity(MAX_KEY_FILE_BYTES));
+        let file = std::fs::File::open(path).map_err(io)?;
+        file.take(MAX_KEY_FILE_BYTES as u64)
+            .read_to_end(&mut bytes)
+            .map_err(io)?;
         Self::parse(&bytes, &format!("the content of `{}`", path.display()))
     }
 
@@ -402,6 +410,11 @@ mod tests {
         assert!(matches!(MasterKey::from_file(&path), Err(KeyError::Io(..))));
         std::fs::write(&path, &text).unwrap();
         assert_eq!(*MasterKey::from_file(&path).unwrap().0, *key.0);
+        #[cfg(unix)]
+        assert!(matches!(
+            MasterKey::from_file("/dev/zero"),
+            Err(KeyError::Malformed(_))
+        ));
         assert_eq!(format!("{key:?}"), "MasterKey(..)");
         assert_eq!(format!("{:?}", Keys::generate().unwrap()), "Keys(1)");
     }
