@@ -146,9 +146,10 @@ fn list(db: &Database, path: &str, json: bool) -> Result<()> {
 
 fn tell(name: &str, about: FileAbout, json: bool) -> Result<()> {
     let folder = about.kind == PathKind::Folder;
-    let time = |ms: u64| -> Result<String> {
+    // A folder that is there for what is in it alone was made by nobody.
+    let time = |ms: u64| -> Result<Option<String>> {
         let stamp = jiff::Timestamp::from_millisecond(i64::try_from(ms)?)?;
-        Ok(stamp.to_string())
+        Ok((ms > 0).then(|| stamp.to_string()))
     };
     if json {
         let told: Value = to_value(&serde_json::json!({
@@ -167,8 +168,8 @@ fn tell(name: &str, about: FileAbout, json: bool) -> Result<()> {
     };
     let slash = if folder { "/" } else { "" };
     Ok(line(&format!(
-        "{size:>12}  {}  {name}{slash}",
-        time(about.modified_ms)?
+        "{size:>12}  {:24}  {name}{slash}",
+        time(about.modified_ms)?.unwrap_or_default()
     ))?)
 }
 

@@ -85,6 +85,23 @@ fn a_replica_in_five_minutes() {
     assert!(last.contains("disk.db: last exchanged"), "{last}");
 }
 
+/// Files are moved and written at once; of two of one name both stay, and a conflict tells of it.
+#[test]
+fn files_travel() {
+    let told = run_document(3);
+    let [.., root, papers, conflicts] = &told[..] else {
+        panic!("{told:?}")
+    };
+    for name in ["notes", "papers", "plan", "plan~"] {
+        assert!(root.contains(name), "{root}");
+    }
+    assert!(
+        papers.contains("today") && !papers.contains("more"),
+        "{papers}"
+    );
+    assert!(conflicts.contains("/plan~"), "{conflicts}");
+}
+
 /// A part of a database is replicated; an empty one takes the space of the one that it meets, and others are told why not.
 #[test]
 fn a_part_of_a_database_is_replicated() {

@@ -38,8 +38,9 @@
 //! | `44` | – | `id` replica that this is, `id` first number never reserved, `u8` whether open | own transaction numbers |
 //! | `45` | `id` property | – | properties that some record holds as a convergent field |
 //! | `46` | space, `id` node or relationship | see `replication::shadow` | shadows of records |
-//! | `47` | space, identity | `id` node or relationship | names of records between replicas |
-//! | `48` | a key of the tags `20`, `21`, `22`, `25` | versions, see `replication::cells` and `buckets` | who wrote buckets, their entries and sequences |
+//! | `46` | `02`, `id` file | see `replication::files` | shadows of files |
+//! | `47` | space (`02` files), identity | `id` node, relationship or file | names of records and files between replicas |
+//! | `48` | a key of the tags `20`, `21`, `22`, `25`, `29`, `2a` | versions, see `replication::cells`, `buckets` and `files` | who wrote buckets, their entries and sequences, sizes and content of files |
 //! | `49` | `00` | dot, `id` hybrid time | when the database became a replica |
 //! | `49` | `01`, `id` replica | `id` transactions up to this one are not in the log | where the log begins |
 //! | `49` | `02`, 16 bytes | see `replication::members` | members |
@@ -51,6 +52,8 @@
 //! | `49` | `08`, `id` index | – | indexes that were given up, as convergent fields stand there that they cannot hold |
 //! | `49` | `09` | see `replication::space` | what of the database is replicated, where that is not all |
 //! | `4a` | `id` replica, `id` transaction | see `replication::entry` | the log |
+//! | `4c` | `00`, hash of a path | path, versions, see `replication::files` | folders that somebody made |
+//! | `4c` | `01`, hash of a path, `id` file | – | files that are called so |
 //! | `4b` | – | – | there while a copy is made, and in the copy until it is opened |
 //!
 //! **Ordered id.** The number of leading one bits of the first byte is the number of bytes that follow; the number is
@@ -117,6 +120,9 @@ const TAG_IDENTITY: u8 = 0x47;
 const TAG_CELL: u8 = 0x48;
 const TAG_REPLICATION: u8 = 0x49;
 const TAG_LOG: u8 = 0x4a;
+const TAG_PATH: u8 = 0x4c;
+/// All folders that somebody made, in a replica, begin with this.
+pub(crate) const FOLDERS_MADE: &[u8] = &[TAG_PATH, 0x00];
 /// The key of the mark of a copy.
 pub(crate) const COPY: &[u8] = &[0x4b];
 /// What of a database's content begins with: nodes, buckets, entries of folders, convergent entries.
@@ -149,11 +155,13 @@ pub(crate) const KEEPERS: &[u8] = &[TAG_REPLICATION, 0x06];
 pub(crate) const STATISTICS_OF_LABEL: u8 = 1;
 pub(crate) const STATISTICS_OF_TYPE: u8 = 2;
 
-/// The two spaces of ids.
+/// The spaces of ids that records and files are told apart by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum IdSpace {
     Nodes = 0,
     Relationships = 1,
+    /// In keys of replication alone.
+    Files = 2,
 }
 
 /// The two ends of a relationship, as adjacency sees them.
@@ -647,6 +655,23 @@ pub(crate) fn cell(stored: &[u8]) -> Vec<u8> {
     [&[TAG_CELL], stored].concat()
 }
 
+/// A folder that somebody made, by the hash of its path.
+pub(crate) fn folder_made(path: u128) -> Vec<u8> {
+    [FOLDERS_MADE, &path.to_be_bytes()].concat()
+}
+
+/// All files that are called so begin with this.
+pub(crate) fn files_called(path: u128) -> Vec<u8> {
+    [&[TAG_PATH, 0x01][..], &path.to_be_bytes()].concat()
+}
+
+/// A file by what it is called.
+pub(crate) fn file_called(path: u128, number: u64) -> Vec<u8> {
+    let mut key = files_called(path);
+    push_id(&mut key, number);
+    key
+}
+
 /// Where the log of a replica's transactions begins.
 pub(crate) fn floor(replica: u32) -> Vec<u8> {
     let mut key = FLOORS.to_vec();
@@ -718,6 +743,16 @@ pub(crate) fn conflict_in_cell(stored: &[u8]) -> Vec<u8> {
 /// A bucket that was made in two ways.
 pub(crate) fn conflict_in_bucket(id: u32) -> Vec<u8> {
     conflict(6, &[id.into()])
+}
+
+/// All files that stand under another name than theirs begin with this.
+pub(crate) fn conflicts_in_names() -> Vec<u8> {
+    conflict(7, &[])
+}
+
+/// A file that stands under another name than its own.
+pub(crate) fn conflict_in_name(number: u64) -> Vec<u8> {
+    conflict(7, &[number])
 }
 
 /// A transaction in the log.

@@ -91,6 +91,8 @@ enum State {
 struct Marked {
     savepoint: Savepoint,
     operations: usize,
+    /// How many notes of files there were.
+    files: usize,
     deltas: Deltas,
 }
 
@@ -308,6 +310,7 @@ impl Transaction {
         self.marks.push(Marked {
             savepoint,
             operations: self.operations.len(),
+            files: self.noted.files.len(),
             deltas: self.deltas.clone(),
         });
         Mark(self.marks.len() - 1)
@@ -329,6 +332,7 @@ impl Transaction {
         tx.rollback_to(marked.savepoint);
         self.stamp.writes += 1;
         self.operations.truncate(marked.operations);
+        self.noted.files.truncate(marked.files);
         self.deltas = marked.deltas.clone();
         self.marks.truncate(mark.0 + 1);
         self.broken = false;

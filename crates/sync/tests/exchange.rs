@@ -106,7 +106,7 @@ fn equal_replicas_say_nothing_beyond_the_handshake() {
         assert_eq!(peer.asked, 2, "what it lacks, and what the peer has");
         let page = from.entries_for(&to.greeting().unwrap(), 1 << 20).unwrap();
         // Its format, no names of four kinds, no replicas, and nothing behind.
-        assert_eq!(page, [2, 0, 0, 0, 0, 0]);
+        assert_eq!(page, [3, 0, 0, 0, 0, 0]);
         sizes.push(again.bytes);
     }
     // Numbers of transactions may take a byte more.

@@ -7,6 +7,7 @@ use crate::{
     DataError, Order, Transaction,
     footprint::Space,
     keyspace::{self, after_prefix},
+    replication::files::FileNote,
     stream::Change,
 };
 
@@ -108,6 +109,10 @@ impl Transaction {
             offset,
             bytes,
         });
+        self.note_file(|| {
+            FileNote::Written(file.0, offset / CHUNK_BYTES, end.div_ceil(CHUNK_BYTES))
+        });
+        self.note_file(|| FileNote::Sized(file.0));
         Ok(())
     }
 
@@ -126,8 +131,14 @@ impl Transaction {
                 bytes.truncate(within);
                 self.put(&last, &bytes)?;
             }
-            self.delete_chunks(file, size.div_ceil(CHUNK_BYTES))?;
+            let behind = size.div_ceil(CHUNK_BYTES);
+            self.delete_chunks(file, behind)?;
+            self.note_file(|| FileNote::Cut(file.0, behind));
+            if within > 0 {
+                self.note_file(|| FileNote::Written(file.0, behind - 1, behind));
+            }
         }
+        self.note_file(|| FileNote::Sized(file.0));
         let now = self.now_ms();
         self.put_file_record(
             file,
@@ -151,7 +162,7 @@ impl Transaction {
         })
     }
 
-    pub(super) fn put_file_record(
+    pub(crate) fn put_file_record(
         &mut self,
         file: FileId,
         record: Stored,
@@ -168,7 +179,7 @@ impl Transaction {
     }
 
     /// Takes the record of a file or folder and all content out.
-    pub(super) fn delete_content(&mut self, file: FileId) -> Result<(), DataError> {
+    pub(crate) fn delete_content(&mut self, file: FileId) -> Result<(), DataError> {
         self.delete(&keyspace::file(file.0))?;
         self.delete_chunks(file, 0)?;
         self.change_file(file);
@@ -176,7 +187,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn change_file(&mut self, file: FileId) {
+    pub(crate) fn change_file(&mut self, file: FileId) {
         self.footprint_mut()
             .change_key_once(Space::Files, &file.0.to_be_bytes());
     }

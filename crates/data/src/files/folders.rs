@@ -7,6 +7,7 @@ use crate::{
     Access, DataError, Durability, Order, Store, Transaction,
     footprint::Space,
     keyspace::{self, FileKind, after_prefix},
+    replication::files::FileNote,
     stream::Change,
 };
 
@@ -18,9 +19,14 @@ const PAGE: PageLimit = PageLimit {
 
 type Found = (FileKind, u64);
 
+/// The path of these names.
+fn whole(names: &[&str]) -> String {
+    names.iter().flat_map(|name| ["/", name]).collect()
+}
+
 impl Transaction {
     /// Goes from the root to what stands under a path.
-    pub(super) fn find_path(&self, names: &[&str]) -> Result<Option<Found>, DataError> {
+    pub(crate) fn find_path(&self, names: &[&str]) -> Result<Option<Found>, DataError> {
         let mut found = (FileKind::Folder, ROOT);
         for name in names {
             if found.0 != FileKind::Folder {
@@ -34,7 +40,7 @@ impl Transaction {
         Ok(Some(found))
     }
 
-    fn find_entry(&self, folder: u64, name: &str) -> Result<Option<Found>, DataError> {
+    pub(crate) fn find_entry(&self, folder: u64, name: &str) -> Result<Option<Found>, DataError> {
         let key = keyspace::file_entry(folder, name);
         self.footprint().read_key(Space::Folders, &key[1..]);
         let entry = self.read().get(&key)?;
@@ -44,7 +50,7 @@ impl Transaction {
     }
 
     /// The folder that holds the last name of a path, and that name.
-    fn parent<'p>(&self, path: &'p str) -> Result<(u64, &'p str), DataError> {
+    pub(crate) fn parent<'p>(&self, path: &'p str) -> Result<(u64, &'p str), DataError> {
         let names = names(path)?;
         let Some((last, before)) = names.split_last() else {
             return Err(DataError::invalid(
@@ -94,7 +100,11 @@ impl Transaction {
                         names[..=at].join("/")
                     )));
                 }
-                None => self.make_in(folder, name, FileKind::Folder)?,
+                None => {
+                    let number = self.make_in(folder, name, FileKind::Folder)?;
+                    self.note_file(|| FileNote::FolderMade(whole(&names[..=at])));
+                    number
+                }
             };
         }
         Ok(())
@@ -108,7 +118,16 @@ impl Transaction {
                 "`{path}` exists already: choose another name, or remove it first"
             )));
         }
-        self.make_in(folder, name, kind)
+        let number = self.make_in(folder, name, kind)?;
+        let path = || names(path).map_or_else(|_| String::new(), |names| whole(&names));
+        match kind {
+            FileKind::File => {
+                self.note_file(|| FileNote::Made(number));
+                self.note_file(|| FileNote::Called(number, path()));
+            }
+            FileKind::Folder => self.note_file(|| FileNote::FolderMade(path())),
+        }
+        Ok(number)
     }
 
     fn make_in(&mut self, folder: u64, name: &str, kind: FileKind) -> Result<u64, DataError> {
@@ -124,7 +143,7 @@ impl Transaction {
         Ok(number)
     }
 
-    pub(super) fn put_entry(
+    pub(crate) fn put_entry(
         &mut self,
         folder: u64,
         name: &str,
@@ -143,7 +162,7 @@ impl Transaction {
         Ok(())
     }
 
-    fn delete_entry(&mut self, folder: u64, name: &str) -> Result<(), DataError> {
+    pub(crate) fn delete_entry(&mut self, folder: u64, name: &str) -> Result<(), DataError> {
         let key = keyspace::file_entry(folder, name);
         self.delete(&key)?;
         self.footprint_mut()
@@ -262,7 +281,33 @@ impl Transaction {
         let (new_folder, new_name) = self.parent(to)?;
         self.clear_way(new_folder, new_name, found.0, to)?;
         self.delete_entry(old_folder, old_name)?;
-        self.put_entry(new_folder, new_name, found)
+        self.put_entry(new_folder, new_name, found)?;
+        match self.tells_files() {
+            true => self.note_moved(found, whole(&old_names), whole(&new_names)),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes that a file, or a folder with all that is in it, is called otherwise now.
+    fn note_moved(&mut self, found: Found, from: String, to: String) -> Result<(), DataError> {
+        let mut left = vec![(found, from, to)];
+        while let Some(((kind, number), from, to)) = left.pop() {
+            if kind == FileKind::File {
+                self.note_file(|| FileNote::Called(number, to));
+                continue;
+            }
+            for (name, found) in self.entries(number, None, usize::MAX)? {
+                left.push((found, format!("{from}/{name}"), format!("{to}/{name}")));
+            }
+            self.note_file(|| FileNote::FolderGone(from));
+            self.note_file(|| FileNote::FolderMade(to));
+        }
+        Ok(())
+    }
+
+    /// Whether a folder holds anything.
+    pub(crate) fn has_entries(&self, folder: u64) -> Result<bool, DataError> {
+        Ok(!self.entries(folder, None, 1)?.is_empty())
     }
 
     /// Removes what a file that comes to `path` replaces, and refuses what may not be replaced.
@@ -276,6 +321,7 @@ impl Transaction {
         match (kind, self.find_entry(folder, name)?) {
             (_, None) => Ok(()),
             (FileKind::File, Some((FileKind::File, replaced))) => {
+                self.note_file(|| FileNote::Gone(replaced));
                 self.delete_content(FileId(replaced))
             }
             _ => Err(DataError::Exists(format!(
@@ -294,13 +340,23 @@ impl Transaction {
         let Some((kind, number)) = self.find_entry(folder, name)? else {
             return Err(not_there(path));
         };
-        if kind == FileKind::Folder && !self.entries(number, None, 1)?.is_empty() {
+        if kind == FileKind::Folder && self.has_entries(number)? {
             return Err(DataError::invalid(format!(
                 "the folder `{path}` is not empty: remove what is in it first, or all of it at once"
             )));
         }
         self.delete_entry(folder, name)?;
+        self.note_gone((kind, number), || {
+            names(path).map_or_else(|_| String::new(), |names| whole(&names))
+        });
         self.delete_content(FileId(number))
+    }
+
+    fn note_gone(&mut self, (kind, number): Found, path: impl FnOnce() -> String) {
+        self.note_file(|| match kind {
+            FileKind::File => FileNote::Gone(number),
+            FileKind::Folder => FileNote::FolderGone(path()),
+        });
     }
 
     /// Removes a file, or a folder with all that is in it; answers how many files and folders went. Its cost grows with their
@@ -313,14 +369,15 @@ impl Transaction {
         };
         self.delete_entry(folder, name)?;
         let mut removed = 0;
-        let mut left = vec![found];
-        while let Some((kind, number)) = left.pop() {
+        let mut left = vec![(found, whole(&names(path)?))];
+        while let Some(((kind, number), path)) = left.pop() {
             if kind == FileKind::Folder {
                 for (name, found) in self.entries(number, None, usize::MAX)? {
                     self.delete_entry(number, &name)?;
-                    left.push(found);
+                    left.push((found, format!("{path}/{name}")));
                 }
             }
+            self.note_gone((kind, number), || path);
             self.delete_content(FileId(number))?;
             removed += 1;
         }
@@ -343,6 +400,7 @@ impl Transaction {
         };
         self.put_entry(UNNAMED, &number.to_string(), (FileKind::File, number))?;
         self.put_file_record(FileId(number), record)?;
+        self.note_file(|| FileNote::Made(number));
         Ok(FileId(number))
     }
 
@@ -361,7 +419,10 @@ impl Transaction {
         let (folder, name) = self.parent(path)?;
         self.clear_way(folder, name, FileKind::File, path)?;
         self.delete_entry(UNNAMED, &unnamed)?;
-        self.put_entry(folder, name, (FileKind::File, file.0))
+        self.put_entry(folder, name, (FileKind::File, file.0))?;
+        let path = whole(&names(path)?);
+        self.note_file(|| FileNote::Called(file.0, path));
+        Ok(())
     }
 
     /// Removes an unnamed file.
@@ -370,6 +431,7 @@ impl Transaction {
         let unnamed = file.0.to_string();
         if self.find_entry(UNNAMED, &unnamed)?.is_some() {
             self.delete_entry(UNNAMED, &unnamed)?;
+            self.note_file(|| FileNote::Gone(file.0));
             self.delete_content(file)?;
         }
         Ok(())
@@ -380,6 +442,7 @@ impl Transaction {
         let left = self.entries(UNNAMED, None, usize::MAX)?;
         for (name, (_, number)) in &left {
             self.delete_entry(UNNAMED, name)?;
+            self.note_file(|| FileNote::Gone(*number));
             self.delete_content(FileId(*number))?;
         }
         Ok(left.len() as u64)
@@ -387,7 +450,7 @@ impl Transaction {
 
     /// Whether there is an unnamed file.
     fn has_unnamed_files(&self) -> Result<bool, DataError> {
-        Ok(!self.entries(UNNAMED, None, 1)?.is_empty())
+        self.has_entries(UNNAMED)
     }
 
     /// Whether a path names a folder.

@@ -65,7 +65,7 @@ pub struct FileAbout {
     pub file: Option<FileId>,
     /// Its bytes; 0 for a folder.
     pub bytes: u64,
-    /// When it was made, in ms since 1970 UTC; 0 for the root.
+    /// When it was made, in ms since 1970 UTC; 0 for the root, and for a folder of a replica that is there for what is in it alone.
     pub created_ms: u64,
     /// When its content last changed, in ms since 1970 UTC; for a folder when it was made.
     pub modified_ms: u64,
@@ -106,7 +106,7 @@ impl Stored {
 }
 
 /// The names of a path.
-fn names(path: &str) -> Result<Vec<&str>, DataError> {
+pub(crate) fn names(path: &str) -> Result<Vec<&str>, DataError> {
     let Some(rest) = path.strip_prefix('/') else {
         return Err(DataError::invalid(format!(
             "the path `{path}` does not begin with `/`: write paths from the root on"

@@ -187,6 +187,14 @@ impl Transaction {
                 place,
                 action,
             } => self.apply_field(entry, owner, *op, place, action),
+            Op::FileMade { .. }
+            | Op::FileGone { .. }
+            | Op::FileCalled { .. }
+            | Op::FileSized { .. }
+            | Op::ChunkPut { .. }
+            | Op::ChunksGone { .. }
+            | Op::FolderMade { .. }
+            | Op::FolderGone { .. } => self.apply_to_files(entry, op),
             _ => self.apply_to_bucket(entry, op),
         }
     }

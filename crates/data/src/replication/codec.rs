@@ -17,6 +17,10 @@ pub(crate) fn take_bytes<'a>(bytes: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(taken)
 }
 
+pub(crate) fn take_text(bytes: &mut &[u8]) -> Option<String> {
+    String::from_utf8(take_bytes(bytes)?.to_vec()).ok()
+}
+
 pub(crate) fn take_u32(bytes: &mut &[u8]) -> Option<u32> {
     u32::try_from(take_id(bytes)?).ok()
 }

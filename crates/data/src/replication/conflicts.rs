@@ -6,8 +6,9 @@
 //! | 2 | `id` index, `id` node | a value that a unique index holds of another node too: both stay |
 //! | 3 | `id` label, `text` key, `id` node | nodes made under different names with one `_key`: one of them is found by it |
 //! | 4 | `id` node | a node that breaks a constraint |
-//! | 5 | a bucket's key | several versions of an entry |
+//! | 5 | a key of a bucket's entry or a file's chunk | several versions of it |
 //! | 6 | `id` bucket | a bucket that was made in two ways |
+//! | 7 | `id` file | a file that stands under another name than its own |
 //!
 //! Notes may outlive what they tell of; whoever lists looks.
 
@@ -20,11 +21,13 @@ use super::{
     cells::differ,
     codec::malformed,
     identity::Identity,
+    join_files::chunk_of,
     shadow::Properties,
     versions::{self, Version},
 };
 use crate::{
     ConvergentOwner, DataError, GraphRead, Transaction,
+    files::CHUNK_BYTES,
     footprint::Space,
     graph::{KeyChanges, NodeState},
     index::{EntryChanges, brief_values, entries_of},
@@ -51,6 +54,9 @@ pub enum ConflictKind {
     Constraint,
     /// A bucket that was made in two ways: copy what is read of it into one of another name and drop it, and the other one comes forth.
     Bucket,
+    /// A file that another one, or a folder, takes the name of: it stands under another one until it is renamed or removed. Or a part of a
+    /// file that was written at once: the latest is read, and writing it settles it.
+    File,
 }
 
 impl ConflictKind {
@@ -63,6 +69,7 @@ impl ConflictKind {
             Self::Key => "key",
             Self::Constraint => "constraint",
             Self::Bucket => "bucket",
+            Self::File => "file",
         }
     }
 }
@@ -382,6 +389,7 @@ impl Transaction {
                 4 => self.schema_conflict(NodeId(id()?))?,
                 5 => self.entry_conflict(rest)?,
                 6 => self.conflict_of_bucket(id()? as u32)?,
+                7 => self.conflict_of_file(id()?)?,
                 _ => return Err(malformed("a conflict")),
             };
             found.extend(conflict);
@@ -520,6 +528,9 @@ impl Transaction {
     }
 
     fn entry_conflict(&self, stored: &[u8]) -> Result<Option<Conflict>, DataError> {
+        if stored.first() == Some(&keyspace::TAG_FILE_CHUNK) {
+            return self.chunk_conflict(stored);
+        }
         let versions = self.cell_versions(stored)?;
         let mut rest = stored.get(1..).unwrap_or_default();
         let bucket = take_id(&mut rest).ok_or_else(|| malformed("a conflict"))?;
@@ -533,6 +544,43 @@ impl Transaction {
             &versions,
             &|version| self.stored_value(&version.value),
         )
+    }
+
+    /// Parts of a file are told by how many bytes each version has, not by these.
+    fn chunk_conflict(&self, stored: &[u8]) -> Result<Option<Conflict>, DataError> {
+        let (number, chunk) = chunk_of(stored)?;
+        let Some(shadow) = self.file_shadow(number)? else {
+            return Ok(None);
+        };
+        let first = chunk * CHUNK_BYTES;
+        self.of_versions(
+            ConflictKind::File,
+            None,
+            format!("file {}", shadow.shown),
+            &format!("bytes {first} to {}", first + CHUNK_BYTES - 1),
+            &self.cell_versions(stored)?,
+            &|version| Ok(Value::from(format!("{} bytes", version.value.len()))),
+        )
+    }
+
+    fn conflict_of_file(&self, number: u64) -> Result<Option<Conflict>, DataError> {
+        let Some(shadow) = self.file_shadow(number)? else {
+            return Ok(None);
+        };
+        let replicas = &self.shared().own_replica;
+        let Some(at) = versions::winner(&shadow.called, replicas) else {
+            return Ok(None);
+        };
+        Ok(Some(Conflict {
+            kind: ConflictKind::File,
+            id: None,
+            record: format!("file {}", shadow.shown),
+            field: "path".into(),
+            value: Value::from(shadow.shown),
+            others: vec![Value::from(
+                String::from_utf8_lossy(&shadow.called[at].value).into_owned(),
+            )],
+        }))
     }
 
     fn conflict_of_bucket(&self, bucket: u32) -> Result<Option<Conflict>, DataError> {

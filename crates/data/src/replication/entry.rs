@@ -18,6 +18,10 @@
 //!   10 bucket of a kind gone  id bucket, u8 0 one value a key, 1 several
 //!   11 node kept       identity, dots replaced, labels, id number of properties, and as many: id property, id number, and as many:
 //!                      id time, bytes value (see `keep`)
+//!   12 file made       identity, id ms                        13 file gone    identity
+//!   14 file called     identity, bytes path                   15 file sized   identity, id bytes, id modified ms
+//!   16 chunk put       identity, id chunk, bytes content      17 chunks gone  identity, id first
+//!   18 folder made     bytes path, id ms                      19 folder gone  bytes path
 //! ```
 //! Operations stand in the order in which the transaction did them. Each takes out what its transaction had seen where it
 //! writes, its own earlier operations included, and puts what it brings with the transaction's dot.
@@ -25,7 +29,7 @@
 use isomer_value::{LabelId, PropId, TypeId};
 
 use super::{
-    codec::{malformed, push_bytes, take_byte, take_bytes, take_count, take_u32},
+    codec::{malformed, push_bytes, take_byte, take_bytes, take_count, take_text, take_u32},
     identity::{Identity, Owner},
     keep::Carried,
     shadow::{push_dots, take_dots},
@@ -138,6 +142,38 @@ pub(crate) enum Op {
         bucket: u32,
         name: Vec<u8>,
         last: u64,
+    },
+    FileMade {
+        file: Identity,
+        created_ms: u64,
+    },
+    FileGone {
+        file: Identity,
+    },
+    FileCalled {
+        file: Identity,
+        path: String,
+    },
+    FileSized {
+        file: Identity,
+        bytes: u64,
+        modified_ms: u64,
+    },
+    ChunkPut {
+        file: Identity,
+        chunk: u64,
+        bytes: Vec<u8>,
+    },
+    ChunksGone {
+        file: Identity,
+        from: u64,
+    },
+    FolderMade {
+        path: String,
+        created_ms: u64,
+    },
+    FolderGone {
+        path: String,
     },
 }
 
@@ -324,6 +360,50 @@ impl Op {
                 push_bytes(out, name);
                 push_id(out, *last);
             }
+            Self::FileMade { file, created_ms } => {
+                out.push(18);
+                file.push(out);
+                push_id(out, *created_ms);
+            }
+            Self::FileGone { file } => {
+                out.push(19);
+                file.push(out);
+            }
+            Self::FileCalled { file, path } => {
+                out.push(20);
+                file.push(out);
+                push_bytes(out, path.as_bytes());
+            }
+            Self::FileSized {
+                file,
+                bytes,
+                modified_ms,
+            } => {
+                out.push(21);
+                file.push(out);
+                push_id(out, *bytes);
+                push_id(out, *modified_ms);
+            }
+            Self::ChunkPut { file, chunk, bytes } => {
+                out.push(22);
+                file.push(out);
+                push_id(out, *chunk);
+                push_bytes(out, bytes);
+            }
+            Self::ChunksGone { file, from } => {
+                out.push(23);
+                file.push(out);
+                push_id(out, *from);
+            }
+            Self::FolderMade { path, created_ms } => {
+                out.push(24);
+                push_bytes(out, path.as_bytes());
+                push_id(out, *created_ms);
+            }
+            Self::FolderGone { path } => {
+                out.push(25);
+                push_bytes(out, path.as_bytes());
+            }
         }
     }
 
@@ -428,6 +508,38 @@ impl Op {
                 bucket: take_u32(rest)?,
                 name: take_bytes(rest)?.to_vec(),
                 last: take_id(rest)?,
+            },
+            18 => Self::FileMade {
+                file: Identity::take(rest)?,
+                created_ms: take_id(rest)?,
+            },
+            19 => Self::FileGone {
+                file: Identity::take(rest)?,
+            },
+            20 => Self::FileCalled {
+                file: Identity::take(rest)?,
+                path: take_text(rest)?,
+            },
+            21 => Self::FileSized {
+                file: Identity::take(rest)?,
+                bytes: take_id(rest)?,
+                modified_ms: take_id(rest)?,
+            },
+            22 => Self::ChunkPut {
+                file: Identity::take(rest)?,
+                chunk: take_id(rest)?,
+                bytes: take_bytes(rest)?.to_vec(),
+            },
+            23 => Self::ChunksGone {
+                file: Identity::take(rest)?,
+                from: take_id(rest)?,
+            },
+            24 => Self::FolderMade {
+                path: take_text(rest)?,
+                created_ms: take_id(rest)?,
+            },
+            25 => Self::FolderGone {
+                path: take_text(rest)?,
             },
             _ => return None,
         })

@@ -16,6 +16,7 @@ use rustc_hash::FxHashSet;
 
 use super::{
     codec::{malformed, take_byte},
+    join_files::{CHUNK, FILE, FOLDER},
     join_records::Sides,
     sweep::Ids,
     wire::{self, Incoming},
@@ -184,6 +185,9 @@ impl Joining {
                     13 => tx.join_field(&mut map, content, &sides)?,
                     14 | 15 => entries.push(tx.join_entry(&mut map, tag, content, &sides)?),
                     16 | 19 => entries.push(tx.join_bucket(&mut map, tag, content, &sides)?),
+                    FILE | FOLDER | CHUNK => {
+                        entries.extend(tx.join_file(&mut map, tag, content, &sides)?);
+                    }
                     17 => place = content.to_vec(),
                     _ => return Err(wire::bad_item()),
                 }
@@ -277,6 +281,9 @@ impl Store {
                     13 => tx.join_field(&mut map, content, &sides)?,
                     14 | 15 => drop(tx.join_entry(&mut map, tag, content, &sides)?),
                     16 | 19 => drop(tx.join_bucket(&mut map, tag, content, &sides)?),
+                    FILE | FOLDER | CHUNK => {
+                        tx.join_file(&mut map, tag, content, &sides)?;
+                    }
                     _ => return Err(wire::bad_item()),
                 }
             }

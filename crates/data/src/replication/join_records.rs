@@ -7,14 +7,14 @@ use super::{
     codec::{malformed, take_bytes, take_count, take_u32},
     conflicts::contested,
     shadow::{NodeShadow, Properties, RelShadow},
-    snapshot::{self, take_identity, take_space},
+    snapshot::{self, take_identity, take_of_relationship},
     versions::{join, join_stamps},
     wire::{self, Incoming, Mapper},
 };
 use crate::{
     ConvergentOwner, DataError, Transaction,
     convergent::{ConvergentKind, Entries, Vector, join_rows, stays_alone},
-    keyspace::{IdSpace, after_prefix, push_id},
+    keyspace::{after_prefix, push_id},
 };
 
 /// What both sides have seen.
@@ -182,13 +182,13 @@ impl Transaction {
         sides: &Sides<'_>,
     ) -> Result<(), DataError> {
         let mut rest = content;
-        let space = take_space(&mut rest)?;
+        let of_rel = take_of_relationship(&mut rest)?;
         let identity = take_identity(map, &mut rest)?;
         let prop = take_u32(&mut rest).ok_or_else(wire::bad_item)?;
         let prop = wire::prop(map, PropId(prop))?;
-        let owner = match space {
-            IdSpace::Nodes => self.find_node(&identity)?.map(ConvergentOwner::Node),
-            IdSpace::Relationships => self.find_rel(&identity)?.map(ConvergentOwner::Relationship),
+        let owner = match of_rel {
+            false => self.find_node(&identity)?.map(ConvergentOwner::Node),
+            true => self.find_rel(&identity)?.map(ConvergentOwner::Relationship),
         };
         let (Some(from), Some(to)) = (take_bytes(&mut rest), take_bytes(&mut rest)) else {
             return Err(wire::bad_item());

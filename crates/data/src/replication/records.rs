@@ -5,6 +5,7 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
+    files::FileNote,
     identity::Identity,
     shadow::{NodeShadow, RelShadow, identity_of},
 };
@@ -27,6 +28,8 @@ pub(crate) struct Noted {
     pub(super) is_merging: bool,
     /// The node that is being merged, which may have no record yet, and its name.
     pub(super) merged: Option<(NodeId, Identity)>,
+    /// What it did to files, by their paths then.
+    pub(crate) files: Vec<FileNote>,
 }
 
 impl Transaction {
@@ -296,7 +299,7 @@ impl Transaction {
         self.put_identity(IdSpace::Relationships, &shadow.identity, id.0)
     }
 
-    fn put_identity(
+    pub(super) fn put_identity(
         &mut self,
         space: IdSpace,
         identity: &Identity,

@@ -30,6 +30,8 @@ pub(crate) enum Mutant {
     TellsBeside,
     /// What is beside the space is taken for a part of it.
     TakesBeside,
+    /// Of files that are called alike the first one that came keeps the name.
+    FirstFileKeepsName,
     /// Each page of a snapshot is of the newest state.
     PagesOfAnyState,
 }

@@ -15,6 +15,8 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::{
     codec::malformed,
+    files::decode_making,
+    join_files::file_of,
     shadow::Properties,
     snapshot::Part,
     versions::{Stamp, Version},
@@ -164,6 +166,9 @@ impl Transaction {
             Part::Entries,
             Part::Values,
             Part::Sequences,
+            Part::Files,
+            Part::Folders,
+            Part::Chunks,
         ] {
             let prefix = part.prefix();
             let end = after_prefix(&prefix);
@@ -187,6 +192,10 @@ impl Transaction {
                             let identity = self.rel_identity(RelId(id_in(part, key)?))?;
                             [&[9][..], &self.spell_identity(&identity)].concat()
                         }
+                        Part::Files | Part::Folders | Part::Chunks => match self.file_name(key)? {
+                            Some(name) => name,
+                            None => continue,
+                        },
                         _ => {
                             let mut rest = &key[1..];
                             let bucket = take_id(&mut rest);
@@ -241,6 +250,24 @@ impl Transaction {
                 self.add_properties(sums, name, &shadow.properties)?;
                 self.add_fields(sums, name, ConvergentOwner::Relationship(id))
             }
+            Part::Files => {
+                let number = file_of(key)?;
+                let shadow = self.file_shadow(number)?;
+                let shadow = shadow.ok_or_else(|| malformed("what is known of a file"))?;
+                sums.add(name, &[b"life", &self.spell_stamp(shadow.life)]);
+                self.add_versions(sums, name, b"called", &shadow.called);
+                self.add_versions(sums, name, b"size", &self.lives(&keyspace::file(number))?);
+                Ok(())
+            }
+            Part::Folders => {
+                let stored = self.read().get(key)?.unwrap_or_default();
+                self.add_versions(sums, name, b"made", &decode_making(&stored)?.1);
+                Ok(())
+            }
+            Part::Chunks => {
+                self.add_versions(sums, name, b"chunk", &self.cell_versions(key)?);
+                Ok(())
+            }
             _ => {
                 for version in self.cell_versions(key)? {
                     let value = match part {
@@ -252,6 +279,15 @@ impl Transaction {
                 }
                 Ok(())
             }
+        }
+    }
+
+    fn add_versions(&self, sums: &mut Sums, name: &[u8], what: &[u8], versions: &[Version]) {
+        for version in versions {
+            sums.add(
+                name,
+                &[what, &self.spell_stamp(version.stamp), &version.value],
+            );
         }
     }
 

@@ -90,7 +90,8 @@ impl Transaction {
         for change in &changes {
             seal.note(self, change)?;
         }
-        let ops = seal.finish(self)?;
+        let mut ops = seal.finish(self)?;
+        ops.extend(self.seal_files(Stamp { dot, time })?);
         let entry = Entry {
             origin: replica,
             number,
@@ -246,6 +247,7 @@ impl Seal {
             Change::SchemaChanged { .. } | Change::ConvergedBy { .. } => {}
             // Merges are not told on.
             Change::FieldMerged { .. } => {}
+            // Told by notes, which have paths.
             Change::FileNamed { .. }
             | Change::FileUnnamed { .. }
             | Change::FileChanged { .. }

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, RwLock};
 
 use super::{
     codec::malformed,
+    file_seal,
     keep::{Keepers, Rested},
     members::{self, Members},
     pushed::Collected,
@@ -169,7 +170,8 @@ impl Store {
     }
 
     /// Makes this database a replica, for good: from now on its transactions are kept until all other replicas have them.
-    /// What is in it already travels by snapshot. Transactions under way are told to run again.
+    /// What is in it already travels by snapshot. Transactions under way are told to run again. Costs two small writes for each file that
+    /// is there, in one commit, for which others wait.
     ///
     /// # Errors
     /// [`DataError::Denied`] where the database is opened for reading only; those of a commit.
@@ -193,6 +195,8 @@ impl Store {
                 },
                 time: self.shared().own_replica.tick(now),
             };
+            // Nothing is committed between the look at what is there and the commit.
+            let _gate = self.shared().gate.write();
             let mut tx = self.engine().begin()?;
             let mut stored = Vec::new();
             base.push(&mut stored);
@@ -202,14 +206,13 @@ impl Store {
                 // What is here is in no log.
                 self.put_floor(&mut *tx, ticket.replica, ticket.number)?;
             }
+            if replication.space.read().is_none() {
+                file_seal::adopt(&mut *tx, base)?;
+            }
             // Whoever began before this and writes would not be told of: each has looked at the schema.
             tx.guard(Item::Schema.granule(), GuardMode::Write);
             replication.switch(Some(base));
-            let committed = {
-                let _gate = self.shared().gate.read();
-                tx.commit(Durability::Synced)
-            };
-            match committed {
+            match tx.commit(Durability::Synced) {
                 Ok(version) => ticket.committed(version),
                 Err(error) => {
                     replication.switch(None);

@@ -9,6 +9,8 @@
 //!                    id number, and as many: bytes key below the property, bytes value
 //!   14 entry         id bucket, bytes key, versions       15 value  id bucket, bytes key, bytes value, versions
 //!   16 sequence      id bucket, bytes name, versions       19 bucket  id bucket, versions (see `buckets`)
+//!   21 file          identity, stamp of its life, id created (ms), versions of its path, versions of its record (see `files`)
+//!   22 folder        bytes path, versions of its making        23 chunk  identity of its file, id chunk, versions
 //!   17 next          bytes place: ask again with it                   18 end
 //! ```
 //! A place is u128 LE number of the read, u8 part, key. All pages are of the version of the first one, which is held (see
@@ -47,9 +49,12 @@ pub(super) enum Part {
     Entries,
     Values,
     Sequences,
+    Files,
+    Folders,
+    Chunks,
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 11] = [
     Part::Nodes,
     Part::Ghosts,
     Part::Relationships,
@@ -58,6 +63,9 @@ const PARTS: [Part; 8] = [
     Part::Entries,
     Part::Values,
     Part::Sequences,
+    Part::Files,
+    Part::Folders,
+    Part::Chunks,
 ];
 
 impl Part {
@@ -71,6 +79,9 @@ impl Part {
             Self::Entries => vec![keyspace::TAG_BUCKET_ENTRY],
             Self::Values => vec![keyspace::TAG_BUCKET_PAIR],
             Self::Sequences => vec![keyspace::TAG_BUCKET_SEQUENCE],
+            Self::Files => keyspace::shadows(IdSpace::Files),
+            Self::Folders => keyspace::FOLDERS_MADE.to_vec(),
+            Self::Chunks => vec![keyspace::TAG_FILE_CHUNK],
         }
     }
 }
@@ -276,6 +287,9 @@ pub(super) fn push_row(
             push_versions(&mut content, &lives, None);
             page.push(if part == Part::Sequences { 16 } else { 19 }, &content);
         }
+        Part::Files => tx.push_file(key, page)?,
+        Part::Folders => tx.push_folder(value, page)?,
+        Part::Chunks => tx.push_chunk(key, page)?,
         Part::Fields => {}
     }
     Ok(())
@@ -540,11 +554,11 @@ pub(super) fn take_identity(
     wire::identity(map, &identity)
 }
 
-/// Which owner a field has.
-pub(super) fn take_space(rest: &mut &[u8]) -> Result<IdSpace, DataError> {
+/// Whether a field is a relationship's.
+pub(super) fn take_of_relationship(rest: &mut &[u8]) -> Result<bool, DataError> {
     match take_byte(rest) {
-        Some(0) => Ok(IdSpace::Nodes),
-        Some(1) => Ok(IdSpace::Relationships),
+        Some(0) => Ok(false),
+        Some(1) => Ok(true),
         _ => Err(wire::bad_item()),
     }
 }

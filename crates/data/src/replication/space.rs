@@ -10,6 +10,7 @@
 //! - A relationship is in the space if both its ends are, and its type, where types are named. One that is not goes with its ends,
 //!   whoever deletes these.
 //! - A bucket is in the space by its name, with its sequences.
+//! - Files are in none that is declared: they travel where everything does.
 //!
 //! What has a shadow is in the space. What has none, in a database with a declared space, is in it if its labels say so: it was there
 //! before the database became a replica.
@@ -26,7 +27,7 @@ use isomer_value::{LabelId, NodeId, RelId, TypeId, record::RecordRef};
 use rustc_hash::FxHashMap;
 
 use super::{
-    codec::{malformed, push_bytes, take_byte, take_bytes, take_count, take_u32},
+    codec::{malformed, push_bytes, take_byte, take_count, take_text, take_u32},
     entry::Op,
     identity::{Identity, Owner},
     rules::{self, Mutant},
@@ -68,12 +69,11 @@ impl ReplicatedSpace {
     }
 
     pub(super) fn read(mut bytes: &[u8]) -> Option<Self> {
-        let text = |bytes: &mut &[u8]| String::from_utf8(take_bytes(bytes)?.to_vec()).ok();
-        let name = text(&mut bytes)?;
+        let name = take_text(&mut bytes)?;
         let [mut labels, mut rel_types, mut buckets] = [const { BTreeSet::new() }; 3];
         for names in [&mut labels, &mut rel_types, &mut buckets] {
             for _ in 0..take_count(&mut bytes)? {
-                names.insert(text(&mut bytes)?);
+                names.insert(take_text(&mut bytes)?);
             }
         }
         bytes.is_empty().then_some(Self {
@@ -142,7 +142,7 @@ impl Space {
         if take_byte(rest)? != 1 {
             return None;
         }
-        let name = String::from_utf8(take_bytes(rest)?.to_vec()).ok()?;
+        let name = take_text(rest)?;
         let mut ids =
             || -> Option<Vec<u32>> { (0..take_count(rest)?).map(|_| take_u32(rest)).collect() };
         let space = Self {
@@ -328,6 +328,14 @@ impl Store {
                 | Op::ValueAdded { bucket, .. }
                 | Op::ValueRemoved { bucket, .. }
                 | Op::Sequence { bucket, .. } => self.check_bucket(*bucket)?,
+                Op::FileMade { .. }
+                | Op::FileGone { .. }
+                | Op::FileCalled { .. }
+                | Op::FileSized { .. }
+                | Op::ChunkPut { .. }
+                | Op::ChunksGone { .. }
+                | Op::FolderMade { .. }
+                | Op::FolderGone { .. } => self.check_files_travel()?,
             }
         }
         match without.first() {
@@ -356,6 +364,16 @@ impl Store {
                 Err(self.beside(space, NameKind::Bucket, bucket))
             }
             _ => Ok(()),
+        }
+    }
+
+    pub(super) fn check_files_travel(&self) -> Result<(), DataError> {
+        match &*self.shared().replication.space.read() {
+            Some(space) => Err(DataError::invalid(format!(
+                "a page of replication tells of a file, and there are none in the space `{}`: the peer is damaged",
+                space.name
+            ))),
+            None => Ok(()),
         }
     }
 
@@ -449,6 +467,7 @@ impl Transaction {
                 let bucket = bucket.ok_or_else(|| malformed("the key of a bucket"))?;
                 Ok(space.has_bucket(bucket))
             }
+            Part::Files | Part::Folders | Part::Chunks => Ok(false),
         }
     }
 

@@ -52,6 +52,9 @@ impl Transaction {
             vec![keyspace::TAG_BUCKET_PAIR],
             vec![keyspace::TAG_BUCKET_SEQUENCE],
             vec![keyspace::TAG_BUCKET],
+            keyspace::shadows(IdSpace::Files),
+            keyspace::FOLDERS_MADE.to_vec(),
+            vec![keyspace::TAG_FILE_CHUNK],
         ];
         let part = usize::from(place.first().copied().unwrap_or(0));
         let Some(prefix) = parts.get(part) else {
@@ -89,6 +92,11 @@ impl Transaction {
                     self.join_absent_fields(ConvergentOwner::Node(id), &[], sides)?;
                     let absent = NodeShadow::new(shadow.identity);
                     self.settle_joined(&absent, sides, false)?;
+                }
+                7..=9 => {
+                    if !entries.contains(&xxh3_128(key)) {
+                        self.sweep_file(key, sides)?;
+                    }
                 }
                 _ => {
                     if entries.contains(&xxh3_128(key)) || !self.holds(Part::Buckets, key)? {

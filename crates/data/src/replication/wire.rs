@@ -1,7 +1,7 @@
 //! Pages of entries and state between databases: names and replicas are spelled out once a page, and stand as numbers in it.
 //!
 //! ```text
-//! page    u8 format (2), for labels, types, properties and buckets: id number, and as many: bytes name;
+//! page    u8 format (3), for labels, types, properties and buckets: id number, and as many: bytes name;
 //!         id number of replicas, and as many: 16 bytes, u32 epoch; items to the end
 //! item    u8 tag, see `exchange` and `snapshot`, bytes content
 //!   07 space   first in each page of a database that replicates a part of itself: see `space`
@@ -32,7 +32,7 @@ use crate::{
     kv::Content,
 };
 
-const FORMAT: u8 = 2;
+pub(super) const FORMAT: u8 = 3;
 /// Tags of what may stand before all else.
 const SPACE: u8 = 7;
 pub(super) const OPEN: u8 = 8;
@@ -630,5 +630,39 @@ fn op(map: &mut impl Mapper, op: &Op) -> Result<Op, DataError> {
             name: name.clone(),
             last: *last,
         },
+        Op::FileMade { file, created_ms } => Op::FileMade {
+            file: identity(map, file)?,
+            created_ms: *created_ms,
+        },
+        Op::FileGone { file } => Op::FileGone {
+            file: identity(map, file)?,
+        },
+        Op::FileCalled { file, path } => Op::FileCalled {
+            file: identity(map, file)?,
+            path: path.clone(),
+        },
+        Op::FileSized {
+            file,
+            bytes,
+            modified_ms,
+        } => Op::FileSized {
+            file: identity(map, file)?,
+            bytes: *bytes,
+            modified_ms: *modified_ms,
+        },
+        Op::ChunkPut { file, chunk, bytes } => Op::ChunkPut {
+            file: identity(map, file)?,
+            chunk: *chunk,
+            bytes: bytes.clone(),
+        },
+        Op::ChunksGone { file, from } => Op::ChunksGone {
+            file: identity(map, file)?,
+            from: *from,
+        },
+        Op::FolderMade { path, created_ms } => Op::FolderMade {
+            path: path.clone(),
+            created_ms: *created_ms,
+        },
+        Op::FolderGone { path } => Op::FolderGone { path: path.clone() },
     })
 }

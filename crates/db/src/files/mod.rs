@@ -137,11 +137,15 @@ impl<'t> Files<'t> {
         })
     }
 
-    /// Makes `bytes` the content of a file, which is made where nothing is.
+    /// Puts a file with the content `bytes` under a path, in place of one that is there: two replicas that do so at once never make one
+    /// file of parts of both.
     pub fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
-        let id = self.open_or_create(path)?;
         self.transaction.below(|data| {
-            data.resize_file(id, 0)?;
+            if data.file_about(path)?.is_some() {
+                data.file(path)?; // a folder is refused
+                data.remove_path(path)?;
+            }
+            let id = data.create_file(path)?;
             data.write_file(id, 0, bytes)
         })
     }

@@ -203,9 +203,13 @@ pub(super) fn dump(store: &Store) -> Vec<String> {
         }
     }
     lines.extend(hidden_lines(&tx));
+    lines.extend(super::files::known(&tx));
     for conflict in tx.conflicts().unwrap() {
         // The ids of records are each replica's own.
-        if conflict.kind == crate::ConflictKind::Bucket {
+        if matches!(
+            conflict.kind,
+            crate::ConflictKind::Bucket | crate::ConflictKind::File
+        ) {
             lines.push(format!("{conflict:?}"));
         }
     }

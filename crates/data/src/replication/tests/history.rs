@@ -104,6 +104,7 @@ fn mistakes_are_noticed() {
         Mutant::AppliesTwice,
         Mutant::TellsBeside,
         Mutant::TakesBeside,
+        Mutant::FirstFileKeepsName,
     ] {
         break_rule(Some(mutant));
         let start = Instant::now();

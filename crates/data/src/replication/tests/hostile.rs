@@ -248,7 +248,7 @@ fn times_in_snapshots_are_checked() {
 fn ten_thousand_origins_are_refused() {
     let (a, b) = (open(), open());
     both(&a, &b);
-    let mut page = vec![2, 0, 0, 0, 0];
+    let mut page = vec![wire::FORMAT, 0, 0, 0, 0];
     crate::keyspace::push_id(&mut page, 10_000);
     let mut vector = Vector::new();
     for number in 0..10_000_u32 {
@@ -353,7 +353,7 @@ fn another_format_is_refused_by_name() {
     let (a, b) = (open(), open());
     write(&a, |tx| add(tx, 1));
     let page = a.entries_for(&b.greeting().unwrap(), 1 << 20).unwrap();
-    for format in [1, 3] {
+    for format in [1, 2, 4] {
         let mut other = page.clone();
         other[0] = format;
         let refused = b.apply_entries(&other).unwrap_err();
@@ -400,7 +400,7 @@ fn names_of_replicas_are_not_used_up_by_pages_that_only_name_them() {
     let (a, b) = (open(), open());
     both(&a, &b);
     let page_with = |count: u32| {
-        let mut page = vec![2, 0, 0, 0, 0];
+        let mut page = vec![wire::FORMAT, 0, 0, 0, 0];
         crate::keyspace::push_id(&mut page, count.into());
         for number in 0..count {
             page.extend_from_slice(&[9; 12]);

@@ -3,6 +3,7 @@
 mod away;
 mod copied;
 mod dump;
+mod files;
 mod history;
 mod hostile;
 mod naive;

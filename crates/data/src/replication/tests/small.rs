@@ -626,7 +626,7 @@ fn buckets_in_snapshots_and_scrubs() {
 }
 
 /// `to` joins the whole state of `from`.
-fn join(from: &Store, to: &Store, bytes: usize) {
+pub(super) fn join(from: &Store, to: &Store, bytes: usize) {
     let mut joining = to.begin_join().unwrap();
     loop {
         let page = from.snapshot_page(joining.place(), bytes).unwrap();

@@ -10,7 +10,7 @@ use isomer_value::{Map, NodeId, RelId, Value};
 
 use super::{
     dump::{beside, dump, plain_lines},
-    naive,
+    files, naive,
     small::copy,
     volatile::Volatile,
 };
@@ -37,7 +37,7 @@ impl Numbers {
         (x ^ (x >> 31)) % end
     }
 
-    fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
+    pub(super) fn of<'a, T>(&mut self, all: &'a [T]) -> &'a T {
         &all[self.below(all.len() as u64) as usize]
     }
 }
@@ -60,6 +60,8 @@ pub(super) struct World {
     archive: Store,
     entries: Vec<Entry>,
     next: u64,
+    /// Names of files beside their own that were seen somewhere.
+    beside_paths: Vec<String>,
 }
 
 /// A clock that all have in common, and that goes on as it is looked at: many things happen at one time.
@@ -124,6 +126,7 @@ impl World {
             archive,
             entries: Vec::new(),
             next: 0,
+            beside_paths: Vec::new(),
         }
     }
 
@@ -237,6 +240,9 @@ impl World {
     fn operate(&mut self, tx: &mut Transaction, at: usize) -> Result<(), DataError> {
         let is_spaced = self.is_spaced;
         let n = &mut self.numbers;
+        if !is_spaced && n.below(4) == 0 {
+            return files::operate(n, tx, &mut self.beside_paths);
+        }
         let labels = ["L", "M"];
         let key = *n.of(&KEYS);
         let node = tx.document_node("L", &Value::from(key))?;
@@ -694,11 +700,16 @@ impl World {
             assert_eq!(found, Vec::<String>::new(), "replica {at}");
             assert_eq!(store.check_convergent().unwrap(), Vec::<String>::new());
             assert_eq!(store.check_buckets().unwrap(), Vec::<String>::new());
+            assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
         }
         // Convergent fields have an interpreter of their own.
         assert_eq!(
             plain_lines(self.store(0)),
             naive::lines(&self.archive, &self.entries)
+        );
+        assert_eq!(
+            files::lines(self.store(0)),
+            files::said(&self.archive, &self.entries)
         );
     }
 }

@@ -1,0 +1,285 @@
+//! The end of a local transaction that changed files: what it did, as others will do it; and files that were there before.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use isomer_storage::Read;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::{
+    entry::Op,
+    files::{FileNote, FileShadow, folder_of, hash_of},
+    identity::Identity,
+    versions::{Stamp, Version, push_versions},
+};
+use crate::{
+    DataError, Transaction,
+    files::{FileId, ROOT, Stored, UNNAMED, names},
+    keyspace::{self, FileKind, IdSpace, after_prefix, push_id},
+    read::each_pair,
+};
+
+/// What is done with files at the end of a transaction.
+#[derive(Default)]
+struct Sealed {
+    ops: Vec<Op>,
+    /// Paths that are to be settled, and folders that may be empty now.
+    touched: Vec<String>,
+    left: Vec<String>,
+    /// Files by what is told of their content.
+    sized: BTreeSet<u64>,
+    cut: BTreeMap<u64, u64>,
+    written: BTreeSet<(u64, u64)>,
+}
+
+impl Transaction {
+    /// Writes down what this transaction did to files; answers the operations.
+    pub(super) fn seal_files(&mut self, stamp: Stamp) -> Result<Vec<Op>, DataError> {
+        let notes = std::mem::take(&mut self.noted.files);
+        let mut sealed = Sealed::default();
+        let (mut made, mut gone) = (FxHashSet::default(), FxHashSet::default());
+        let mut last_called = FxHashMap::default();
+        for (at, note) in notes.iter().enumerate() {
+            match note {
+                FileNote::Made(number) => drop(made.insert(*number)),
+                FileNote::Gone(number) => drop(gone.insert(*number)),
+                FileNote::Called(number, _) => drop(last_called.insert(*number, at)),
+                _ => {}
+            }
+        }
+        for (at, note) in notes.into_iter().enumerate() {
+            match note {
+                FileNote::Made(number) if !gone.contains(&number) => {
+                    self.seal_made(number, stamp, &mut sealed)?;
+                }
+                FileNote::Gone(number) if !made.contains(&number) => {
+                    self.seal_gone(number, &mut sealed)?;
+                }
+                FileNote::Called(number, path)
+                    if !gone.contains(&number) && last_called[&number] == at =>
+                {
+                    self.seal_called(number, path, stamp, &mut sealed)?;
+                }
+                FileNote::FolderMade(path) => self.seal_folder(path, stamp, &mut sealed)?,
+                FileNote::FolderGone(path) => {
+                    self.put_makings(&path, Vec::new())?;
+                    sealed.left.push(folder_of(&path).to_owned());
+                    sealed.touched.push(path.clone());
+                    sealed.ops.push(Op::FolderGone { path });
+                }
+                FileNote::Sized(number) => drop(sealed.sized.insert(number)),
+                FileNote::Written(number, from, to) => {
+                    sealed
+                        .written
+                        .extend((from..to).map(|chunk| (number, chunk)));
+                }
+                FileNote::Cut(number, from) => {
+                    let first = sealed.cut.entry(number).or_insert(from);
+                    *first = from.min(*first);
+                }
+                FileNote::Made(_) | FileNote::Gone(_) | FileNote::Called(..) => {}
+            }
+        }
+        self.seal_content(stamp, &gone, &mut sealed)?;
+        let mut touched = sealed.touched;
+        for folder in sealed.left {
+            self.prune(&folder, &mut touched)?;
+        }
+        self.settle_paths(touched)?;
+        Ok(sealed.ops)
+    }
+
+    fn seal_made(
+        &mut self,
+        number: u64,
+        stamp: Stamp,
+        sealed: &mut Sealed,
+    ) -> Result<(), DataError> {
+        let created_ms = self.file_record(FileId(number))?.created_ms;
+        let replica = stamp.dot.replica;
+        let identity = Identity::Made {
+            replica,
+            id: number,
+        };
+        let shadow = FileShadow {
+            identity: identity.clone(),
+            life: stamp,
+            created_ms,
+            called: Vec::new(),
+            shown: String::new(),
+        };
+        self.put_file_shadow(number, &shadow)?;
+        sealed.sized.insert(number);
+        sealed.ops.push(Op::FileMade {
+            file: identity,
+            created_ms,
+        });
+        Ok(())
+    }
+
+    fn seal_gone(&mut self, number: u64, sealed: &mut Sealed) -> Result<(), DataError> {
+        let Some(shadow) = self.file_shadow(number)? else {
+            return Ok(());
+        };
+        sealed.left.push(folder_of(&shadow.shown).to_owned());
+        sealed.touched.extend(self.forget_file(number, &shadow)?);
+        sealed.ops.push(Op::FileGone {
+            file: shadow.identity,
+        });
+        Ok(())
+    }
+
+    fn seal_called(
+        &mut self,
+        number: u64,
+        path: String,
+        stamp: Stamp,
+        sealed: &mut Sealed,
+    ) -> Result<(), DataError> {
+        let Some(mut shadow) = self.file_shadow(number)? else {
+            return Ok(());
+        };
+        sealed.left.push(folder_of(&shadow.shown).to_owned());
+        sealed.ops.push(Op::FileCalled {
+            file: shadow.identity.clone(),
+            path: path.clone(),
+        });
+        shadow.shown.clone_from(&path);
+        self.delete(&keyspace::conflict_in_name(number))?;
+        let value = path.into_bytes();
+        let touched = self.call_file(number, shadow, vec![Version { stamp, value }])?;
+        sealed.touched.extend(touched);
+        Ok(())
+    }
+
+    fn seal_folder(
+        &mut self,
+        path: String,
+        stamp: Stamp,
+        sealed: &mut Sealed,
+    ) -> Result<(), DataError> {
+        let created_ms = match self.find_path(&names(&path)?)? {
+            Some((FileKind::Folder, number)) => self.file_record(FileId(number))?.created_ms,
+            _ => 0, // it is gone again
+        };
+        let mut value = Vec::new();
+        push_id(&mut value, created_ms);
+        self.put_makings(&path, vec![Version { stamp, value }])?;
+        sealed.ops.push(Op::FolderMade { path, created_ms });
+        Ok(())
+    }
+
+    /// Content as it is now: what was cut off first, as it may have been written again since.
+    fn seal_content(
+        &mut self,
+        stamp: Stamp,
+        gone: &FxHashSet<u64>,
+        sealed: &mut Sealed,
+    ) -> Result<(), DataError> {
+        for (number, from) in std::mem::take(&mut sealed.cut) {
+            let Some(file) = self.told_file(number, gone)? else {
+                continue;
+            };
+            let start = keyspace::cell(&keyspace::file_chunk(number, from));
+            let end = after_prefix(&keyspace::cell(&keyspace::file_chunks(number)));
+            for cell in self.keys_between(&start, end.as_deref())? {
+                self.drop_cell(&cell[1..])?;
+            }
+            sealed.ops.push(Op::ChunksGone { file, from });
+        }
+        for (number, chunk) in std::mem::take(&mut sealed.written) {
+            let Some(file) = self.told_file(number, gone)? else {
+                continue;
+            };
+            let stored = keyspace::file_chunk(number, chunk);
+            if let Some(bytes) = self.read().get(&stored)? {
+                self.own_cell(&stored, stamp)?;
+                sealed.ops.push(Op::ChunkPut { file, chunk, bytes });
+            }
+        }
+        for number in std::mem::take(&mut sealed.sized) {
+            let Some(file) = self.told_file(number, gone)? else {
+                continue;
+            };
+            let record = self.file_record(FileId(number))?;
+            let value = Stored {
+                created_ms: 0,
+                ..record
+            };
+            let value = value.encode();
+            self.put_lives(&keyspace::file(number), vec![Version { stamp, value }])?;
+            sealed.ops.push(Op::FileSized {
+                file,
+                bytes: record.bytes,
+                modified_ms: record.modified_ms,
+            });
+        }
+        Ok(())
+    }
+
+    /// What a file is called by replicas that is still there.
+    fn told_file(&self, number: u64, gone: &FxHashSet<u64>) -> Result<Option<Identity>, DataError> {
+        match gone.contains(&number) {
+            true => Ok(None),
+            false => Ok(self.file_shadow(number)?.map(|shadow| shadow.identity)),
+        }
+    }
+}
+
+/// Writes down what is known of files that are there before the database becomes a replica: `base` made and called them. Costs a read and two
+/// writes for each.
+pub(super) fn adopt(
+    tx: &mut dyn isomer_storage::Transaction,
+    base: Stamp,
+) -> Result<(), DataError> {
+    let mut puts: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut folders = vec![(ROOT, Some(String::new())), (UNNAMED, None)];
+    while let Some((folder, path)) = folders.pop() {
+        let prefix = keyspace::file_entries(folder);
+        each_pair(as_read(tx), &prefix, |key, value| {
+            let name = std::str::from_utf8(&key[prefix.len()..])
+                .map_err(|_| DataError::corrupt("the name of a file is not UTF-8"))?;
+            let (kind, number) = keyspace::take_file_entry(value)?;
+            let path = path.as_ref().map(|path| format!("{path}/{name}"));
+            let record = as_read(tx).get(&keyspace::file(number))?;
+            let record = record.ok_or_else(|| DataError::corrupt("a file has no record"))?;
+            let created_ms = Stored::decode(&record)?.created_ms;
+            if let (FileKind::Folder, Some(path)) = (kind, path.clone()) {
+                let mut value = Vec::new();
+                push_id(&mut value, created_ms);
+                let mut stored = Vec::new();
+                super::codec::push_bytes(&mut stored, path.as_bytes());
+                push_versions(&mut stored, &[Version { stamp: base, value }], None);
+                puts.push((keyspace::folder_made(hash_of(&path)), stored));
+                folders.push((number, Some(path)));
+                return Ok(());
+            }
+            let called = path.iter().map(|path| Version {
+                stamp: base,
+                value: path.clone().into_bytes(),
+            });
+            let shadow = FileShadow {
+                identity: Identity::Made {
+                    replica: base.dot.replica,
+                    id: number,
+                },
+                life: base,
+                created_ms,
+                called: called.collect(),
+                shown: path.clone().unwrap_or_default(),
+            };
+            puts.push((keyspace::shadow(IdSpace::Files, number), shadow.encode()));
+            puts.extend(
+                path.map(|path| (keyspace::file_called(hash_of(&path), number), Vec::new())),
+            );
+            Ok(())
+        })?;
+    }
+    for (key, value) in puts {
+        tx.put(&key, &value)?;
+    }
+    Ok(())
+}
+
+fn as_read(tx: &dyn isomer_storage::Transaction) -> &dyn Read {
+    tx
+}

@@ -1,0 +1,759 @@
+//! Files and folders between replicas: what is known of them, and under which path each is shown.
+//!
+//! A file is called between replicas by the one that made it and its number there. It has one life, which a removal ends for
+//! good; what it is *called* (its path) is a plain value with versions, the latest is read; its size and its chunks are such
+//! values, too (of sizes the greatest is read, so that no chunk lies behind the end). A folder is its path: it is there while
+//! somebody's making of it is left, or something is called as if it were in it. So two that make one folder make one, and what
+//! is put into a folder that is removed meanwhile keeps it.
+//!
+//! What is shown follows from that alone. A file is shown under its path, where that is no folder; of several that are called
+//! alike the latest. All others are shown beside, as `NAME~` and 16 hexadecimal digits of their own, and are listed among the
+//! conflicts, until they are renamed or removed.
+//!
+//! ```text
+//! shadow        identity, stamp of its life, id created (ms), versions of its path, bytes path under which it is shown or nothing
+//! folder made   bytes path, versions of its making, each with an id of when (ms)
+//! ```
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::{
+    codec::{malformed, push_bytes, take_text},
+    entry::{Entry, Op},
+    identity::Identity,
+    rules::{self, Mutant},
+    versions::{self, Stamp, Version, push_versions, rank, remove_seen, take_versions},
+};
+use crate::{
+    DataError, Dot, Transaction,
+    convergent::ReplicaId,
+    files::{CHUNK_BYTES, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, Stored, names},
+    footprint::Space,
+    keyspace::{self, FileKind, IdSpace, after_prefix, push_id, sole_id, take_id},
+    stream::Change,
+};
+
+/// What a local transaction did to files, by their paths then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum FileNote {
+    Made(u64),
+    Gone(u64),
+    Called(u64, String),
+    /// Its record changed.
+    Sized(u64),
+    /// Chunks were written, from one up to another.
+    Written(u64, u64, u64),
+    /// All chunks from one on were taken out.
+    Cut(u64, u64),
+    FolderMade(String),
+    FolderGone(String),
+}
+
+/// What is known of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FileShadow {
+    pub(super) identity: Identity,
+    pub(super) life: Stamp,
+    pub(super) created_ms: u64,
+    /// What it is called; nothing while it is being written.
+    pub(super) called: Vec<Version>,
+    /// The path under which it stands here.
+    pub(super) shown: String,
+}
+
+/// When a file came to be called so: of several the greatest is first.
+type Turn = (u64, Option<ReplicaId>, u64, u32);
+
+impl FileShadow {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = self.identity.to_bytes();
+        self.life.push(&mut out);
+        push_id(&mut out, self.created_ms);
+        push_versions(&mut out, &self.called, None);
+        push_bytes(&mut out, self.shown.as_bytes());
+        out
+    }
+
+    fn decode(mut bytes: &[u8]) -> Result<Self, DataError> {
+        let rest = &mut bytes;
+        let parsed = (|| {
+            Some(Self {
+                identity: Identity::take(rest)?,
+                life: Stamp::take(rest)?,
+                created_ms: take_id(rest)?,
+                called: take_versions(rest, &[])?,
+                shown: take_text(rest)?,
+            })
+        })();
+        match parsed {
+            Some(shadow) if rest.is_empty() => Ok(shadow),
+            _ => Err(malformed("what is known of a file")),
+        }
+    }
+}
+
+/// The folder that a path is in.
+pub(super) fn folder_of(path: &str) -> &str {
+    path.rsplit_once('/').map_or("", |(folder, _)| folder)
+}
+
+pub(super) fn hash_of(path: &str) -> u128 {
+    xxh3_128(path.as_bytes())
+}
+
+/// The record that several versions of it make.
+fn record_of(sizes: &[Version], created_ms: u64) -> Result<Stored, DataError> {
+    let mut record = Stored {
+        bytes: 0,
+        created_ms,
+        modified_ms: created_ms,
+    };
+    for version in sizes {
+        let own = Stored::decode(&version.value)?;
+        record.bytes = record.bytes.max(own.bytes);
+        record.modified_ms = record.modified_ms.max(own.modified_ms);
+    }
+    Ok(record)
+}
+
+/// A path of another replica, which must be one.
+pub(super) fn check_path(path: &str) -> Result<(), DataError> {
+    match names(path)?.is_empty() || path.ends_with('/') {
+        true => Err(DataError::invalid(
+            "a page of replication tells of a file that is called as no file is: the peer is damaged",
+        )),
+        false => Ok(()),
+    }
+}
+
+/// Finding, and what is stored.
+impl Transaction {
+    /// Whether files are told of to other replicas.
+    pub(crate) fn tells_files(&self) -> bool {
+        self.is_told_on() && self.space().is_none()
+    }
+
+    /// Notes what this transaction does to a file.
+    pub(crate) fn note_file(&mut self, note: impl FnOnce() -> FileNote) {
+        if self.tells_files() {
+            self.noted.files.push(note());
+        }
+    }
+
+    pub(super) fn find_file(&self, identity: &Identity) -> Result<Option<u64>, DataError> {
+        if let Some(number) = self.find_identity(IdSpace::Files, identity)? {
+            return Ok(Some(number));
+        }
+        // Those made here are called by their numbers.
+        let Identity::Made { id, .. } = identity else {
+            return Ok(None);
+        };
+        let shadow = self.file_shadow(*id)?;
+        Ok(shadow
+            .is_some_and(|own| own.identity == *identity)
+            .then_some(*id))
+    }
+
+    pub(super) fn file_shadow(&self, number: u64) -> Result<Option<FileShadow>, DataError> {
+        self.footprint()
+            .read_key(Space::Files, &number.to_be_bytes());
+        let stored = self.read().get(&keyspace::shadow(IdSpace::Files, number))?;
+        stored.map(|stored| FileShadow::decode(&stored)).transpose()
+    }
+
+    fn known_file(&self, number: u64) -> Result<FileShadow, DataError> {
+        let shadow = self.file_shadow(number)?;
+        shadow.ok_or_else(|| malformed("what is known of a file"))
+    }
+
+    pub(super) fn put_file_shadow(
+        &mut self,
+        number: u64,
+        shadow: &FileShadow,
+    ) -> Result<(), DataError> {
+        self.change_file(FileId(number));
+        self.put(&keyspace::shadow(IdSpace::Files, number), &shadow.encode())
+    }
+
+    /// What a file is called.
+    fn latest<'s>(&self, shadow: &'s FileShadow) -> Result<Option<(&'s str, Turn)>, DataError> {
+        let replicas = &self.shared().own_replica;
+        let Some(at) = versions::winner(&shadow.called, replicas) else {
+            return Ok(None);
+        };
+        let path = std::str::from_utf8(&shadow.called[at].value)
+            .map_err(|_| malformed("the path of a file"))?;
+        Ok(Some((path, rank(&shadow.called[at], replicas))))
+    }
+
+    fn latest_path(&self, shadow: &FileShadow) -> Result<Option<String>, DataError> {
+        Ok(self.latest(shadow)?.map(|(path, _)| path.to_owned()))
+    }
+
+    /// Stores what a file is called; answers the paths that are to be settled.
+    pub(super) fn call_file(
+        &mut self,
+        number: u64,
+        mut shadow: FileShadow,
+        mut called: Vec<Version>,
+    ) -> Result<Vec<String>, DataError> {
+        called.sort_unstable_by_key(|version| version.stamp.dot);
+        let before = self.latest_path(&shadow)?;
+        shadow.called = called;
+        let after = self.latest_path(&shadow)?;
+        self.put_file_shadow(number, &shadow)?;
+        if before != after {
+            if let Some(path) = &before {
+                self.change_called(path);
+                self.delete(&keyspace::file_called(hash_of(path), number))?;
+            }
+            if let Some(path) = &after {
+                self.change_called(path);
+                self.put(&keyspace::file_called(hash_of(path), number), &[])?;
+            }
+        }
+        Ok(before.into_iter().chain(after).collect())
+    }
+
+    /// Forgets all that is known of a file that is gone; answers what it was called.
+    pub(super) fn forget_file(
+        &mut self,
+        number: u64,
+        shadow: &FileShadow,
+    ) -> Result<Option<String>, DataError> {
+        let path = self.latest_path(shadow)?;
+        if let Some(path) = &path {
+            self.change_called(path);
+            self.delete(&keyspace::file_called(hash_of(path), number))?;
+        }
+        self.change_file(FileId(number));
+        self.delete(&keyspace::shadow(IdSpace::Files, number))?;
+        let named = keyspace::identity(IdSpace::Files, &shadow.identity.to_bytes());
+        self.delete(&named)?;
+        self.delete(&keyspace::conflict_in_name(number))?;
+        self.delete(&keyspace::cell(&keyspace::file(number)))?;
+        let chunks = keyspace::file_chunks(number);
+        for all in [keyspace::cell(&chunks), keyspace::conflict_in_cell(&chunks)] {
+            for key in self.keys_between(&all, after_prefix(&all).as_deref())? {
+                self.delete(&key)?;
+            }
+        }
+        Ok(path)
+    }
+
+    /// The files that are called so, the latest first.
+    fn files_called(&self, path: &str) -> Result<Vec<(u64, FileShadow)>, DataError> {
+        self.footprint().read_key(Space::Folders, &path_item(path));
+        let prefix = keyspace::files_called(hash_of(path));
+        let mut found = Vec::new();
+        for key in self.keys_between(&prefix, after_prefix(&prefix).as_deref())? {
+            let number = sole_id(&key[prefix.len()..], "a file's path")?;
+            let shadow = self.known_file(number)?;
+            if let Some((_, turn)) = self.latest(&shadow)? {
+                found.push((turn, number, shadow));
+            }
+        }
+        if !rules::broken(Mutant::FirstFileKeepsName) {
+            found.sort_by_key(|(turn, ..)| std::cmp::Reverse(*turn));
+        }
+        Ok(found
+            .into_iter()
+            .map(|(_, number, shadow)| (number, shadow))
+            .collect())
+    }
+
+    fn change_called(&mut self, path: &str) {
+        self.footprint_mut()
+            .change_key(Space::Folders, &path_item(path), true);
+    }
+
+    /// The makings of a folder that are left.
+    pub(super) fn makings(&self, path: &str) -> Result<Vec<Version>, DataError> {
+        self.footprint().read_key(Space::Folders, &path_item(path));
+        match self.read().get(&keyspace::folder_made(hash_of(path)))? {
+            Some(stored) => Ok(decode_making(&stored)?.1),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    pub(super) fn put_makings(
+        &mut self,
+        path: &str,
+        mut makings: Vec<Version>,
+    ) -> Result<(), DataError> {
+        self.change_called(path);
+        let key = keyspace::folder_made(hash_of(path));
+        if makings.is_empty() {
+            return self.delete(&key);
+        }
+        makings.sort_unstable_by_key(|making| making.stamp.dot);
+        let mut stored = Vec::new();
+        push_bytes(&mut stored, path.as_bytes());
+        push_versions(&mut stored, &makings, None);
+        self.put(&key, &stored)
+    }
+}
+
+/// Path and makings of a folder.
+pub(super) fn decode_making(mut stored: &[u8]) -> Result<(String, Vec<Version>), DataError> {
+    let parsed = take_text(&mut stored).zip(take_versions(&mut stored, &[]));
+    match parsed {
+        Some(making) if stored.is_empty() => Ok(making),
+        _ => Err(malformed("a folder")),
+    }
+}
+
+/// A path among the things of folders that transactions collide over: no folder has such a number.
+fn path_item(path: &str) -> Vec<u8> {
+    [&[0xff; 9][..], path.as_bytes()].concat()
+}
+
+/// Doing what another replica did.
+impl Transaction {
+    pub(super) fn apply_to_files(&mut self, entry: &Entry, op: &Op) -> Result<(), DataError> {
+        let saw = |dot: Dot| entry.saw(dot);
+        let stamp = entry.stamp();
+        match op {
+            Op::FileMade { file, created_ms } => {
+                if self.find_file(file)?.is_some() {
+                    return Ok(()); // a snapshot brought it
+                }
+                self.make_file(file, stamp, *created_ms).map(drop)
+            }
+            Op::FileGone { file } => match self.find_file(file)? {
+                Some(number) => self.purge_file(number),
+                None => Ok(()),
+            },
+            Op::FileCalled { file, path } => {
+                check_path(path)?;
+                let Some(number) = self.find_file(file)? else {
+                    return Ok(()); // it is gone for good
+                };
+                let shadow = self.known_file(number)?;
+                let mut called = shadow.called.clone();
+                remove_seen(&mut called, &saw);
+                let value = path.clone().into_bytes();
+                called.push(Version { stamp, value });
+                let touched = self.call_file(number, shadow, called)?;
+                self.settle_paths(touched)
+            }
+            Op::FileSized {
+                file,
+                bytes,
+                modified_ms,
+            } => {
+                let Some(number) = self.find_file(file)? else {
+                    return Ok(());
+                };
+                let value = Stored {
+                    bytes: (*bytes).min(MAX_FILE_BYTES),
+                    created_ms: 0,
+                    modified_ms: *modified_ms,
+                };
+                let mut sizes = self.lives(&keyspace::file(number))?;
+                remove_seen(&mut sizes, &saw);
+                let value = value.encode();
+                sizes.push(Version { stamp, value });
+                self.settle_size(number, sizes)
+            }
+            Op::ChunkPut { file, chunk, bytes } => {
+                check_chunk(*chunk, bytes)?;
+                let Some(number) = self.find_file(file)? else {
+                    return Ok(());
+                };
+                let stored = keyspace::file_chunk(number, *chunk);
+                let (before, mut after) = self.see_cell(&stored, &saw)?;
+                let value = bytes.clone();
+                after.push(Version { stamp, value });
+                self.settle_chunk(number, *chunk, &before, after)
+            }
+            Op::ChunksGone { file, from } => {
+                let Some(number) = self.find_file(file)? else {
+                    return Ok(());
+                };
+                let start = keyspace::file_chunk(number, *from);
+                let prefix = keyspace::file_chunks(number);
+                for stored in self.keys_between(&start, after_prefix(&prefix).as_deref())? {
+                    let chunk = sole_id(&stored[prefix.len()..], "the number of a chunk")?;
+                    let (before, after) = self.see_cell(&stored, &saw)?;
+                    self.settle_chunk(number, chunk, &before, after)?;
+                }
+                Ok(())
+            }
+            Op::FolderMade { path, created_ms } => {
+                check_path(path)?;
+                let mut makings = self.makings(path)?;
+                remove_seen(&mut makings, &saw);
+                let mut value = Vec::new();
+                push_id(&mut value, *created_ms);
+                makings.push(Version { stamp, value });
+                self.settle_folder(path, makings)
+            }
+            Op::FolderGone { path } => {
+                check_path(path)?;
+                let mut makings = self.makings(path)?;
+                remove_seen(&mut makings, &saw);
+                self.settle_folder(path, makings)
+            }
+            _ => Err(malformed("an operation")),
+        }
+    }
+
+    /// A file that another replica made, under no path yet.
+    pub(super) fn make_file(
+        &mut self,
+        identity: &Identity,
+        life: Stamp,
+        created_ms: u64,
+    ) -> Result<u64, DataError> {
+        let number = self.shared().files.take(self.store())?;
+        let shadow = FileShadow {
+            identity: identity.clone(),
+            life,
+            created_ms,
+            called: Vec::new(),
+            shown: String::new(),
+        };
+        self.put_file_record(FileId(number), record_of(&[], created_ms)?)?;
+        // Its size was told by nobody yet, and was not there before, either.
+        self.put_lives(&keyspace::file(number), Vec::new())?;
+        self.put_file_shadow(number, &shadow)?;
+        self.put_identity(IdSpace::Files, identity, number)?;
+        Ok(number)
+    }
+
+    /// Takes a file away with all that is known of it.
+    pub(super) fn purge_file(&mut self, number: u64) -> Result<(), DataError> {
+        let mut touched = Vec::new();
+        self.unshow(number, &mut touched)?;
+        let shadow = self.known_file(number)?;
+        touched.extend(self.forget_file(number, &shadow)?);
+        self.delete_content(FileId(number))?;
+        self.settle_paths(touched)
+    }
+
+    pub(super) fn settle_size(
+        &mut self,
+        number: u64,
+        sizes: Vec<Version>,
+    ) -> Result<(), DataError> {
+        let shadow = self.known_file(number)?;
+        let record = record_of(&sizes, shadow.created_ms)?;
+        self.put_lives(&keyspace::file(number), sizes)?;
+        match self.file_record(FileId(number))? == record {
+            true => {
+                self.change_file(FileId(number));
+                Ok(())
+            }
+            false => self.put_file_record(FileId(number), record),
+        }
+    }
+
+    /// Makes a chunk look as its versions say.
+    pub(super) fn settle_chunk(
+        &mut self,
+        number: u64,
+        chunk: u64,
+        before: &[Version],
+        mut after: Vec<Version>,
+    ) -> Result<(), DataError> {
+        after.sort_unstable_by_key(|version| version.stamp.dot);
+        if before == after {
+            return Ok(());
+        }
+        let stored = keyspace::file_chunk(number, chunk);
+        let read = self.put_cell(&stored, &after)?;
+        self.change_file(FileId(number));
+        let old = self.read().get(&stored)?;
+        let new = read.map(|at| after[at].value.clone());
+        if old == new {
+            return Ok(());
+        }
+        match &new {
+            Some(bytes) => self.put(&stored, bytes)?,
+            None => self.delete(&stored)?,
+        }
+        // Who follows writes over what was there: what is shorter now ends in zeros.
+        let mut told = new.unwrap_or_default();
+        told.resize(told.len().max(old.map_or(0, |old| old.len())), 0);
+        self.log(&Change::FileWritten {
+            file: number,
+            offset: chunk * CHUNK_BYTES,
+            bytes: &told,
+        });
+        Ok(())
+    }
+
+    /// Makes a folder be there as its makings say.
+    pub(super) fn settle_folder(
+        &mut self,
+        path: &str,
+        makings: Vec<Version>,
+    ) -> Result<(), DataError> {
+        let is_made = !makings.is_empty();
+        self.put_makings(path, makings)?;
+        let mut touched = Vec::new();
+        if is_made {
+            self.ensure_folder(path, &mut touched)?;
+        }
+        self.date_folder(path)?;
+        self.prune(path, &mut touched)?;
+        self.settle_paths(touched)
+    }
+
+    /// A folder was made when the first of its makings was; one that nobody made has no time.
+    fn date_folder(&mut self, path: &str) -> Result<(), DataError> {
+        let Some((FileKind::Folder, number)) = self.find_path(&names(path)?)? else {
+            return Ok(());
+        };
+        let mut first = None;
+        for making in self.makings(path)? {
+            let created = sole_id(&making.value, "when a folder was made")?;
+            first = Some(first.map_or(created, |first: u64| first.min(created)));
+        }
+        let created_ms = first.unwrap_or(0);
+        let record = Stored {
+            bytes: 0,
+            created_ms,
+            modified_ms: created_ms,
+        };
+        match self.file_record(FileId(number))? == record {
+            true => Ok(()),
+            false => self.put_file_record(FileId(number), record),
+        }
+    }
+}
+
+/// What a chunk of another replica may be.
+pub(super) fn check_chunk(chunk: u64, bytes: &[u8]) -> Result<(), DataError> {
+    match chunk < MAX_FILE_BYTES / CHUNK_BYTES && bytes.len() as u64 <= CHUNK_BYTES {
+        true => Ok(()),
+        false => Err(DataError::invalid(
+            "a page of replication tells of a chunk that no file has: the peer is damaged",
+        )),
+    }
+}
+
+/// What is shown.
+impl Transaction {
+    /// Makes files and folders stand where they are to be seen. All that may differ now are paths in `touched`.
+    pub(super) fn settle_paths(&mut self, mut touched: Vec<String>) -> Result<(), DataError> {
+        while let Some(path) = touched.pop() {
+            self.settle_path(&path, &mut touched)?;
+        }
+        Ok(())
+    }
+
+    fn settle_path(&mut self, path: &str, touched: &mut Vec<String>) -> Result<(), DataError> {
+        let called = self.files_called(path)?;
+        let occupant = self.find_path(&names(path)?)?;
+        // A folder hides files that are called so.
+        let is_folder = matches!(occupant, Some((FileKind::Folder, _)));
+        if let Some((FileKind::File, other)) = occupant
+            && !called.is_empty()
+            && called.iter().all(|(number, _)| *number != other)
+        {
+            self.give_way(other, touched)?;
+        }
+        let mut wanted = Vec::new();
+        for (at, (number, shadow)) in called.iter().enumerate() {
+            let place = match at == 0 && !is_folder {
+                true => path.to_owned(),
+                false => self.beside_name(path, shadow)?,
+            };
+            if shadow.shown != place {
+                self.unshow(*number, touched)?;
+                wanted.push((*number, place));
+            } else if place == *path {
+                // It was called so where it stood beside another one.
+                self.delete(&keyspace::conflict_in_name(*number))?;
+            }
+        }
+        for (number, place) in wanted {
+            self.show(number, path, &place, touched)?;
+        }
+        if called.is_empty() {
+            self.recall(path, touched)?;
+        }
+        Ok(())
+    }
+
+    /// Where a file stands that cannot stand under its path.
+    fn beside_name(&self, path: &str, shadow: &FileShadow) -> Result<String, DataError> {
+        let mut place = beside_base(path, &self.spell_identity(&shadow.identity));
+        loop {
+            let is_folder = matches!(
+                self.find_path(&names(&place)?)?,
+                Some((FileKind::Folder, _))
+            );
+            if !is_folder && self.files_called(&place)?.is_empty() {
+                return Ok(place);
+            }
+            place.push('~');
+        }
+    }
+
+    /// Takes a file from where it stands; empty folders that nobody made go with it.
+    fn unshow(&mut self, number: u64, touched: &mut Vec<String>) -> Result<(), DataError> {
+        let mut shadow = self.known_file(number)?;
+        let place = std::mem::take(&mut shadow.shown);
+        if place.is_empty() {
+            return Ok(());
+        }
+        self.put_file_shadow(number, &shadow)?;
+        self.delete(&keyspace::conflict_in_name(number))?;
+        self.take_entry(&place)?;
+        self.prune(folder_of(&place), touched)
+    }
+
+    /// Takes the entry of a path out of its folder.
+    fn take_entry(&mut self, path: &str) -> Result<(), DataError> {
+        let (folder, name) = self.parent(path)?;
+        self.delete_entry(folder, name)
+    }
+
+    fn show(
+        &mut self,
+        number: u64,
+        path: &str,
+        place: &str,
+        touched: &mut Vec<String>,
+    ) -> Result<(), DataError> {
+        let folder = self.ensure_folder(folder_of(place), touched)?;
+        let name = &place[folder_of(place).len() + 1..];
+        if let Some((_, other)) = self.find_entry(folder, name)? {
+            self.give_way(other, touched)?;
+        }
+        // What went may have taken the folder with it.
+        let folder = self.ensure_folder(folder_of(place), touched)?;
+        self.put_entry(folder, name, (FileKind::File, number))?;
+        let mut shadow = self.known_file(number)?;
+        shadow.shown = place.to_owned();
+        self.put_file_shadow(number, &shadow)?;
+        match place == path {
+            true => Ok(()),
+            false => self.put(&keyspace::conflict_in_name(number), &[]),
+        }
+    }
+
+    /// Takes a file away from where another thing has come to be called; it is settled anew.
+    fn give_way(&mut self, number: u64, touched: &mut Vec<String>) -> Result<(), DataError> {
+        let shadow = self.known_file(number)?;
+        self.unshow(number, touched)?;
+        touched.extend(self.latest_path(&shadow)?);
+        Ok(())
+    }
+
+    /// The folder of a path, made with all that it is in where they are not there.
+    fn ensure_folder(&mut self, path: &str, touched: &mut Vec<String>) -> Result<u64, DataError> {
+        let mut folder = crate::files::ROOT;
+        for name in path.split('/').skip(1) {
+            folder = match self.find_entry(folder, name)? {
+                Some((FileKind::Folder, number)) => number,
+                found => {
+                    if let Some((_, file)) = found {
+                        self.give_way_in_place(file, folder, name, touched)?;
+                    }
+                    self.make_folder_in(folder, name)?
+                }
+            };
+        }
+        Ok(folder)
+    }
+
+    /// As [`Transaction::give_way`], where a folder takes the place: the folder around stays.
+    fn give_way_in_place(
+        &mut self,
+        number: u64,
+        folder: u64,
+        name: &str,
+        touched: &mut Vec<String>,
+    ) -> Result<(), DataError> {
+        let mut shadow = self.known_file(number)?;
+        shadow.shown.clear();
+        self.put_file_shadow(number, &shadow)?;
+        self.delete(&keyspace::conflict_in_name(number))?;
+        self.delete_entry(folder, name)?;
+        touched.extend(self.latest_path(&shadow)?);
+        Ok(())
+    }
+
+    fn make_folder_in(&mut self, folder: u64, name: &str) -> Result<u64, DataError> {
+        let number = self.shared().files.take(self.store())?;
+        self.put_entry(folder, name, (FileKind::Folder, number))?;
+        let record = Stored {
+            bytes: 0,
+            created_ms: 0,
+            modified_ms: 0,
+        };
+        self.put_file_record(FileId(number), record)?;
+        Ok(number)
+    }
+
+    /// Takes a folder away that is empty and that nobody made, and those that it was in.
+    pub(super) fn prune(&mut self, path: &str, touched: &mut Vec<String>) -> Result<(), DataError> {
+        let mut path = path;
+        while !path.is_empty() {
+            let Some((FileKind::Folder, number)) = self.find_path(&names(path)?)? else {
+                return Ok(());
+            };
+            if !self.makings(path)?.is_empty() || self.has_entries(number)? {
+                return Ok(());
+            }
+            self.take_entry(path)?;
+            self.delete_content(FileId(number))?;
+            touched.push(path.to_owned());
+            path = folder_of(path);
+        }
+        Ok(())
+    }
+
+    /// Nothing is called so any more: a file that would stand here, were it free, is settled anew.
+    fn recall(&self, path: &str, touched: &mut Vec<String>) -> Result<(), DataError> {
+        if !is_beside(path) {
+            return Ok(());
+        }
+        let prefix = keyspace::conflicts_in_names();
+        for note in self.keys_between(&prefix, after_prefix(&prefix).as_deref())? {
+            let number = sole_id(&note[prefix.len()..], "a conflict")?;
+            let shadow = self.known_file(number)?;
+            if let Some(own) = self.latest_path(&shadow)? {
+                let base = beside_base(&own, &self.spell_identity(&shadow.identity));
+                let is_meant = path.strip_prefix(&base);
+                let rest = is_meant.is_some_and(|rest| rest.bytes().all(|byte| byte == b'~'));
+                if rest && shadow.shown != path && shadow.shown != base {
+                    touched.push(own);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Digits of the name of a file that stands beside another one.
+const DIGITS: usize = 16;
+
+/// The path beside another one for a file of that identity.
+pub(super) fn beside_base(path: &str, identity: &[u8]) -> String {
+    let folder = folder_of(path);
+    let name = &path[folder.len() + 1..];
+    // Room for the digits, and for signs behind them.
+    let room = MAX_FILE_NAME_BYTES - DIGITS - 16;
+    let kept = name.floor_char_boundary(room.min(name.len()));
+    format!(
+        "{folder}/{}~{:016x}",
+        &name[..kept],
+        xxh3_128(identity) as u64
+    )
+}
+
+/// Whether a path looks like that of a file beside another one.
+fn is_beside(path: &str) -> bool {
+    let name = path.trim_end_matches('~');
+    match name.rsplit_once('~') {
+        Some((_, digits)) => {
+            digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+        }
+        None => false,
+    }
+}

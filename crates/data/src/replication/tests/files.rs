@@ -1,0 +1,643 @@
+//! Files in histories: what is done, what is to be seen, and what a history says of them; and cases by themselves.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    small::{both, join, map, open, send, write},
+    world::Numbers,
+};
+use crate::{
+    Access, ConflictKind, DataError, Dot, PathKind, Store, Transaction,
+    files::CHUNK_BYTES,
+    keyspace::{self, IdSpace},
+    read::each_pair,
+    replication::{
+        entry::{Entry, Op},
+        files::{beside_base, folder_of},
+        identity::Identity,
+        join_files::file_of,
+        versions::ReplicaNames,
+    },
+};
+
+const PATHS: [&str; 6] = ["/a", "/b", "/d", "/d/a", "/d/e", "/d/e/a"];
+
+/// One operation on files. `seen` are names of files beside their own that were seen somewhere.
+pub(super) fn operate(
+    n: &mut Numbers,
+    tx: &mut Transaction,
+    seen: &mut Vec<String>,
+) -> Result<(), DataError> {
+    let mut all = Vec::new();
+    walk(tx, "", &mut all)?;
+    let beside = all
+        .iter()
+        .map(|(path, _)| path)
+        .filter(|path| path.contains('~'));
+    seen.extend(beside.cloned());
+    seen.sort();
+    seen.dedup();
+    // Such a name may be taken by another file, or a folder.
+    let mut any = || match n.below(8) {
+        0 if !seen.is_empty() => n.of(seen).clone(),
+        1 if !seen.is_empty() => format!("{}/a", n.of(seen)),
+        _ => (*n.of(&PATHS)).to_owned(),
+    };
+    let (path, other) = (&*any(), &*any());
+    // What stands beside its name is touched, too.
+    let there = match n.below(3) {
+        0 if !all.is_empty() => n.of(&all).0.clone(),
+        _ => path.to_owned(),
+    };
+    let text = n.below(1000).to_string();
+    let offset = *n.of(&[0, 2, CHUNK_BYTES, CHUNK_BYTES - 1]);
+    match n.below(14) {
+        0..=2 => {
+            let file = tx.create_file(path)?;
+            tx.write_file(file, offset, text.as_bytes())
+        }
+        3 => tx.create_folder(path),
+        4 => tx.create_folders(path),
+        5 | 6 => {
+            let file = tx.file(&there)?;
+            tx.write_file(file, offset, text.as_bytes())
+        }
+        7 => {
+            let file = tx.file(&there)?;
+            tx.resize_file(file, *n.of(&[0, 1, CHUNK_BYTES, CHUNK_BYTES + 2]))
+        }
+        8 | 9 => tx.rename_path(&there, other),
+        10 => tx.remove_path(&there),
+        11 => tx.remove_all(&there).map(drop),
+        choice => {
+            let file = tx.create_unnamed_file()?;
+            tx.write_file(file, 0, text.as_bytes())?;
+            match choice {
+                12 => tx.name_file(file, path),
+                _ => Ok(()),
+            }
+        }
+    }
+}
+
+fn walk(
+    tx: &Transaction,
+    folder: &str,
+    all: &mut Vec<(String, crate::FileAbout)>,
+) -> Result<(), DataError> {
+    let path = if folder.is_empty() { "/" } else { folder };
+    for (name, about) in tx.list_folder(path, None, usize::MAX)? {
+        let path = format!("{folder}/{name}");
+        all.push((path.clone(), about));
+        if about.kind == PathKind::Folder {
+            walk(tx, &path, all)?;
+        }
+    }
+    Ok(())
+}
+
+fn line(path: &str, content: &[u8]) -> String {
+    let shown: Vec<String> = content
+        .split(|byte| *byte == 0)
+        .filter(|part| !part.is_empty())
+        .map(|part| String::from_utf8_lossy(part).into_owned())
+        .collect();
+    format!("file {path} of {} bytes: {shown:?}", content.len())
+}
+
+/// All that is to be seen of files and folders.
+pub(super) fn lines(store: &Store) -> Vec<String> {
+    let tx = store.begin(Access::Read).unwrap();
+    let mut all = Vec::new();
+    walk(&tx, "", &mut all).unwrap();
+    let mut lines: Vec<String> = all
+        .iter()
+        .map(|(path, about)| match about.file {
+            None => format!("folder {path}"),
+            Some(file) => {
+                let mut content = vec![0; about.bytes as usize];
+                tx.read_file(file, 0, &mut content).unwrap();
+                line(path, &content)
+            }
+        })
+        .collect();
+    lines.sort();
+    lines
+}
+
+/// All that is known of files, in words that are the same everywhere.
+pub(super) fn known(tx: &Transaction) -> Vec<String> {
+    let mut lines = Vec::new();
+    each_pair(tx.read(), &keyspace::shadows(IdSpace::Files), |key, _| {
+        let number = file_of(key)?;
+        let shadow = tx.file_shadow(number)?.unwrap();
+        let mut called: Vec<String> = shadow
+            .called
+            .iter()
+            .map(|own| String::from_utf8_lossy(&own.value).into_owned())
+            .collect();
+        called.sort();
+        let record = tx.file_record(crate::files::FileId(number))?;
+        let name = tx.spell_identity(&shadow.identity);
+        let (name, shown) = (name.escape_ascii(), &shadow.shown);
+        let sizes = tx.lives(&keyspace::file(number))?.len();
+        lines.push(format!(
+            "file {name} called {called:?} at {shown} {record:?} by {sizes}"
+        ));
+        Ok(())
+    })
+    .unwrap();
+    let mut all = Vec::new();
+    walk(tx, "", &mut all).unwrap();
+    for (path, about) in all {
+        if about.kind == PathKind::Folder {
+            lines.push(format!("folder {path} of {}", about.created_ms));
+        }
+    }
+    lines
+}
+
+// ---- what a history says
+
+/// Something that was put, and where.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Place {
+    Life(Identity),
+    Called(Identity),
+    Size(Identity),
+    Chunk(Identity, u64),
+    Folder(String),
+}
+
+struct Thing {
+    place: Place,
+    at: (usize, usize),
+    value: Vec<u8>,
+    dot: Dot,
+    time: u64,
+}
+
+fn takes(op: &Op, place: &Place) -> bool {
+    match (op, place) {
+        (
+            Op::FileGone { file },
+            Place::Life(own) | Place::Called(own) | Place::Size(own) | Place::Chunk(own, _),
+        ) => file == own,
+        (Op::FileCalled { file, .. }, Place::Called(own))
+        | (Op::FileSized { file, .. }, Place::Size(own)) => file == own,
+        (Op::ChunkPut { file, chunk, .. }, Place::Chunk(own, at)) => file == own && chunk == at,
+        (Op::ChunksGone { file, from }, Place::Chunk(own, at)) => file == own && at >= from,
+        (Op::FolderMade { path, .. } | Op::FolderGone { path }, Place::Folder(own)) => path == own,
+        _ => false,
+    }
+}
+
+fn put(op: &Op) -> Option<(Place, Vec<u8>)> {
+    Some(match op {
+        Op::FileMade { file, .. } => (Place::Life(file.clone()), Vec::new()),
+        Op::FileCalled { file, path } => (Place::Called(file.clone()), path.clone().into_bytes()),
+        Op::FileSized { file, bytes, .. } => {
+            (Place::Size(file.clone()), bytes.to_be_bytes().to_vec())
+        }
+        Op::ChunkPut { file, chunk, bytes } => (Place::Chunk(file.clone(), *chunk), bytes.clone()),
+        Op::FolderMade { path, .. } => (Place::Folder(path.clone()), Vec::new()),
+        _ => return None,
+    })
+}
+
+/// Files and folders as a history of transactions says they are to be seen, read off all of it at once.
+pub(super) fn said(store: &Store, entries: &[Entry]) -> Vec<String> {
+    let mut things = Vec::new();
+    for (entry, one) in entries.iter().enumerate() {
+        for (op, done) in one.ops.iter().enumerate() {
+            things.extend(put(done).map(|(place, value)| Thing {
+                place,
+                at: (entry, op),
+                value,
+                dot: one.stamp().dot,
+                time: one.time,
+            }));
+        }
+    }
+    let stands = |thing: &&Thing| {
+        !entries.iter().enumerate().any(|(at, other)| {
+            other.ops.iter().enumerate().any(|(op, done)| {
+                let later = match at == thing.at.0 {
+                    true => op > thing.at.1,
+                    false => other.seen.covers(thing.dot),
+                };
+                later && takes(done, &thing.place)
+            })
+        })
+    };
+    let rank = |thing: &Thing| {
+        let name = store.shared().own_replica.replica_name(thing.dot.replica);
+        (thing.time, name, thing.dot.number)
+    };
+    let mut read: BTreeMap<&Place, &Thing> = BTreeMap::new();
+    let mut sizes = BTreeMap::new();
+    for thing in things.iter().filter(stands) {
+        match read.get(&thing.place) {
+            Some(other) if rank(other) > rank(thing) => {}
+            _ => drop(read.insert(&thing.place, thing)),
+        }
+        if let Place::Size(file) = &thing.place {
+            let bytes = u64::from_be_bytes(thing.value[..].try_into().unwrap());
+            let size: &mut u64 = sizes.entry(file).or_default();
+            *size = bytes.max(*size);
+        }
+    }
+    // What is called, by its path, the latest first.
+    let mut called: BTreeMap<String, Vec<(_, &Identity)>> = BTreeMap::new();
+    let mut folders = BTreeSet::new();
+    let mut around = |path: &str| {
+        let mut path = folder_of(path);
+        while !path.is_empty() {
+            folders.insert(path.to_owned());
+            path = folder_of(path);
+        }
+    };
+    for (place, thing) in &read {
+        match place {
+            Place::Called(file) if read.contains_key(&Place::Life(file.clone())) => {
+                let path = String::from_utf8(thing.value.clone()).unwrap();
+                around(&path);
+                called.entry(path).or_default().push((rank(thing), file));
+            }
+            Place::Folder(path) => around(&format!("{path}/x")),
+            _ => {}
+        }
+    }
+    let tx = store.begin(Access::Read).unwrap();
+    let mut lines: Vec<String> = folders
+        .iter()
+        .map(|path| format!("folder {path}"))
+        .collect();
+    for (path, mut files) in called.clone() {
+        files.sort_by(|one, other| other.cmp(one));
+        for (at, (_, file)) in files.iter().enumerate() {
+            let place = match at == 0 && !folders.contains(&path) {
+                true => path.clone(),
+                false => {
+                    let mut place = beside_base(&path, &tx.spell_identity(file));
+                    while called.contains_key(&place) || folders.contains(&place) {
+                        place.push('~');
+                    }
+                    place
+                }
+            };
+            let mut content = vec![0; sizes.get(file).copied().unwrap_or(0) as usize];
+            for (chunk, thing) in &read {
+                if let Place::Chunk(own, number) = chunk
+                    && own == *file
+                {
+                    let begin = (number * CHUNK_BYTES) as usize;
+                    content[begin..begin + thing.value.len()].copy_from_slice(&thing.value);
+                }
+            }
+            lines.push(line(&place, &content));
+        }
+    }
+    lines.sort();
+    lines
+}
+
+// ---- cases
+
+fn save(tx: &mut Transaction, path: &str, content: &[u8]) {
+    let file = match tx.file_about(path).unwrap() {
+        Some(_) => tx.file(path).unwrap(),
+        None => tx.create_file(path).unwrap(),
+    };
+    tx.write_file(file, 0, content).unwrap();
+}
+
+fn read(store: &Store, path: &str) -> Vec<u8> {
+    let tx = store.begin(Access::Read).unwrap();
+    let file = tx.file(path).unwrap();
+    let mut content = vec![0; tx.file_bytes(file).unwrap() as usize];
+    tx.read_file(file, 0, &mut content).unwrap();
+    content
+}
+
+fn paths(store: &Store) -> Vec<String> {
+    let tx = store.begin(Access::Read).unwrap();
+    let mut all = Vec::new();
+    walk(&tx, "", &mut all).unwrap();
+    all.into_iter().map(|(path, _)| path).collect()
+}
+
+#[test]
+fn files_and_folders_travel() {
+    let (a, b) = (open(), open());
+    let long: Vec<u8> = (0..200_000_u32).map(|at| at as u8).collect();
+    write(&a, |tx| {
+        tx.create_folders("/docs/2026").unwrap();
+        save(tx, "/docs/2026/long", &long);
+        save(tx, "/docs/note", b"hello");
+    });
+    both(&a, &b);
+    assert_eq!(
+        paths(&b),
+        ["/docs", "/docs/2026", "/docs/2026/long", "/docs/note"]
+    );
+    assert_eq!(read(&b, "/docs/2026/long"), long);
+    write(&b, |tx| {
+        tx.rename_path("/docs", "/papers").unwrap();
+        save(tx, "/papers/note", b"J");
+        tx.remove_path("/papers/2026/long").unwrap();
+    });
+    both(&a, &b);
+    assert_eq!(paths(&a), ["/papers", "/papers/2026", "/papers/note"]);
+    assert_eq!(read(&a, "/papers/note"), b"Jello");
+    write(&a, |tx| tx.remove_all("/papers").unwrap());
+    both(&a, &b);
+    assert_eq!(paths(&b), Vec::<String>::new());
+    // Nothing is left of them beside the log.
+    for prefix in [
+        &[0x46, 0x02][..],
+        &[0x47, 0x02],
+        &[0x48],
+        &[0x4c],
+        &[0x2a],
+        &[0x29],
+    ] {
+        for store in [&a, &b] {
+            let tx = store.begin(Access::Read).unwrap();
+            let mut left = Vec::new();
+            each_pair(tx.read(), prefix, |key, _| {
+                left.push(key.to_vec());
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!(left, Vec::<Vec<u8>>::new());
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_written_over_several_transactions_is_seen_once_it_has_a_name() {
+    let (a, b) = (open(), open());
+    let file = write(&a, |tx| {
+        let file = tx.create_unnamed_file().unwrap();
+        tx.write_file(file, 0, &[1; 100_000]).unwrap();
+        file
+    });
+    both(&a, &b);
+    assert_eq!(paths(&b), Vec::<String>::new());
+    // Whoever opens the other one does not take it for what was left over.
+    assert_eq!(b.remove_unnamed_files().unwrap(), 0);
+    write(&a, |tx| {
+        tx.write_file(file, 100_000, &[2; 100_000]).unwrap()
+    });
+    write(&a, |tx| tx.name_file(file, "/whole").unwrap());
+    both(&a, &b);
+    assert_eq!(read(&b, "/whole"), [[1; 100_000], [2; 100_000]].concat());
+    // One that is never ended goes everywhere.
+    write(&a, |tx| {
+        let file = tx.create_unnamed_file().unwrap();
+        tx.write_file(file, 0, b"half").unwrap();
+    });
+    both(&a, &b);
+    assert_eq!(a.remove_unnamed_files().unwrap(), 1);
+    both(&a, &b);
+    assert_eq!(known(&b.begin(Access::Read).unwrap()).len(), 1);
+}
+
+#[test]
+fn two_that_make_one_folder_make_one() {
+    let (a, b) = (open(), open());
+    for (store, name) in [(&a, "one"), (&b, "two")] {
+        write(store, |tx| {
+            tx.create_folders("/in/box").unwrap();
+            save(tx, &format!("/in/box/{name}"), b"x");
+        });
+    }
+    both(&a, &b);
+    assert_eq!(paths(&a), ["/in", "/in/box", "/in/box/one", "/in/box/two"]);
+    assert_eq!(a.begin(Access::Read).unwrap().conflicts().unwrap(), []);
+}
+
+#[test]
+fn of_two_files_of_one_name_both_stay_and_a_conflict_tells_of_it() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| save(tx, "/r.txt", b"from a"));
+    write(&b, |tx| save(tx, "/r.txt", b"from b"));
+    both(&a, &b);
+    let now = paths(&a);
+    assert_eq!(now.len(), 2, "{now:?}");
+    let mut contents: Vec<_> = now.iter().map(|path| read(&a, path)).collect();
+    contents.sort();
+    assert_eq!(contents, [b"from a", b"from b"]);
+    let beside = now[1].clone();
+    assert!(beside.starts_with("/r.txt~"), "{beside}");
+    let conflicts = b.begin(Access::Read).unwrap().conflicts().unwrap();
+    assert_eq!(conflicts.len(), 1);
+    assert_eq!(conflicts[0].kind, ConflictKind::File);
+    assert_eq!(conflicts[0].value, isomer_value::Value::from(&*beside));
+    // Removing the one that has the name gives it to the other.
+    write(&b, |tx| tx.remove_path("/r.txt").unwrap());
+    both(&a, &b);
+    assert_eq!(paths(&a), ["/r.txt"]);
+    assert_eq!(a.begin(Access::Read).unwrap().conflicts().unwrap(), []);
+}
+
+#[test]
+fn renaming_the_other_of_two_files_settles_it() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| save(tx, "/r", b"a"));
+    write(&b, |tx| save(tx, "/r", b"b"));
+    both(&a, &b);
+    let beside = paths(&a)[1].clone();
+    write(&a, |tx| tx.rename_path(&beside, "/s").unwrap());
+    both(&a, &b);
+    assert_eq!(paths(&b), ["/r", "/s"]);
+    assert_eq!(b.begin(Access::Read).unwrap().conflicts().unwrap(), []);
+}
+
+#[test]
+fn what_comes_into_a_folder_that_is_removed_keeps_it() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| tx.create_folders("/d/e").unwrap());
+    both(&a, &b);
+    write(&a, |tx| tx.remove_all("/d").unwrap());
+    write(&b, |tx| save(tx, "/d/e/new", b"new"));
+    both(&a, &b);
+    assert_eq!(paths(&a), ["/d", "/d/e", "/d/e/new"]);
+    // Nobody made the folders that are left: they go with what is in them.
+    write(&a, |tx| tx.remove_path("/d/e/new").unwrap());
+    both(&a, &b);
+    assert_eq!(paths(&b), Vec::<String>::new());
+}
+
+#[test]
+fn a_folder_hides_a_file_of_its_name() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| save(tx, "/x", b"file"));
+    write(&b, |tx| {
+        tx.create_folder("/x").unwrap();
+        save(tx, "/x/in", b"in");
+    });
+    both(&a, &b);
+    let now = paths(&a);
+    assert_eq!(now[..2], ["/x", "/x/in"]);
+    assert_eq!(read(&b, &now[2]), b"file");
+    write(&b, |tx| tx.remove_all("/x").unwrap());
+    both(&a, &b);
+    assert_eq!(paths(&a), ["/x"]);
+    assert_eq!(read(&a, "/x"), b"file");
+}
+
+#[test]
+fn a_removal_takes_what_is_renamed_or_written_meanwhile() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| {
+        save(tx, "/x", b"1");
+        save(tx, "/y", b"2");
+    });
+    both(&a, &b);
+    write(&a, |tx| {
+        tx.remove_path("/x").unwrap();
+        tx.remove_path("/y").unwrap();
+    });
+    write(&b, |tx| {
+        tx.rename_path("/x", "/z").unwrap();
+        save(tx, "/y", b"3");
+    });
+    both(&a, &b);
+    assert_eq!(paths(&a), Vec::<String>::new());
+}
+
+#[test]
+fn parts_that_two_write_at_once_are_told_of() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| save(tx, "/x", &[0; 200_000]));
+    both(&a, &b);
+    for (store, byte) in [(&a, 1), (&b, 2)] {
+        write(store, |tx| {
+            let file = tx.file("/x").unwrap();
+            tx.write_file(file, 5, &[byte]).unwrap();
+            // Apart: both stay.
+            tx.write_file(file, CHUNK_BYTES * u64::from(byte), &[byte])
+                .unwrap();
+        });
+    }
+    both(&a, &b);
+    let content = read(&a, "/x");
+    assert_eq!(content[CHUNK_BYTES as usize], 1);
+    assert_eq!(content[2 * CHUNK_BYTES as usize], 2);
+    let conflicts = a.begin(Access::Read).unwrap().conflicts().unwrap();
+    assert_eq!(conflicts.len(), 1);
+    assert_eq!(
+        (&*conflicts[0].record, &*conflicts[0].field),
+        ("file /x", "bytes 0 to 65535")
+    );
+    write(&b, |tx| save(tx, "/x", b"chosen"));
+    both(&a, &b);
+    assert_eq!(a.begin(Access::Read).unwrap().conflicts().unwrap(), []);
+}
+
+#[test]
+fn files_that_were_there_before_travel_by_snapshot() {
+    let engine = std::sync::Arc::new(isomer_storage::MemoryEngine::new());
+    let a = Store::open(engine, crate::StoreOptions::default()).unwrap();
+    let unnamed = write(&a, |tx| {
+        tx.create_folders("/old/deep").unwrap();
+        save(tx, "/old/deep/x", &[7; 100_000]);
+        save(tx, "/old/y", b"y");
+        tx.create_unnamed_file().unwrap()
+    });
+    a.begin_replication().unwrap();
+    let b = open();
+    join(&a, &b, 1000);
+    both(&a, &b);
+    assert_eq!(read(&b, "/old/deep/x"), [7; 100_000]);
+    write(&b, |tx| {
+        tx.rename_path("/old/deep", "/new").unwrap();
+        let file = tx.file("/old/y").unwrap();
+        tx.resize_file(file, 0).unwrap();
+    });
+    write(&a, |tx| tx.name_file(unnamed, "/late").unwrap());
+    both(&a, &b);
+    assert_eq!(paths(&a), ["/late", "/new", "/new/x", "/old", "/old/y"]);
+    assert_eq!(read(&a, "/old/y"), b"");
+    for store in [&a, &b] {
+        assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_declared_space_has_no_files() {
+    let (a, b) = (open(), open());
+    let space = crate::ReplicatedSpace {
+        name: "shared".into(),
+        labels: ["L".to_owned()].into(),
+        ..crate::ReplicatedSpace::default()
+    };
+    a.declare_space(&space).unwrap();
+    b.declare_space(&space).unwrap();
+    write(&a, |tx| {
+        save(tx, "/mine", b"x");
+        let label = tx.intern_label("L").unwrap();
+        tx.create_node(&[label], &map(&[])).unwrap();
+    });
+    send(&a, &b);
+    assert_eq!(paths(&b), Vec::<String>::new());
+    // A peer that tells of one nevertheless is refused.
+    let (c, d) = (open(), open());
+    write(&c, |tx| save(tx, "/x", b"x"));
+    let page = c.entries_for(&d.greeting().unwrap(), 1 << 20).unwrap();
+    let error = b.apply_entries(&page).unwrap_err().to_string();
+    assert!(error.contains("do not replicate the same"), "{error}");
+}
+
+#[test]
+fn damage_to_files_is_found_and_mended() {
+    let (a, b) = (open(), open());
+    write(&a, |tx| {
+        tx.create_folders("/d").unwrap();
+        save(tx, "/d/x", &[3; 70_000]);
+    });
+    both(&a, &b);
+    assert_eq!(
+        b.differing(&a.fingerprints().unwrap()).unwrap(),
+        Some(Vec::new())
+    );
+    // A chunk is lost.
+    let mut tx = b.engine().begin().unwrap();
+    let number = {
+        let tx = b.begin(Access::Read).unwrap();
+        tx.file("/d/x").unwrap().0
+    };
+    for key in [
+        keyspace::file_chunk(number, 1),
+        keyspace::cell(&keyspace::file_chunk(number, 1)),
+    ] {
+        tx.delete(&key).unwrap();
+    }
+    tx.commit(crate::Durability::Buffered).unwrap();
+    let ranges = b.differing(&a.fingerprints().unwrap()).unwrap().unwrap();
+    assert_eq!(ranges.len(), 1);
+    b.repair(&a.ranges_page(&ranges).unwrap()).unwrap();
+    assert_eq!(
+        b.differing(&a.fingerprints().unwrap()).unwrap(),
+        Some(Vec::new())
+    );
+    assert_eq!(read(&b, "/d/x"), [3; 70_000]);
+}
+
+#[test]
+fn a_peer_that_tells_of_no_file_is_refused() {
+    for path in ["xxxxx", "/../x", "/a//b", "/aaa/", "/./xx", "/aaa\0"] {
+        let (a, b) = (open(), open());
+        write(&a, |tx| {
+            tx.create_file("/1234").unwrap();
+        });
+        let page = a.entries_for(&b.greeting().unwrap(), 1 << 20).unwrap();
+        let at = page.windows(5).position(|part| part == b"/1234").unwrap();
+        let page = [&page[..at], path.as_bytes(), &page[at + path.len()..]].concat();
+        let error = b.apply_entries(&page).unwrap_err();
+        assert_eq!(error.kind(), crate::ErrorKind::Invalid, "{path}: {error}");
+        assert_eq!(known(&b.begin(Access::Read).unwrap()), Vec::<String>::new());
+    }
+}
