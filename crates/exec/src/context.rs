@@ -6,7 +6,8 @@ use std::{
 };
 
 use isomer_data::{
-    Access, Catalog, ConvergentOwner, DataError, Direction, GraphRead, NodeLabels, Transaction,
+    Access, Catalog, ConvergentOwner, DataError, Direction, FileAbout, FileId, GraphRead,
+    NodeLabels, Transaction,
 };
 use isomer_plan::{
     Plan,
@@ -462,6 +463,16 @@ impl Environment for Cx<'_> {
 
     fn bucket_get(&self, bucket: &str, key: &Value) -> Result<Value> {
         crate::builtin::bucket_get(self.tx, bucket, key)
+    }
+
+    fn file_about(&self, path: &str) -> Result<Option<FileAbout>> {
+        Ok(self.tx.file_about(path)?)
+    }
+
+    fn file_part(&self, file: FileId, offset: u64, length: u64) -> Result<Vec<u8>> {
+        crate::files::part(self.tx, file, offset, length, &|bytes| {
+            self.allow_bytes(bytes)
+        })
     }
 
     fn look_into(&self, owner: ConvergentOwner, path: &[&str], look: Look<'_>) -> Result<Value> {

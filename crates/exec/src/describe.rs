@@ -238,6 +238,26 @@ const FUNCTIONS: &[(&str, &str, &str)] = &[
     ),
     ("kv.keyParts", "key", "the parts of such a key, as a list"),
     (
+        "file.exists",
+        "path",
+        "whether a file or folder stands there",
+    ),
+    (
+        "file.size",
+        "path",
+        "the bytes of a file; null where there is none",
+    ),
+    (
+        "file.text",
+        "path",
+        "a file as text; null where there is none",
+    ),
+    (
+        "file.bytes",
+        "path, [offset], [length]",
+        "bytes of a file; null where there is none",
+    ),
+    (
         "convergent.kind",
         "entity, path",
         "what the convergent field at a path is; null where there is none",
@@ -352,6 +372,28 @@ const PROCEDURES: &[(&str, &str)] = &[
         "kv.getMany",
         "the values under several keys, in their order, in one batch",
     ),
+    (
+        "file.write",
+        "puts a file with this content, in place of one that is there",
+    ),
+    (
+        "file.append",
+        "writes behind the end of a file, which is made where nothing is",
+    ),
+    (
+        "file.createFolder",
+        "makes a folder, and those that it is in",
+    ),
+    (
+        "file.move",
+        "moves a file, or a folder with all that is in it",
+    ),
+    ("file.remove", "removes a file, or a folder that is empty"),
+    (
+        "file.removeAll",
+        "removes a file, or a folder with all that is in it",
+    ),
+    ("file.list", "what a folder holds, by name"),
     (
         "db.statistics",
         "what the planner knows: how labels, relationships and values are spread",

@@ -22,6 +22,7 @@ mod error;
 mod eval;
 mod exact;
 mod execution;
+mod files;
 mod function;
 mod hydrate;
 mod limits;

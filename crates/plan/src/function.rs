@@ -185,6 +185,11 @@ functions! {
     KvExists "kv.exists" (2, 2) Kind::Boolean, Reads;
     KvKey "kv.key" (1, 1) Kind::Bytes, Pure;
     KvKeyParts "kv.keyParts" (1, 1) list(Kind::Any), Pure;
+    // files: null where nothing stands under the path
+    FileExists "file.exists" (1, 1) Kind::Boolean, Reads;
+    FileSize "file.size" (1, 1) Kind::Integer, Reads;
+    FileText "file.text" (1, 1) Kind::String, Reads;
+    FileBytes "file.bytes" (1, 3) Kind::Bytes, Reads;
     // convergent fields, without loading them: null where the path leads to no such field
     ConvergentKind "convergent.kind" (2, 2) Kind::String, Reads;
     ConvergentValue "convergent.value" (2, 2) Kind::Any, Reads;

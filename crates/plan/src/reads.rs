@@ -222,6 +222,10 @@ impl Reading<'_> {
                 };
                 self.reads.buckets.insert(bucket);
             }
+            Function::FileExists
+            | Function::FileSize
+            | Function::FileText
+            | Function::FileBytes => return Err("it reads files".into()),
             _ if function.purity() == Purity::Volatile && !self.is_settled(function, arguments) => {
                 return Err(format!("{}() is another value each time", function.name()));
             }

@@ -116,6 +116,20 @@ impl Transaction {
         Ok(())
     }
 
+    /// Puts a file with this content under a path, in place of one that is there: two replicas that do so at once never make one
+    /// file of parts of both.
+    ///
+    /// # Errors
+    /// Those of [`Transaction::create_file`]; [`DataError::Invalid`] where a folder stands there.
+    pub fn put_file(&mut self, path: &str, bytes: &[u8]) -> Result<(), DataError> {
+        if self.file_about(path)?.is_some() {
+            self.file(path)?; // a folder is refused
+            self.remove_path(path)?;
+        }
+        let file = self.create_file(path)?;
+        self.write_file(file, 0, bytes)
+    }
+
     /// Cuts a file off, or makes it longer by zeros.
     pub fn resize_file(&mut self, file: FileId, size: u64) -> Result<(), DataError> {
         self.check_writable()?;

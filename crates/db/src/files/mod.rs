@@ -140,14 +140,7 @@ impl<'t> Files<'t> {
     /// Puts a file with the content `bytes` under a path, in place of one that is there: two replicas that do so at once never make one
     /// file of parts of both.
     pub fn write(&mut self, path: &str, bytes: &[u8]) -> Result<()> {
-        self.transaction.below(|data| {
-            if data.file_about(path)?.is_some() {
-                data.file(path)?; // a folder is refused
-                data.remove_path(path)?;
-            }
-            let id = data.create_file(path)?;
-            data.write_file(id, 0, bytes)
-        })
+        self.transaction.below(|data| data.put_file(path, bytes))
     }
 
     /// Moves a file or a folder with all that is in it, which costs one entry. A file may take the place of a file.

@@ -6,6 +6,7 @@
 
 mod convergent;
 mod convert;
+mod files;
 mod graph;
 mod list;
 mod math;
@@ -18,7 +19,7 @@ pub(crate) mod tests;
 
 use std::sync::Arc;
 
-use isomer_data::{ConvergentOwner, Direction};
+use isomer_data::{ConvergentOwner, Direction, FileAbout, FileId};
 use isomer_plan::function::Function as Builtin;
 use isomer_value::{Map, Node, NodeId, Relationship, TypeId, Value, jiff};
 use regex::Regex;
@@ -61,6 +62,10 @@ pub trait Environment {
     fn degree(&self, node: NodeId, types: &[Arc<str>], direction: Direction) -> Result<u64>;
     /// The value under a key of a bucket; null where there is none.
     fn bucket_get(&self, bucket: &str, key: &Value) -> Result<Value>;
+    /// What stands under a path; nothing where nothing does.
+    fn file_about(&self, path: &str) -> Result<Option<FileAbout>>;
+    /// A part of a file: at most `length` bytes from `offset` on.
+    fn file_part(&self, file: FileId, offset: u64, length: u64) -> Result<Vec<u8>>;
     /// The convergent field at a path of a node or relationship, looked at as said; null where there is none.
     fn look_into(&self, owner: ConvergentOwner, path: &[&str], look: Look<'_>) -> Result<Value>;
     /// Refuses a value of about `bytes` bytes where the query's memory limit does not allow it.
@@ -103,6 +108,7 @@ impl Function {
             math::find,
             convert::find,
             graph::find,
+            files::find,
             convergent::find,
             temporal::find,
             spatial::find,

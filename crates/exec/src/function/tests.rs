@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_data::{ConvergentOwner, Direction};
+use isomer_data::{ConvergentOwner, Direction, FileAbout, FileId};
 use isomer_plan::function::Function as Builtin;
 use isomer_value::{
     Map, Node, NodeId, Path, RelId, Relationship, TypeId, Value,
@@ -81,6 +81,14 @@ impl Environment for Stub {
         } else {
             Value::Null
         })
+    }
+
+    fn file_about(&self, _: &str) -> Result<Option<FileAbout>> {
+        Ok(None)
+    }
+
+    fn file_part(&self, _: FileId, _: u64, _: u64) -> Result<Vec<u8>> {
+        Ok(Vec::new())
     }
 
     fn look_into(&self, _: ConvergentOwner, _: &[&str], look: Look<'_>) -> Result<Value> {

@@ -128,6 +128,7 @@ impl Registry {
     pub fn with_builtins() -> Self {
         let mut registry = Self::new();
         crate::builtin::register(&mut registry);
+        crate::files::register(&mut registry);
         algorithms::register(&mut registry);
         paths::register(&mut registry);
         statistics::register(&mut registry);

@@ -1,0 +1,226 @@
+//! Procedures on files, in the transaction of the statement.
+//!
+//! | procedure | what it does |
+//! |---|---|
+//! | `file.write(path, content)` | puts a file with this content, in place of one that is there |
+//! | `file.append(path, content)` | writes behind the end of a file, which is made where nothing is |
+//! | `file.createFolder(path)` | makes a folder, and those that it is in, where they are not there |
+//! | `file.move(from, to)` | moves a file, or a folder with all that is in it |
+//! | `file.remove(path)` | removes a file, or a folder that is empty |
+//! | `file.removeAll(path)` | removes a file, or a folder with all that is in it |
+//! | `file.list(folder)` | what a folder holds, by name |
+//!
+//! Content is a string or bytes.
+
+use std::sync::Arc;
+
+use isomer_data::{FileAbout, FileId, PathKind, Transaction};
+use isomer_plan::{
+    catalog::{ProcedureField, ProcedureMode, ProcedureSignature},
+    expr::Kind,
+};
+use isomer_value::Value;
+
+use crate::{
+    error::{ErrorClass, ExecError, Result, shown},
+    procedure::{Call, Procedure, Registry},
+};
+
+/// Entries of a folder that are read at once.
+const PAGE: usize = 1_024;
+
+/// Adds them.
+pub(crate) fn register(registry: &mut Registry) {
+    for what in What::ALL {
+        let signature = Arc::new(signature(what));
+        registry.add_procedure(Arc::new(FileProcedure { what, signature }));
+    }
+}
+
+/// A part of a file, where `allow` agrees to hold its bytes.
+pub(crate) fn part(
+    tx: &Transaction,
+    file: FileId,
+    offset: u64,
+    length: u64,
+    allow: &dyn Fn(usize) -> Result<()>,
+) -> Result<Vec<u8>> {
+    let there = tx.file_bytes(file)?.saturating_sub(offset);
+    let length = usize::try_from(length.min(there)).unwrap_or(usize::MAX);
+    allow(length)?;
+    let mut bytes = vec![0; length];
+    tx.read_file(file, offset, &mut bytes)?;
+    Ok(bytes)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum What {
+    Write,
+    Append,
+    CreateFolder,
+    Move,
+    Remove,
+    RemoveAll,
+    List,
+}
+
+impl What {
+    const ALL: [Self; 7] = [
+        Self::Write,
+        Self::Append,
+        Self::CreateFolder,
+        Self::Move,
+        Self::Remove,
+        Self::RemoveAll,
+        Self::List,
+    ];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Write => "file.write",
+            Self::Append => "file.append",
+            Self::CreateFolder => "file.createFolder",
+            Self::Move => "file.move",
+            Self::Remove => "file.remove",
+            Self::RemoveAll => "file.removeAll",
+            Self::List => "file.list",
+        }
+    }
+}
+
+struct FileProcedure {
+    what: What,
+    signature: Arc<ProcedureSignature>,
+}
+
+fn signature(what: What) -> ProcedureSignature {
+    let field = |name: &str, kind: Kind| ProcedureField {
+        name: name.into(),
+        kind,
+        nullable: false,
+        default: None,
+    };
+    let parameters = match what {
+        What::Write | What::Append => {
+            vec![field("path", Kind::String), field("content", Kind::Any)]
+        }
+        What::Move => vec![field("from", Kind::String), field("to", Kind::String)],
+        What::List => vec![field("folder", Kind::String)],
+        What::CreateFolder | What::Remove | What::RemoveAll => vec![field("path", Kind::String)],
+    };
+    let (results, mode) = match what {
+        What::List => (
+            vec![
+                field("name", Kind::String),
+                field("path", Kind::String),
+                field("kind", Kind::String),
+                field("bytes", Kind::Integer),
+                field("createdMs", Kind::Integer),
+                field("modifiedMs", Kind::Integer),
+            ],
+            ProcedureMode::Read,
+        ),
+        _ => (Vec::new(), ProcedureMode::Write),
+    };
+    ProcedureSignature {
+        name: what.name().into(),
+        parameters,
+        results,
+        mode,
+    }
+}
+
+impl Procedure for FileProcedure {
+    fn signature(&self) -> &Arc<ProcedureSignature> {
+        &self.signature
+    }
+
+    fn call(&self, arguments: &[Value], call: &mut Call<'_>) -> Result<()> {
+        let name = &self.signature.name;
+        let path = path_of(name, arguments.first())?;
+        match self.what {
+            What::Write => {
+                let content = content_of(name, arguments.get(1))?;
+                call.transaction().put_file(path, content)?;
+            }
+            What::Append => {
+                let content = content_of(name, arguments.get(1))?;
+                let tx = call.transaction();
+                let file = match tx.file_about(path)? {
+                    None => tx.create_file(path)?,
+                    Some(_) => tx.file(path)?,
+                };
+                let end = tx.file_bytes(file)?;
+                tx.write_file(file, end, content)?;
+            }
+            What::CreateFolder => call.transaction().create_folders(path)?,
+            What::Move => {
+                let to = path_of(name, arguments.get(1))?;
+                call.transaction().rename_path(path, to)?;
+            }
+            What::Remove => call.transaction().remove_path(path)?,
+            What::RemoveAll => drop(call.transaction().remove_all(path)?),
+            What::List => list(path, call)?,
+        }
+        Ok(())
+    }
+}
+
+fn list(folder: &str, call: &mut Call<'_>) -> Result<()> {
+    let inside = folder.trim_end_matches('/');
+    let mut after: Option<String> = None;
+    loop {
+        let page = call
+            .transaction()
+            .list_folder(folder, after.as_deref(), PAGE)?;
+        after = match page.len() == PAGE {
+            true => page.last().map(|(name, _)| name.clone()),
+            false => None,
+        };
+        for (name, about) in page {
+            call.emit(row(inside, &name, &about))?;
+        }
+        if after.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+fn row(folder: &str, name: &str, about: &FileAbout) -> Vec<Value> {
+    let kind = match about.kind {
+        PathKind::File => "file",
+        PathKind::Folder => "folder",
+    };
+    vec![
+        Value::from(name),
+        Value::from(format!("{folder}/{name}")),
+        Value::from(kind),
+        Value::Int(about.bytes as i64),
+        Value::Int(about.created_ms as i64),
+        Value::Int(about.modified_ms as i64),
+    ]
+}
+
+fn path_of<'a>(name: &str, argument: Option<&'a Value>) -> Result<&'a str> {
+    let path = argument.and_then(Value::as_str);
+    path.ok_or_else(|| refused(name, "a path is a string".into()))
+}
+
+fn content_of<'a>(name: &str, argument: Option<&'a Value>) -> Result<&'a [u8]> {
+    match argument.unwrap_or(&Value::Null) {
+        Value::String(text) => Ok(text.as_bytes()),
+        Value::Bytes(bytes) => Ok(bytes),
+        other => Err(refused(
+            name,
+            format!("content is a string or bytes, not {}", shown(other)),
+        )),
+    }
+}
+
+fn refused(name: &str, reason: String) -> ExecError {
+    ExecError::raised(
+        ErrorClass::ProcedureError,
+        "InvalidArgumentValue",
+        format!("{name}: {reason}"),
+    )
+}
