@@ -537,6 +537,52 @@ fn parts_that_two_write_at_once_are_told_of() {
     assert_eq!(a.begin(Access::Read).unwrap().conflicts().unwrap(), []);
 }
 
+/// Local transactions and merges at the same time lose nothing of one another.
+#[test]
+fn files_change_while_others_are_merged() {
+    let (a, b) = (open(), open());
+    let work = |store: &Store, seed: u64| {
+        let (mut n, mut seen) = (Numbers(seed), Vec::new());
+        for _ in 0..150 {
+            let mut tx = store.begin(Access::Write).unwrap();
+            for _ in 0..1 + n.below(3) {
+                let mark = tx.mark();
+                if operate(&mut n, &mut tx, &mut seen).is_err() {
+                    tx.rollback_to(mark).unwrap();
+                }
+            }
+            if let Err(error) = tx.commit() {
+                assert_eq!(error.kind(), crate::ErrorKind::Retry, "{error}");
+            }
+        }
+    };
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let workers = [(&a, 1), (&a, 2), (&b, 3), (&b, 4)]
+            .map(|(store, seed)| scope.spawn(move || work(store, seed)));
+        let merges = scope.spawn(|| {
+            while !is_over.load(std::sync::atomic::Ordering::Acquire) {
+                send(&a, &b);
+                send(&b, &a);
+            }
+        });
+        for worker in workers {
+            worker.join().unwrap();
+        }
+        is_over.store(true, std::sync::atomic::Ordering::Release);
+        merges.join().unwrap();
+    });
+    both(&a, &b);
+    assert_eq!(lines(&a), lines(&b));
+    assert_eq!(
+        b.differing(&a.fingerprints().unwrap()).unwrap(),
+        Some(Vec::new())
+    );
+    for store in [&a, &b] {
+        assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
+    }
+}
+
 #[test]
 fn files_that_were_there_before_travel_by_snapshot() {
     let engine = std::sync::Arc::new(isomer_storage::MemoryEngine::new());
