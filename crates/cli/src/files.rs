@@ -146,18 +146,13 @@ fn list(db: &Database, path: &str, json: bool) -> Result<()> {
 
 fn tell(name: &str, about: FileAbout, json: bool) -> Result<()> {
     let folder = about.kind == PathKind::Folder;
-    // A folder that is there for what is in it alone was made by nobody.
-    let time = |ms: u64| -> Result<Option<String>> {
-        let stamp = jiff::Timestamp::from_millisecond(i64::try_from(ms)?)?;
-        Ok((ms > 0).then(|| stamp.to_string()))
-    };
     if json {
         let told: Value = to_value(&serde_json::json!({
             "name": name,
             "kind": if folder { "folder" } else { "file" },
             "bytes": about.bytes,
-            "created": time(about.created_ms)?,
-            "modified": time(about.modified_ms)?,
+            "created": time_text(about.created_ms)?,
+            "modified": time_text(about.modified_ms)?,
         }))?;
         return Ok(line(&isomer_db::json::to_string(&told)?)?);
     }
@@ -169,8 +164,15 @@ fn tell(name: &str, about: FileAbout, json: bool) -> Result<()> {
     let slash = if folder { "/" } else { "" };
     Ok(line(&format!(
         "{size:>12}  {:24}  {name}{slash}",
-        time(about.modified_ms)?.unwrap_or_default()
+        time_text(about.modified_ms)?.unwrap_or_default()
     ))?)
+}
+
+/// A time, always with three decimals, so that columns stand in line. (A folder that is there for what is in it alone was made by
+/// nobody, at no time.)
+fn time_text(ms: u64) -> Result<Option<String>> {
+    let stamp = jiff::Timestamp::from_millisecond(i64::try_from(ms)?)?;
+    Ok((ms > 0).then(|| format!("{stamp:.3}")))
 }
 
 fn put(db: &Database, from: &Path, to: &str) -> Result<()> {
@@ -233,4 +235,21 @@ fn last_name(path: &str) -> &str {
 
 fn inside(folder: &str, name: &str) -> String {
     format!("{}/{name}", folder.trim_end_matches('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time_text;
+
+    #[test]
+    fn times_are_all_of_one_width() {
+        let told = [0, 1, 1_000, 1_480].map(|ms| time_text(ms).expect("a time"));
+        let expected = [
+            None,
+            Some("1970-01-01T00:00:00.001Z"),
+            Some("1970-01-01T00:00:01.000Z"),
+            Some("1970-01-01T00:00:01.480Z"),
+        ];
+        assert_eq!(told.each_ref().map(Option::as_deref), expected);
+    }
 }

@@ -42,6 +42,8 @@ use crate::{
 };
 
 const FORMAT: u8 = 1;
+/// Most bytes of an entry: it travels in one piece, and is one value of the engine.
+pub(crate) const MOST_BYTES: usize = 64 << 20;
 
 /// Properties with their encoded values.
 pub(crate) type Set = Vec<(PropId, Vec<u8>)>;

@@ -559,7 +559,7 @@ impl Transaction {
         for (at, (number, shadow)) in called.iter().enumerate() {
             let place = match at == 0 && !is_folder {
                 true => path.to_owned(),
-                false => self.beside_name(path, shadow)?,
+                false => self.beside_name(path, *number, shadow)?,
             };
             if shadow.shown != place {
                 self.unshow(*number, touched)?;
@@ -578,15 +578,22 @@ impl Transaction {
         Ok(())
     }
 
-    /// Where a file stands that cannot stand under its path.
-    fn beside_name(&self, path: &str, shadow: &FileShadow) -> Result<String, DataError> {
+    /// Where a file stands that cannot stand under its path. (That another one stands there, beside a path of its own, takes two
+    /// identities with one hash: then the first that came stays.)
+    fn beside_name(
+        &self,
+        path: &str,
+        number: u64,
+        shadow: &FileShadow,
+    ) -> Result<String, DataError> {
         let mut place = beside_base(path, &self.spell_identity(&shadow.identity));
         loop {
-            let is_folder = matches!(
-                self.find_path(&names(&place)?)?,
-                Some((FileKind::Folder, _))
-            );
-            if !is_folder && self.files_called(&place)?.is_empty() {
+            let is_taken = match self.find_path(&names(&place)?)? {
+                Some((FileKind::Folder, _)) => true,
+                Some((FileKind::File, other)) => other != number,
+                None => false,
+            };
+            if !is_taken && self.files_called(&place)?.is_empty() {
                 return Ok(place);
             }
             place.push('~');
@@ -740,11 +747,11 @@ pub(super) fn beside_base(path: &str, identity: &[u8]) -> String {
     // Room for the digits, and for signs behind them.
     let room = MAX_FILE_NAME_BYTES - DIGITS - 16;
     let kept = name.floor_char_boundary(room.min(name.len()));
-    format!(
-        "{folder}/{}~{:016x}",
-        &name[..kept],
-        xxh3_128(identity) as u64
-    )
+    let hash = match rules::broken(Mutant::HashesMeet) {
+        true => 7,
+        false => xxh3_128(identity) as u64,
+    };
+    format!("{folder}/{}~{hash:016x}", &name[..kept])
 }
 
 /// Whether a path looks like that of a file beside another one.

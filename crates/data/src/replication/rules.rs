@@ -32,6 +32,8 @@ pub(crate) enum Mutant {
     TakesBeside,
     /// Of files that are called alike the first one that came keeps the name.
     FirstFileKeepsName,
+    /// All files have one hash. (No mistake: somebody may make such names who means no good.)
+    HashesMeet,
     /// Each page of a snapshot is of the newest state.
     PagesOfAnyState,
 }

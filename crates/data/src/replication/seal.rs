@@ -9,7 +9,7 @@ use super::{
     buckets::sequence_key,
     codec::malformed,
     conflicts::contested,
-    entry::{Entry, Op},
+    entry::{Entry, MOST_BYTES, Op},
     identity::{Identity, Owner},
     keep::kept_stamp,
     shadow::NodeShadow,
@@ -99,7 +99,16 @@ impl Transaction {
             seen,
             ops,
         };
-        self.put(&keyspace::log_entry(replica.0, number), &entry.encode())
+        let bytes = entry.encode();
+        if bytes.len() > MOST_BYTES {
+            return Err(DataError::Limit {
+                what: "what a transaction tells other replicas".into(),
+                size: format!("{} bytes", bytes.len()),
+                max: format!("{MOST_BYTES} bytes"),
+                advice: "write it in several transactions; a large file by a writer of files, which does so by itself",
+            });
+        }
+        self.put(&keyspace::log_entry(replica.0, number), &bytes)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::{
         files::{beside_base, folder_of},
         identity::Identity,
         join_files::file_of,
+        rules::{Mutant, break_rule},
         versions::ReplicaNames,
     },
 };
@@ -610,6 +611,47 @@ fn files_that_were_there_before_travel_by_snapshot() {
     for store in [&a, &b] {
         assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
     }
+}
+
+#[test]
+fn a_transaction_that_no_page_could_hold_is_refused() {
+    let a = open();
+    let mut tx = a.begin(Access::Write).unwrap();
+    let file = tx.create_file("/large").unwrap();
+    for part in 0..5 {
+        tx.write_file(file, part << 24, &vec![1; 1 << 24]).unwrap();
+    }
+    let error = tx.commit().unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Limit, "{error}");
+    assert!(
+        error.to_string().contains("several transactions"),
+        "{error}"
+    );
+    assert_eq!(paths(&a), Vec::<String>::new());
+}
+
+/// Files of one hash, which somebody could make who means no good, do not push one another about for ever.
+#[test]
+fn files_of_one_hash_all_stand() {
+    break_rule(Some(Mutant::HashesMeet));
+    let stores = [open(), open(), open(), open()];
+    for store in &stores {
+        write(store, |tx| save(tx, "/x", b"x"));
+    }
+    for _ in 0..2 {
+        for (from, to) in (0..16).map(|pair| (pair / 4, pair % 4)) {
+            if from != to {
+                send(&stores[from], &stores[to]);
+            }
+        }
+    }
+    for store in &stores {
+        let beside = "/x~0000000000000007";
+        let expected = ["/x", beside, &format!("{beside}~"), &format!("{beside}~~")];
+        assert_eq!(paths(store), expected);
+        assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
+    }
+    break_rule(None);
 }
 
 #[test]
