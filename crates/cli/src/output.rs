@@ -290,7 +290,7 @@ fn write_map(map: &isomer_db::Map, out: &mut String) {
 fn write_node(node: &Node, out: &mut String) {
     out.push('(');
     if let Some(content) = &node.content {
-        for label in &content.labels {
+        for label in content.labels.iter() {
             out.push(':');
             out.push_str(&quote_name(label));
         }

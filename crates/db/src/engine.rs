@@ -109,10 +109,15 @@ pub(crate) fn open(options: &Builder, path: Option<&Path>, memory: &Memory) -> R
     match kind {
         EngineKind::Store => {
             let memtable_bytes = (bytes / 8).clamp(LEAST_MEMTABLE_BYTES, LARGEST_MEMTABLE_BYTES);
+            let memtables = MEMTABLES * memtable_bytes;
+            // Who said how large it shall be means that.
+            let elastic = options.cache_bytes.is_none();
+            let most = (memory.total_bytes() / 2).saturating_sub(memtables);
             let store = StoreOptions {
                 create: options.create && !options.read_only,
                 read_only: options.read_only,
-                cache_bytes: bytes.saturating_sub(MEMTABLES * memtable_bytes),
+                cache_bytes: bytes.saturating_sub(memtables),
+                spare_memory: elastic.then(|| (memory.clone(), most)),
                 memtable_bytes,
                 max_transaction_bytes: options.max_transaction_bytes,
                 key: options.key.clone(),
@@ -198,8 +203,8 @@ fn default_kind() -> EngineKind {
 /// Least that an engine takes by itself.
 const LEAST_CACHE_BYTES: usize = 1 << 20;
 
-/// The engine's part of the memory: what was asked for, or a quarter of what is free, so that many databases may share it and
-/// their queries still find room.
+/// The engine's own part of the memory: what was asked for, or a quarter of what is free, so that many databases may share it and
+/// their queries still find room. (What lies idle a store takes for its cache, and gives back.)
 fn reserve_cache(memory: &Memory, asked: Option<usize>) -> Result<Reservation> {
     let free = memory.total_bytes().saturating_sub(memory.used_bytes());
     let mut bytes = asked.unwrap_or((free / 4).max(LEAST_CACHE_BYTES));

@@ -68,21 +68,17 @@ fn whole_nodes(cx: &mut Cx<'_>, nodes: &[NodeId]) -> Result<Vec<Value>> {
     let mut ids = nodes.to_vec();
     ids.sort_unstable();
     ids.dedup();
-    let whole: Vec<Arc<Node>> = ids
-        .iter()
-        .zip(node_contents(cx, &ids)?)
-        .map(|(id, content)| {
-            let content = Some(content.unwrap_or_default());
-            Arc::new(Node { id: *id, content })
-        })
-        .collect();
+    let whole = read_nodes(cx, &ids, |id, content| {
+        let content = Some(content.unwrap_or_default());
+        Value::Node(Arc::new(Node { id, content }))
+    })?;
     // Often they come in order and each once.
     if ids == nodes {
-        return Ok(whole.into_iter().map(Value::Node).collect());
+        return Ok(whole);
     }
     let placed = nodes.iter().map(|node| {
         let at = ids.binary_search(node).unwrap_or_default();
-        Value::Node(whole[at].clone())
+        whole[at].clone()
     });
     Ok(placed.collect())
 }
@@ -90,16 +86,30 @@ fn whole_nodes(cx: &mut Cx<'_>, nodes: &[NodeId]) -> Result<Vec<Value>> {
 /// Below so many records for each thread, starting it costs more than it saves.
 const RECORDS_PER_THREAD: usize = 256;
 
-/// Labels and properties of nodes, whose ids ascend. Many are read by several threads.
-fn node_contents(cx: &mut Cx<'_>, ids: &[NodeId]) -> Result<Vec<Option<Arc<NodeContent>>>> {
+/// What `make` makes of labels and properties of nodes, whose ids ascend. Many are read by several threads.
+fn read_nodes<T: Send>(
+    cx: &mut Cx<'_>,
+    ids: &[NodeId],
+    make: impl Fn(NodeId, Option<Arc<NodeContent>>) -> T + Sync,
+) -> Result<Vec<T>> {
     let threads = (ids.len() / RECORDS_PER_THREAD).min(cx.run.workers);
     let forks: Option<Vec<Transaction>> = (1..threads).map(|_| cx.tx.fork()).collect();
-    let mut found = Vec::with_capacity(ids.len());
+    let read = |reader: &dyn GraphRead, ids: &[NodeId], made: &mut Vec<T>| -> Result<()> {
+        let mut found = Vec::with_capacity(ids.len());
+        reader.node_contents(ids, &mut found)?;
+        made.extend(
+            ids.iter()
+                .zip(found)
+                .map(|(id, content)| make(*id, content)),
+        );
+        Ok(())
+    };
+    let mut made = Vec::with_capacity(ids.len());
     let forks = match forks {
         Some(forks) if !forks.is_empty() => forks,
         _ => {
-            cx.reader().node_contents(ids, &mut found)?;
-            return Ok(found);
+            read(&cx.reader(), ids, &mut made)?;
+            return Ok(made);
         }
     };
     let (own, others) = ids.split_at(ids.len() / threads);
@@ -109,20 +119,20 @@ fn node_contents(cx: &mut Cx<'_>, ids: &[NodeId]) -> Result<Vec<Option<Arc<NodeC
             .into_iter()
             .zip(parts)
             .map(|(fork, part)| {
-                scope.spawn(move || {
-                    let mut found = Vec::with_capacity(part.len());
-                    fork.node_contents(part, &mut found).map(|()| found)
+                scope.spawn(|| {
+                    let (fork, mut made) = (fork, Vec::with_capacity(part.len()));
+                    read(&fork, part, &mut made).map(|()| made)
                 })
             })
             .collect();
-        cx.reader().node_contents(own, &mut found)?;
+        read(&cx.reader(), own, &mut made)?;
         for helper in helpers {
             match helper.join() {
-                Ok(more) => found.extend(more?),
+                Ok(more) => made.extend(more?),
                 Err(panic) => std::panic::resume_unwind(panic),
             }
         }
-        Ok(found)
+        Ok(made)
     })
 }
 
@@ -139,7 +149,7 @@ struct Contents {
 pub(crate) fn fill(cx: &mut Cx<'_>, values: &mut [Value]) -> Result<()> {
     if let [Value::Node(node)] = values {
         let id = node.id;
-        let content = node_contents(cx, &[id])?.pop().flatten();
+        let content = read_nodes(cx, &[id], |_, content| content)?.pop().flatten();
         values[0] = Value::Node(Arc::new(Node {
             id,
             content: Some(content.unwrap_or_default()),
@@ -186,10 +196,8 @@ impl Contents {
     fn read(&mut self, cx: &mut Cx<'_>) -> Result<()> {
         let mut ids: Vec<NodeId> = self.nodes.keys().copied().collect();
         ids.sort_unstable();
-        let found = node_contents(cx, &ids)?;
-        for (id, content) in ids.into_iter().zip(found) {
-            self.nodes.insert(id, content);
-        }
+        self.nodes
+            .extend(read_nodes(cx, &ids, |id, content| (id, content))?);
         let mut ids: Vec<RelId> = self.rels.keys().copied().collect();
         ids.sort_unstable();
         let mut found = Vec::with_capacity(ids.len());

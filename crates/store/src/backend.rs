@@ -76,7 +76,11 @@ impl StoreBackend {
             .map(|rate| Arc::new(Limiter::new(rate, options.time.clone())));
         // Who is told of new tables is made out of them.
         let shared: Arc<OnceLock<Weak<Shared>>> = Arc::default();
-        let cache = BlockCache::new(options.cache_bytes, options.memory.as_ref());
+        let spare = options.spare_memory.as_ref();
+        let cache = BlockCache::new(
+            options.cache_bytes,
+            spare.map(|(memory, most)| (memory, *most)),
+        );
         let (tree, tables) = Tree::open(
             tree_options(directory, &options, cache.clone(), &progress, &limiter),
             on_change(&shared),

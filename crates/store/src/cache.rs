@@ -1,8 +1,8 @@
 //! The cache of blocks, indexes and filters, within the budget of memory.
 //!
-//! Three bounds hold at once: [`BlockCache::new`]'s capacity, what the budget gives ([`MemoryKind::EngineCache`]), and
-//! the room that pinned parts of tables (their upper indexes and erasures) leave. The cache takes from the budget as it
-//! fills, and gives back when another kind of holder would be refused.
+//! Some bytes are its own. Beyond them three bounds hold at once: the capacity that [`BlockCache::new`] is given, what the budget
+//! gives ([`MemoryKind::EngineCache`]), and the room that pinned parts of tables (their upper indexes and erasures) leave. The cache
+//! takes from the budget as it fills, and gives back when another kind of holder would be refused.
 
 use std::{
     hash::{BuildHasherDefault, Hasher},
@@ -118,16 +118,21 @@ impl Drop for Helper {
 
 struct Limits {
     reserved: Option<Reservation>,
-    /// Bytes taken from the budget, or all where there is none.
+    /// Bytes that are its own.
+    own: usize,
+    /// These, and those that were taken from the budget.
     granted: usize,
     pinned: usize,
 }
 
 impl BlockCache {
-    /// A cache of at most `bytes` bytes, that counts against `memory` where there is one.
-    pub fn new(bytes: usize, memory: Option<&Memory>) -> Self {
-        let most = bytes.max(MIN_BYTES);
-        let granted = if memory.is_some() { 0 } else { most };
+    /// A cache of `own` bytes, that takes more from a budget where there is one, up to so many in all.
+    pub fn new(own: usize, budget: Option<(&Memory, usize)>) -> Self {
+        let own = match budget {
+            Some(_) => own,
+            None => own.max(MIN_BYTES),
+        };
+        let most = budget.map_or(own, |(_, most)| most.max(own).max(MIN_BYTES));
         let options = OptionsBuilder::new()
             .estimated_items_capacity(most / 4096)
             .weight_capacity(most as u64)
@@ -140,15 +145,16 @@ impl BlockCache {
             Default::default(),
             quick_cache::sync::DefaultLifecycle::default(),
         );
-        blocks.set_capacity(granted.max(1) as u64);
+        blocks.set_capacity(own.max(1) as u64);
         let shared = Arc::new(Shared {
             blocks,
             limits: Mutex::new(Limits {
-                reserved: memory.map(|memory| memory.reservation(MemoryKind::EngineCache)),
-                granted,
+                reserved: budget.map(|(memory, _)| memory.reservation(MemoryKind::EngineCache)),
+                own,
+                granted: own,
                 pinned: 0,
             }),
-            capacity: AtomicU64::new(granted as u64),
+            capacity: AtomicU64::new(own as u64),
             room: AtomicI64::new(0),
             full: AtomicBool::new(false),
             asked_for: (0..(most / 4096).next_power_of_two())
@@ -160,7 +166,7 @@ impl BlockCache {
             helpers: AtomicUsize::new(0),
             patience_ms: AtomicU64::new(0),
         });
-        if let Some(memory) = memory {
+        if let Some((memory, _)) = budget {
             let holder: Weak<dyn Reclaim> = Arc::downgrade(&(shared.clone() as Arc<dyn Reclaim>));
             memory.add_reclaimer(MemoryKind::EngineCache, holder);
         }
@@ -251,11 +257,13 @@ impl BlockCache {
     pub(crate) fn try_pin(&self, bytes: usize) -> Option<Pinned> {
         {
             let limits = self.shared.limits.lock();
-            let most = match &limits.reserved {
-                Some(reserved) => self.shared.most.min(reserved.memory().total_bytes()),
-                None => self.shared.most,
+            let sure = match &limits.reserved {
+                Some(reserved) if limits.own == 0 => {
+                    self.shared.most.min(reserved.memory().total_bytes())
+                }
+                _ => limits.granted,
             };
-            if limits.pinned + bytes > most / 2 {
+            if limits.pinned + bytes > sure / 2 {
                 return None;
             }
         }
@@ -370,7 +378,8 @@ impl Reclaim for Shared {
         let Some(reserved) = &mut limits.reserved else {
             return 0;
         };
-        let free = bytes.min(limits.granted.saturating_sub(limits.pinned));
+        let needed = limits.pinned.max(limits.own);
+        let free = bytes.min(limits.granted.saturating_sub(needed));
         limits.granted -= free;
         let (granted, pinned) = (limits.granted, limits.pinned);
         let capacity = granted.saturating_sub(pinned) as u64;
@@ -450,7 +459,7 @@ mod tests {
     #[test]
     fn the_cache_takes_from_the_budget_and_gives_back() {
         let memory = Memory::new(8 << 20);
-        let cache = BlockCache::new(64 << 20, Some(&memory));
+        let cache = BlockCache::new(0, Some((&memory, 64 << 20)));
         let used = || memory.usage(MemoryKind::EngineCache).used_bytes;
         for round in 0..10_000 {
             cache.insert((1, round), block(4000));
@@ -473,5 +482,27 @@ mod tests {
         assert!(cache.used_bytes() > 5 << 20);
         drop(cache);
         assert_eq!(used(), 0);
+    }
+
+    #[test]
+    fn what_is_its_own_is_never_given_back() {
+        let memory = Memory::new(8 << 20);
+        let own = memory.reserve(MemoryKind::EngineCache, 2 << 20).unwrap();
+        let cache = BlockCache::new(own.bytes(), Some((&memory, 6 << 20)));
+        let fill = |file| {
+            for at in 0..10_000 {
+                cache.insert((file, at), block(4000));
+                assert!(memory.used_bytes() <= memory.total_bytes());
+            }
+        };
+        fill(1);
+        assert!((5 << 20..6 << 20).contains(&cache.used_bytes()));
+        // What is left beside it is less than the cache's next step.
+        let query = memory.reserve(MemoryKind::Queries, 11 << 19).unwrap();
+        assert!(cache.used_bytes() <= 5 << 19, "{}", cache.used_bytes());
+        fill(2);
+        assert!((3 << 19..=5 << 19).contains(&cache.used_bytes()));
+        drop((query, cache));
+        assert_eq!(memory.used_bytes(), 2 << 20);
     }
 }

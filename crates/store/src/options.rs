@@ -27,10 +27,10 @@ pub struct StoreOptions {
     pub key: Option<MasterKey>,
     /// What encrypts them. Made from `key` and the database's file of keys, unless it encrypts already.
     pub seal: Seal,
-    /// The budget that cache and memtables are taken from.
-    pub memory: Option<Memory>,
     /// Bytes of memory for cached blocks, indexes and filters.
     pub cache_bytes: usize,
+    /// A budget that the cache takes more from while nobody else needs it, up to so many bytes in all.
+    pub spare_memory: Option<(Memory, usize)>,
     /// Bytes of memory at which a memtable is sealed and written to tables. There are two at most times, three at worst.
     pub memtable_bytes: usize,
     /// Bytes of a segment of the log. More than a memtable takes, so that a segment ends with its memtable.
@@ -83,7 +83,7 @@ impl Default for StoreOptions {
             disk: Arc::new(RealDisk),
             key: None,
             seal: Seal::plain(),
-            memory: None,
+            spare_memory: None,
             cache_bytes: 128 << 20,
             memtable_bytes: 32 << 20,
             segment_bytes: 40 << 20,

@@ -15,11 +15,14 @@ pub struct Node {
     pub content: Option<Arc<NodeContent>>,
 }
 
+/// Names of labels, sorted; nodes of the same labels share them.
+pub type Labels = Arc<[Arc<str>]>;
+
 /// What a node carries.
 #[derive(Clone, Debug, Default)]
 pub struct NodeContent {
-    /// Label names, sorted.
-    pub labels: Vec<Arc<str>>,
+    /// Its labels.
+    pub labels: Labels,
     /// Properties; `_key` among them where the node has one.
     pub properties: Map,
 }

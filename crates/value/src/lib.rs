@@ -23,7 +23,7 @@ mod value;
 
 pub use jiff;
 
-pub use entity::{Node, NodeContent, Path, Relationship, RelationshipContent};
+pub use entity::{Labels, Node, NodeContent, Path, Relationship, RelationshipContent};
 pub use equality::GroupKey;
 pub use error::ValueError;
 pub use id::{IndexId, LabelId, NodeId, PropId, RelId, TypeId};

@@ -20,7 +20,7 @@ pub struct Map {
 #[derive(Clone)]
 enum Entries {
     Plain(Vec<Entry>),
-    Sealed(Box<Sealed>),
+    Sealed(Sealed),
 }
 
 impl Map {
@@ -109,7 +109,7 @@ impl Map {
     /// Properties that are in their record's bytes.
     pub(crate) fn sealed(sealed: Sealed) -> Self {
         Self {
-            entries: Entries::Sealed(Box::new(sealed)),
+            entries: Entries::Sealed(sealed),
         }
     }
 

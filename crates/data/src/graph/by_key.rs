@@ -20,7 +20,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::{
     Access, DataError, Transaction,
     catalog::NameKind,
-    graph::{KEY, nodes::encode_found_key},
+    graph::{KEY, nodes::encode_found_key, records::LabelSets},
     keyspace,
 };
 
@@ -111,19 +111,8 @@ impl Transaction {
     /// All of a node from its record.
     pub fn content_of(&self, node: NodeRecord) -> Result<NodeContent, DataError> {
         let catalog = self.catalog_ref();
-        let (labels, properties) = {
-            let record = RecordRef::new(&node.bytes)?;
-            let mut labels = Vec::with_capacity(1);
-            for label in record.labels() {
-                labels.push(catalog.label_name(label).ok_or_else(|| {
-                    let id = node.id;
-                    DataError::corrupt(format!("node {id} has a label without a name"))
-                })?);
-            }
-            labels.sort_unstable();
-            let sealer = RecordSealer::new(catalog.names.clone());
-            (labels, sealer.properties_of(node.bytes)?)
-        };
+        let labels = LabelSets::new(catalog, 1).of(node.id, &RecordRef::new(&node.bytes)?)?;
+        let properties = RecordSealer::seal(catalog.names.clone(), node.bytes)?;
         Ok(NodeContent { labels, properties })
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{
-    LabelId, Map, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
+    LabelId, Labels, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
     record::{RecordRef, RecordSealer},
 };
 
@@ -95,27 +95,40 @@ impl Transaction {
         out: &mut Vec<Option<Arc<NodeContent>>>,
     ) -> Result<(), DataError> {
         let catalog = self.catalog_ref();
-        let sealer = RecordSealer::new(catalog.names.clone());
-        let mut label_names = LabelNames {
-            catalog,
-            known: Vec::new(),
-            own: ids.len() >= FEW,
-        };
+        let mut sealer = RecordSealer::new(catalog.names.clone());
+        let mut label_sets = LabelSets::new(catalog, ids.len());
+        let mut gathered: Vec<(usize, NodeId, Labels)> = Vec::new();
         let watched = self.footprint().active();
         self.each_node(ids, |id, record| {
             if watched {
                 self.note_record(id, record);
             }
-            let Some(record) = record else {
-                out.push(None);
-                return Ok(());
-            };
-            let labels = label_names.of(id, record)?;
-            let mut properties = sealer.properties(record)?;
-            self.overlay_map(ConvergentOwner::Node(id), &mut properties)?;
-            out.push(Some(Arc::new(NodeContent { labels, properties })));
+            if let Some(record) = record {
+                let labels = label_sets.of(id, record)?;
+                sealer.gather(record)?;
+                gathered.push((out.len(), id, labels));
+            }
+            out.push(None);
+            if sealer.is_full() {
+                self.put_nodes(&mut sealer, &mut gathered, out)?;
+            }
             Ok(())
-        })
+        })?;
+        self.put_nodes(&mut sealer, &mut gathered, out)
+    }
+
+    /// Puts nodes that were gathered in their places.
+    fn put_nodes(
+        &self,
+        sealer: &mut RecordSealer,
+        gathered: &mut Vec<(usize, NodeId, Labels)>,
+        out: &mut [Option<Arc<NodeContent>>],
+    ) -> Result<(), DataError> {
+        for ((at, id, labels), mut properties) in gathered.drain(..).zip(sealer.finish()) {
+            self.overlay_map(ConvergentOwner::Node(id), &mut properties)?;
+            out[at] = Some(Arc::new(NodeContent { labels, properties }));
+        }
+        Ok(())
     }
 
     pub(super) fn rows_of(
@@ -154,27 +167,40 @@ impl Transaction {
         out: &mut Vec<Option<Arc<RelationshipContent>>>,
     ) -> Result<(), DataError> {
         let catalog = self.catalog_ref();
-        let sealer = RecordSealer::new(catalog.names.clone());
+        let mut sealer = RecordSealer::new(catalog.names.clone());
+        let mut gathered: Vec<(usize, RelId, Arc<str>)> = Vec::new();
         self.each_relationship(ids, |id, found| {
-            let Some((row, record)) = found else {
-                out.push(None);
-                return Ok(());
-            };
-            let type_name = catalog.type_name(row.type_id).ok_or_else(|| {
-                DataError::corrupt(format!("relationship {id} has a type without a name"))
-            })?;
-            let mut properties = if record.is_empty() {
-                Map::new()
-            } else {
-                sealer.properties(&record)?
-            };
+            if let Some((row, record)) = found {
+                let type_name = catalog.type_name(row.type_id).ok_or_else(|| {
+                    DataError::corrupt(format!("relationship {id} has a type without a name"))
+                })?;
+                sealer.gather(&record)?;
+                gathered.push((out.len(), id, type_name));
+            }
+            out.push(None);
+            if sealer.is_full() {
+                self.put_relationships(&mut sealer, &mut gathered, out)?;
+            }
+            Ok(())
+        })?;
+        self.put_relationships(&mut sealer, &mut gathered, out)
+    }
+
+    /// Puts relationships that were gathered in their places.
+    fn put_relationships(
+        &self,
+        sealer: &mut RecordSealer,
+        gathered: &mut Vec<(usize, RelId, Arc<str>)>,
+        out: &mut [Option<Arc<RelationshipContent>>],
+    ) -> Result<(), DataError> {
+        for ((at, id, type_name), mut properties) in gathered.drain(..).zip(sealer.finish()) {
             self.overlay_map(ConvergentOwner::Relationship(id), &mut properties)?;
-            out.push(Some(Arc::new(RelationshipContent {
+            out[at] = Some(Arc::new(RelationshipContent {
                 type_name,
                 properties,
-            })));
-            Ok(())
-        })
+            }));
+        }
+        Ok(())
     }
 
     /// Notes that labels or properties of a node were observed.
@@ -328,38 +354,48 @@ impl Transaction {
     }
 }
 
-/// The names of labels, for the nodes of one batch. A large one has strings of its own, so that threads which read at the
-/// same time do not count the holders of the same ones.
-struct LabelNames<'c> {
+/// The names of labels, for the nodes of one batch: those of the same labels share them. A large batch has strings of its own, so
+/// that threads which read at the same time do not count the holders of the same ones.
+pub(super) struct LabelSets<'c> {
     catalog: &'c Catalog,
-    known: Vec<(LabelId, Arc<str>)>,
     own: bool,
+    known: Vec<(Vec<LabelId>, Labels)>,
 }
 
-impl LabelNames<'_> {
+impl<'c> LabelSets<'c> {
+    /// For a batch of so many nodes.
+    pub(super) fn new(catalog: &'c Catalog, nodes: usize) -> Self {
+        Self {
+            catalog,
+            own: nodes >= FEW,
+            known: Vec::new(),
+        }
+    }
+
     /// The names of a node's labels, sorted.
-    fn of(&mut self, id: NodeId, record: &RecordRef<'_>) -> Result<Vec<Arc<str>>, DataError> {
-        let mut names = Vec::new();
+    pub(super) fn of(&mut self, id: NodeId, record: &RecordRef<'_>) -> Result<Labels, DataError> {
+        let known = |(labels, _): &&(Vec<LabelId>, _)| record.labels().eq(labels.iter().copied());
+        if let Some((_, names)) = self.known.iter().find(known) {
+            return Ok(names.clone());
+        }
+        let mut names: Vec<Arc<str>> = Vec::with_capacity(1);
         for label in record.labels() {
-            if let Some((_, name)) = self.known.iter().find(|(known, _)| *known == label) {
-                names.push(name.clone());
-                continue;
-            }
             let name = self.catalog.label_name(label).ok_or_else(|| {
                 DataError::corrupt(format!("node {id} has a label without a name"))
             })?;
-            if self.own {
-                let name: Arc<str> = Arc::from(&*name);
-                self.known.push((label, name.clone()));
-                names.push(name);
-            } else {
-                names.push(name);
-            }
+            names.push(if self.own { Arc::from(&*name) } else { name });
         }
         names.sort_unstable();
+        let names: Labels = names.into();
+        if self.own && self.known.len() < MOST_LABEL_SETS {
+            self.known.push((record.labels().collect(), names.clone()));
+        }
         Ok(names)
     }
 }
+
+/// Sets of labels that are looked for one after the other.
+const MOST_LABEL_SETS: usize = 16;
 
 /// Where after `at` the next run begins that is worth a range scan.
 fn next_run(at: usize, count: usize, id_at: &impl Fn(usize) -> u64) -> usize {

@@ -187,7 +187,7 @@ fn put_node(out: &mut Vec<u8>, node: &Node, levels: usize) -> Result<(), ValueEr
     put_varint(out, node.id.0);
     if let Some(content) = &node.content {
         put_varint(out, content.labels.len() as u64);
-        for label in &content.labels {
+        for label in content.labels.iter() {
             put_str(out, label);
         }
         put_map(out, &content.properties, levels)?;
@@ -347,7 +347,10 @@ impl<'b> Bytes<'b> {
                     labels.push(self.text()?.into());
                 }
                 let properties = self.map(levels)?;
-                Some(Arc::new(NodeContent { labels, properties }))
+                Some(Arc::new(NodeContent {
+                    labels: labels.into(),
+                    properties,
+                }))
             }
             _ => return Err(damaged()),
         };

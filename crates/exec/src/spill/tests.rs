@@ -76,7 +76,7 @@ fn value() -> impl Strategy<Value = Value> {
             map().prop_map(|map| Value::from(Map::from_iter(map))),
             (any::<u64>(), map()).prop_map(|(id, map)| {
                 let content = NodeContent {
-                    labels: vec!["A".into(), "B".into()],
+                    labels: vec!["A".into(), "B".into()].into(),
                     properties: Map::from_iter(map),
                 };
                 let node = Node {

@@ -416,7 +416,7 @@ fn nodes_come_out_with_their_contents() {
         .unwrap()
         .clone();
     let content = end.content.unwrap();
-    assert_eq!(content.labels, ["Person".into()]);
+    assert_eq!(*content.labels, ["Person".into()]);
     assert_eq!(content.properties.get("i"), Some(&Value::Int(1)));
 }
 

@@ -303,7 +303,7 @@ fn write_node(writer: &mut Writer<'_>, node: &Node, depth: usize) {
     match &node.content {
         Some(content) => {
             writer.list(content.labels.len());
-            for label in &content.labels {
+            for label in content.labels.iter() {
                 writer.text(label);
             }
             writer.dictionary(content.properties.len());

@@ -67,15 +67,23 @@ pub(crate) struct BlockBuilder {
 
 impl BlockBuilder {
     pub(crate) fn new(interval: u8) -> Self {
-        Self {
-            interval: usize::from(interval.clamp(1, WIDE_RESTARTS - 1)),
+        let mut builder = Self {
+            interval: 1,
             entries: Vec::new(),
             restarts: Vec::new(),
             stamps: Vec::new(),
             last_key: Vec::new(),
             lowest: Version::MAX,
             highest: 0,
-        }
+        };
+        builder.set_interval(interval);
+        builder
+    }
+
+    /// Entries between two restarts, from an empty block on.
+    pub(crate) fn set_interval(&mut self, interval: u8) {
+        debug_assert!(self.is_empty());
+        self.interval = usize::from(interval.clamp(1, WIDE_RESTARTS - 1));
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -13,9 +13,12 @@ use super::{
 };
 use crate::{Erasures, blob::BlobRef, codec::put_varint};
 
-/// Entries between two restarts of a data block, and of an index.
+/// Most entries between two restarts of a data block; and those of an index.
 const DATA_INTERVAL: u8 = 16;
 const INDEX_INTERVAL: u8 = 4;
+/// Large entries have restarts so many bytes apart: a search goes over each entry behind one, and most of them lie in a line of
+/// memory of their own.
+const DATA_INTERVAL_BYTES: usize = 1024;
 /// A partition's filter takes at most about 20 KiB.
 const MAX_PARTITION_KEYS: usize = 16 << 10;
 
@@ -226,7 +229,11 @@ impl TableBuilder {
             self.properties.last_key = last_key.into();
         }
         self.payload.clear();
+        // Entries of the next block are about as large.
+        let interval = DATA_INTERVAL_BYTES * self.data.len() / self.data.byte_len();
         self.data.finish(&mut self.payload);
+        self.data
+            .set_interval(interval.min(DATA_INTERVAL.into()) as u8);
         let handle = self.writer.put_entries(&self.payload)?;
         self.properties.blocks += 1;
         self.partition.add(

@@ -138,7 +138,7 @@ fn values_are_written_in_their_forms() {
     let node = Node {
         id: NodeId(1),
         content: Some(Arc::new(NodeContent {
-            labels: vec!["User".into()],
+            labels: vec!["User".into()].into(),
             properties: Map::from_iter([("name", Value::from("Ada"))]),
         })),
     };

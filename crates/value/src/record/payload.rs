@@ -316,7 +316,7 @@ fn check(
     let width = match reader.u8()? {
         SMALL_INT.. | NULL | FALSE | TRUE => 0,
         tag @ SHORT_STRING..SMALL_INT => {
-            return take_str(reader, (tag - SHORT_STRING).into()).map(|_| true);
+            return check_str(reader, (tag - SHORT_STRING).into());
         }
         INT_8 => 1,
         INT_16 => 2,
@@ -324,7 +324,7 @@ fn check(
         INT_64 | FLOAT => 8,
         STRING => {
             let length = reader.length()?;
-            return take_str(reader, length).map(|_| true);
+            return check_str(reader, length);
         }
         BYTES => reader.length()?,
         LIST => {
@@ -371,6 +371,15 @@ impl Names for NoNames {
     fn name(&self, _prop: PropId) -> Option<Arc<str>> {
         None
     }
+}
+
+/// As [`take_str`]. Most strings are short and ASCII, which is told sooner.
+fn check_str(reader: &mut Reader<'_>, length: usize) -> Result<bool, ValueError> {
+    let bytes = reader.take(length)?;
+    if !bytes.is_ascii() && str::from_utf8(bytes).is_err() {
+        return Err(reader.corrupt("a string is not UTF-8"));
+    }
+    Ok(true)
 }
 
 fn take_str<'a>(reader: &mut Reader<'a>, length: usize) -> Result<&'a str, ValueError> {

@@ -9,28 +9,54 @@ use crate::{Map, Names, PropId, ValueError, map::Entry};
 /// what nobody reads is never decoded.
 ///
 /// A record is read through before (bounds, order, UTF-8, names), so that damage is found here and decoding it later cannot
-/// fail; one with a named time zone is decoded at once, as zones are looked up outside. Names once known stay known. One sealer serves the records of one batch and one thread; its maps may go anywhere.
+/// fail; one with a named time zone is decoded at once, as zones are looked up outside. Names once known stay known.
+///
+/// Records are gathered into batches of about [`BATCH_BYTES`] that share one allocation: many small ones cost more to free than
+/// to read. Who keeps one map of a batch keeps its bytes. One sealer serves one thread; its maps may go anywhere.
 #[derive(Debug)]
 pub struct RecordSealer {
     source: Arc<Source>,
     /// Every property number below this has a name.
     named_below: u32,
+    bytes: Vec<u8>,
+    records: Vec<Kept>,
+    /// What was gathered, in order: maps that were decoded at once, and nothing for those of `records`.
+    gathered: Vec<Option<Map>>,
 }
 
-/// What the maps of a batch have in common.
+/// A batch of records is handed over when it holds so many bytes.
+const BATCH_BYTES: usize = 16 << 10;
+
+/// What the maps of a sealer have in common.
 struct Source {
     names: Arc<dyn Names + Send + Sync>,
     /// How many were opened, and what they had in common.
     opened: Mutex<(u32, Shapes)>,
 }
 
-/// A record's properties, not decoded yet or decoded once.
+/// Records that were gathered together.
 #[derive(Debug)]
-pub(crate) struct Sealed {
-    record: Box<[u8]>,
-    len: usize,
+struct Batch {
     source: Arc<Source>,
+    bytes: Vec<u8>,
+    records: Vec<Kept>,
+}
+
+/// A record in a batch, not decoded yet or decoded once.
+#[derive(Debug)]
+struct Kept {
+    start: u32,
+    end: u32,
+    /// Number of properties.
+    len: u32,
     entries: OnceLock<Vec<Entry>>,
+}
+
+/// A record's properties in its batch. Clones share what is decoded.
+#[derive(Clone, Debug)]
+pub(crate) struct Sealed {
+    batch: Arc<Batch>,
+    at: u32,
 }
 
 impl RecordSealer {
@@ -42,37 +68,76 @@ impl RecordSealer {
                 names,
                 opened: Mutex::default(),
             }),
+            bytes: Vec::new(),
+            records: Vec::new(),
+            gathered: Vec::new(),
         }
     }
 
-    /// As [`RecordRef::properties`], decoded when it is first looked at. Memory until then: a copy of the bytes.
+    /// Gathers a record's properties, as [`RecordRef::properties`] gives them, for [`RecordSealer::finish`]. Memory: a copy of its
+    /// bytes.
     ///
     /// # Errors
-    /// `Corrupt` if the bytes are damaged or a property has no name.
-    pub fn properties(&self, record: &RecordRef<'_>) -> Result<Map, ValueError> {
-        if !self.may_seal(record)? {
-            return record.properties(&*self.source.names);
-        }
-        Ok(self.sealed(record.bytes.into(), record.len()))
+    /// `Corrupt` if the bytes are damaged or a property has no name; then nothing was gathered.
+    pub fn gather(&mut self, record: &RecordRef<'_>) -> Result<(), ValueError> {
+        let (Some(kept), true) = (Kept::at(self.bytes.len(), record), self.may_seal(record)?)
+        else {
+            let decoded = record.properties(&*self.source.names)?;
+            self.gathered.push(Some(decoded));
+            return Ok(());
+        };
+        self.bytes.extend_from_slice(record.bytes);
+        self.records.push(kept);
+        self.gathered.push(None);
+        Ok(())
     }
 
-    /// As [`RecordSealer::properties`], of a record's bytes that nobody else needs: they are not copied.
-    pub fn properties_of(&self, bytes: Vec<u8>) -> Result<Map, ValueError> {
-        let record = RecordRef::new(&bytes)?;
-        if !self.may_seal(&record)? {
-            return record.properties(&*self.source.names);
-        }
-        let len = record.len();
-        Ok(self.sealed(bytes.into_boxed_slice(), len))
+    /// Whether as much is gathered as a batch should hold.
+    pub fn is_full(&self) -> bool {
+        self.bytes.len() >= BATCH_BYTES || self.gathered.len() >= BATCH_BYTES / 64
     }
 
-    fn sealed(&self, record: Box<[u8]>, len: usize) -> Map {
-        Map::sealed(Sealed {
-            record,
-            len,
+    /// The properties of all records that were gathered, in that order; the next batch is empty.
+    pub fn finish(&mut self) -> impl Iterator<Item = Map> {
+        // After a full batch the next one will be about as large.
+        let next = match self.is_full() {
+            true => Vec::with_capacity(self.bytes.len()),
+            false => Vec::new(),
+        };
+        let bytes = std::mem::replace(&mut self.bytes, next);
+        let batch = Arc::new(Batch {
             source: self.source.clone(),
-            entries: OnceLock::new(),
-        })
+            bytes,
+            records: std::mem::take(&mut self.records),
+        });
+        let mut at = 0;
+        std::mem::take(&mut self.gathered)
+            .into_iter()
+            .map(move |decoded| {
+                decoded.unwrap_or_else(|| {
+                    at += 1;
+                    let batch = batch.clone();
+                    Map::sealed(Sealed { batch, at: at - 1 })
+                })
+            })
+    }
+
+    /// The properties of one record, whose bytes nobody else needs: they are not copied.
+    ///
+    /// # Errors
+    /// As [`RecordSealer::gather`].
+    pub fn seal(names: Arc<dyn Names + Send + Sync>, bytes: Vec<u8>) -> Result<Map, ValueError> {
+        let sealer = Self::new(names);
+        let record = RecordRef::new(&bytes)?;
+        let (Some(kept), true) = (Kept::at(0, &record), sealer.may_seal(&record)?) else {
+            return record.properties(&*sealer.source.names);
+        };
+        let batch = Arc::new(Batch {
+            source: sealer.source,
+            bytes,
+            records: vec![kept],
+        });
+        Ok(Map::sealed(Sealed { batch, at: 0 }))
     }
 
     /// Reads a record through: whether decoding it later cannot fail.
@@ -98,40 +163,59 @@ impl RecordSealer {
 }
 
 impl Sealed {
+    fn kept(&self) -> &Kept {
+        &self.batch.records[self.at as usize]
+    }
+
     pub(crate) fn len(&self) -> usize {
-        self.len
+        self.kept().len as usize
     }
 
     pub(crate) fn entries(&self) -> &[Entry] {
-        self.entries.get_or_init(|| self.source.open(&self.record))
+        let kept = self.kept();
+        kept.entries
+            .get_or_init(|| self.batch.source.open(self.batch.record(kept)))
     }
 
     pub(crate) fn into_entries(mut self) -> Vec<Entry> {
-        match self.entries.take() {
+        let at = self.at as usize;
+        match Arc::get_mut(&mut self.batch).and_then(|batch| batch.records[at].entries.take()) {
             Some(entries) => entries,
-            None => self.source.open(&self.record),
+            // Where somebody has looked it is cheaper to copy than to decode again.
+            None => match self.kept().entries.get() {
+                Some(entries) => entries.clone(),
+                None => self.batch.source.open(self.batch.record(self.kept())),
+            },
         }
     }
 
     /// Bytes held while nobody has looked, with the entries that looking will make beside the record, which stays; nothing
     /// once somebody has.
     pub(crate) fn unopened_bytes(&self) -> Option<usize> {
-        self.entries
+        let kept = self.kept();
+        let record = (kept.end - kept.start) as usize;
+        kept.entries
             .get()
             .is_none()
-            .then(|| size_of::<Self>() + self.record.len() + self.len * size_of::<Entry>())
+            .then(|| size_of::<Kept>() + record + self.len() * size_of::<Entry>())
     }
 }
 
-impl Clone for Sealed {
-    fn clone(&self) -> Self {
-        Self {
-            record: self.record.clone(),
-            len: self.len,
-            source: self.source.clone(),
-            // Cheaper to copy than to decode again.
-            entries: self.entries.clone(),
-        }
+impl Kept {
+    /// A record that begins at `start` of its batch; nothing where it would not fit.
+    fn at(start: usize, record: &RecordRef<'_>) -> Option<Self> {
+        Some(Self {
+            start: u32::try_from(start).ok()?,
+            end: u32::try_from(start + record.bytes.len()).ok()?,
+            len: u32::try_from(record.len()).ok()?,
+            entries: OnceLock::new(),
+        })
+    }
+}
+
+impl Batch {
+    fn record(&self, kept: &Kept) -> &[u8] {
+        &self.bytes[kept.start as usize..kept.end as usize]
     }
 }
 
@@ -194,8 +278,12 @@ mod tests {
     fn sealed_maps_are_the_decoded_ones() {
         let (table, properties, bytes) = table_and_record();
         let record = RecordRef::new(&bytes).expect("a record");
-        let sealer = RecordSealer::new(Arc::new(table));
-        let seal = || sealer.properties(&record).expect("sound");
+        let mut sealer = RecordSealer::new(Arc::new(table.clone()));
+        for _ in 0..8 {
+            sealer.gather(&record).expect("sound");
+        }
+        let mut batch = sealer.finish();
+        let mut seal = || batch.next().expect("gathered");
         let sealed = seal();
         assert_eq!(sealed.len(), properties.len());
         assert!(!sealed.is_empty());
@@ -219,6 +307,46 @@ mod tests {
         assert_eq!(changed, properties);
         *changed.get_mut("name").expect("there") = Value::Null;
         assert_ne!(changed, seal());
+        // A clone knows what the other one opened, and changes for itself.
+        let (first, mut second) = (seal(), RecordSealer::seal(Arc::new(table), bytes.clone()));
+        let third = second.clone().expect("sound");
+        let second = second.as_mut().expect("sound");
+        assert_eq!(third.get("age"), first.get("age"));
+        assert_eq!(second.unopened_bytes(), None);
+        second.insert("age", Value::Null);
+        assert_ne!(*second, third);
+        assert_eq!(third, properties);
+        assert_eq!(batch.count(), 0);
+    }
+
+    /// Batches are handed over in order, and begin anew.
+    #[test]
+    fn records_are_sealed_in_batches() {
+        let (table, properties, bytes) = table_and_record();
+        let record = RecordRef::new(&bytes).expect("a record");
+        let empty = RecordBuilder::node(&[]).finish().expect("it fits");
+        let empty = RecordRef::new(&empty).expect("a record");
+        let mut sealer = RecordSealer::new(Arc::new(table));
+        for round in 0..3 {
+            let mut count = 0;
+            while !sealer.is_full() {
+                sealer
+                    .gather(if count % 2 == 0 { &record } else { &empty })
+                    .expect("sound");
+                count += 1;
+            }
+            assert!((10..=BATCH_BYTES / 64).contains(&count), "{round} {count}");
+            let maps: Vec<Map> = sealer.finish().collect();
+            assert_eq!(maps.len(), count);
+            for (at, map) in maps.into_iter().enumerate() {
+                assert!(map.unopened_bytes().is_some());
+                match at % 2 {
+                    0 => assert_eq!(map, properties),
+                    _ => assert!(map.is_empty() && map.iter().next().is_none()),
+                }
+            }
+        }
+        assert_eq!(sealer.finish().count(), 0);
     }
 
     /// A named time zone may be gone when somebody looks: such a record is decoded at once, at whatever depth it holds one.
@@ -238,11 +366,14 @@ mod tests {
             builder.put_all(&properties, &mut table).expect("it fits");
             let bytes = builder.finish().expect("it fits");
             let record = RecordRef::new(&bytes).expect("a record");
-            let map = RecordSealer::new(Arc::new(table))
-                .properties(&record)
-                .expect("sound");
-            assert_eq!(map.unopened_bytes(), None);
-            assert_eq!(map, properties);
+            let mut sealer = RecordSealer::new(Arc::new(table.clone()));
+            sealer.gather(&record).expect("sound");
+            let gathered = sealer.finish().next().expect("gathered");
+            let alone = RecordSealer::seal(Arc::new(table), bytes.clone()).expect("sound");
+            for map in [gathered, alone] {
+                assert_eq!(map.unopened_bytes(), None);
+                assert_eq!(map, properties);
+            }
         }
     }
 
@@ -260,7 +391,7 @@ mod tests {
                     refused += 1;
                     continue;
                 };
-                match RecordSealer::new(names.clone()).properties(&record) {
+                match RecordSealer::seal(names.clone(), damaged.clone()) {
                     Ok(map) => {
                         opened += 1;
                         let wanted = record.properties(&table).expect("what seals decodes");
@@ -273,11 +404,9 @@ mod tests {
         }
         for len in 0..bytes.len() {
             if let Ok(record) = RecordRef::new(&bytes[..len]) {
-                assert!(
-                    RecordSealer::new(names.clone())
-                        .properties(&record)
-                        .is_err()
-                );
+                let mut sealer = RecordSealer::new(names.clone());
+                assert!(sealer.gather(&record).is_err());
+                assert_eq!(sealer.finish().count(), 0);
             }
         }
         assert!(
@@ -285,7 +414,6 @@ mod tests {
             "{refused} refused, {opened} opened"
         );
         let nothing: Arc<dyn Names + Send + Sync> = Arc::new(NameTable::default());
-        let record = RecordRef::new(&bytes).expect("a record");
-        assert!(RecordSealer::new(nothing).properties(&record).is_err());
+        assert!(RecordSealer::seal(nothing, bytes).is_err());
     }
 }
