@@ -241,11 +241,13 @@ impl FileWriter {
 
 impl Write for FileWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.held.extend_from_slice(bytes);
         if self.held.len() >= HELD_BYTES {
             self.store().map_err(as_io)?;
         }
-        Ok(bytes.len())
+        // However much is handed over at once, no commit is larger than what is held.
+        let taken = bytes.len().min(HELD_BYTES - self.held.len());
+        self.held.extend_from_slice(&bytes[..taken]);
+        Ok(taken)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -363,5 +365,20 @@ impl Database {
                 false => Ok(()),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_handed_over_at_once_is_stored_in_parts() {
+        let least = Database::builder().max_transaction_bytes(3 * HELD_BYTES);
+        let db = least.open_in_memory().unwrap();
+        let mut writer = db.create_file("/large").unwrap();
+        writer.write_all(&vec![7; 5 * HELD_BYTES + 1]).unwrap();
+        let about = writer.finish().unwrap();
+        assert_eq!(about.bytes, 5 * HELD_BYTES as u64 + 1);
     }
 }
