@@ -278,6 +278,12 @@ impl OwnReplica {
         self.numbers.lock().own
     }
 
+    /// The number of this database; before the first transaction of an opening that was not ended cleanly, that of the one before.
+    pub(crate) fn latest(&self) -> Option<ReplicaNo> {
+        let numbers = self.numbers.lock();
+        numbers.own.or(numbers.before)
+    }
+
     pub(crate) fn number(&self, name: ReplicaId) -> Option<ReplicaNo> {
         let numbers = self.numbers.lock();
         let at = numbers.names.iter().position(|known| *known == name)?;

@@ -437,15 +437,29 @@ impl Transaction {
         Ok(())
     }
 
-    /// Removes all unnamed files: nobody must be writing one. Answers how many there were.
+    /// Removes all unnamed files: nobody must be writing one. Answers how many there were. In a copy, and after a backup was restored,
+    /// what was being written under the former name of this replica stays, unseen, as it does in other replicas: whoever went on under that
+    /// name may have finished it.
     pub fn remove_unnamed_files(&mut self) -> Result<u64, DataError> {
         let left = self.entries(UNNAMED, None, usize::MAX)?;
         for (name, (_, number)) in &left {
             self.delete_entry(UNNAMED, name)?;
+            if self.may_be_finished_elsewhere(*number)? {
+                continue;
+            }
             self.note_file(|| FileNote::Gone(*number));
             self.delete_content(FileId(*number))?;
         }
         Ok(left.len() as u64)
+    }
+
+    /// Takes a file out from among those that are being written under no path, where it is there.
+    pub(crate) fn drop_unnamed(&mut self, number: u64) -> Result<(), DataError> {
+        let unnamed = number.to_string();
+        match self.find_entry(UNNAMED, &unnamed)? {
+            Some(_) => self.delete_entry(UNNAMED, &unnamed),
+            None => Ok(()),
+        }
     }
 
     /// Whether there is an unnamed file.

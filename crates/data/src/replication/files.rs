@@ -140,6 +140,15 @@ impl Transaction {
         }
     }
 
+    /// Whether another database goes on under the name under which this one made a file: this one was copied, or restored from a backup, since.
+    pub(crate) fn may_be_finished_elsewhere(&self, number: u64) -> Result<bool, DataError> {
+        let maker = match self.file_shadow(number)?.map(|shadow| shadow.identity) {
+            Some(Identity::Made { replica, .. }) => Some(replica),
+            _ => None,
+        };
+        Ok(maker.is_some_and(|maker| self.shared().own_replica.latest() != Some(maker)))
+    }
+
     pub(super) fn find_file(&self, identity: &Identity) -> Result<Option<u64>, DataError> {
         if let Some(number) = self.find_identity(IdSpace::Files, identity)? {
             return Ok(Some(number));
@@ -605,7 +614,7 @@ impl Transaction {
         let mut shadow = self.known_file(number)?;
         let place = std::mem::take(&mut shadow.shown);
         if place.is_empty() {
-            return Ok(());
+            return self.drop_unnamed(number);
         }
         self.put_file_shadow(number, &shadow)?;
         self.delete(&keyspace::conflict_in_name(number))?;

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    small::{both, join, map, open, send, write},
+    small::{both, copy, join, map, open, send, write},
     world::Numbers,
 };
 use crate::{
@@ -652,6 +652,32 @@ fn files_of_one_hash_all_stand() {
         assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
     }
     break_rule(None);
+}
+
+/// Whoever goes on under the former name may have finished it.
+#[test]
+fn what_was_being_written_when_a_copy_was_made_is_not_removed_by_the_copy() {
+    let a = open();
+    let file = write(&a, |tx| {
+        let file = tx.create_unnamed_file().unwrap();
+        tx.write_file(file, 0, b"whole").unwrap();
+        file
+    });
+    let copied = Store::open(copy(&a), crate::StoreOptions::default()).unwrap();
+    copied.begin_epoch().unwrap();
+    assert_eq!(copied.remove_unnamed_files().unwrap(), 1);
+    assert_eq!(copied.remove_unnamed_files().unwrap(), 0);
+    write(&copied, |tx| save(tx, "/other", b"other"));
+    write(&a, |tx| tx.name_file(file, "/whole").unwrap());
+    both(&a, &copied);
+    assert_eq!(paths(&a), ["/other", "/whole"]);
+    assert_eq!(read(&copied, "/whole"), b"whole");
+    for store in [&a, &copied] {
+        assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
+    }
+    write(&copied, |tx| tx.remove_path("/whole").unwrap());
+    both(&a, &copied);
+    assert_eq!(paths(&a), ["/other"]);
 }
 
 #[test]
