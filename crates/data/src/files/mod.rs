@@ -69,6 +69,8 @@ pub struct FileAbout {
     pub created_ms: u64,
     /// When its content last changed, in ms since 1970 UTC; for a folder when it was made.
     pub modified_ms: u64,
+    /// Tells contents of one size and time apart where several replicas wrote the file at once; else 0, and for a folder.
+    pub merge_mark: u64,
 }
 
 /// The stored record: size, created, modified, as ordered ids.
@@ -183,6 +185,10 @@ impl Transaction {
         } else {
             self.file_record(FileId(number))?
         };
+        let merge_mark = match kind {
+            FileKind::File => self.merge_mark(number)?,
+            FileKind::Folder => 0,
+        };
         Ok(FileAbout {
             kind: match kind {
                 FileKind::File => PathKind::File,
@@ -192,6 +198,7 @@ impl Transaction {
             bytes: record.bytes,
             created_ms: record.created_ms,
             modified_ms: record.modified_ms,
+            merge_mark,
         })
     }
 

@@ -15,7 +15,7 @@
 //! folder made   bytes path, versions of its making, each with an id of when (ms)
 //! ```
 
-use xxhash_rust::xxh3::xxh3_128;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::{
     codec::{malformed, push_bytes, take_text},
@@ -147,6 +147,22 @@ impl Transaction {
             _ => None,
         };
         Ok(maker.is_some_and(|maker| self.shared().own_replica.latest() != Some(maker)))
+    }
+
+    /// What tells contents apart that have one size and one time, the same in all replicas: 0 where the last transaction that wrote a file had seen
+    /// all others, else a hash of those that had not seen one another.
+    pub(crate) fn merge_mark(&self, number: u64) -> Result<u64, DataError> {
+        if !self.shared().replication.is_on() {
+            return Ok(0);
+        }
+        let sizes = self.lives(&keyspace::file(number))?;
+        if sizes.len() < 2 {
+            return Ok(0);
+        }
+        let hashes = sizes
+            .iter()
+            .map(|size| xxh3_64(&self.spell_stamp(size.stamp)));
+        Ok(hashes.fold(0, u64::wrapping_add).max(1))
     }
 
     pub(super) fn find_file(&self, identity: &Identity) -> Result<Option<u64>, DataError> {

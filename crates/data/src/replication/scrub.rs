@@ -366,7 +366,7 @@ impl Transaction {
         failed.map_or(Ok(()), Err)
     }
 
-    fn spell_stamp(&self, stamp: Stamp) -> Vec<u8> {
+    pub(super) fn spell_stamp(&self, stamp: Stamp) -> Vec<u8> {
         let name = self.shared().own_replica.name(stamp.dot.replica);
         let mut bytes = name
             .map(|name| name.to_bytes().to_vec())

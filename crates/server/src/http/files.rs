@@ -82,9 +82,14 @@ pub async fn make_folder(call: Call, access: Access) -> Result<Reply> {
     answer.map(|()| Answer::of(StatusCode::CREATED).into_reply(false))
 }
 
-/// The tag of a content: file, size and the time of its last change.
+/// The tag of a content: file, size and the time of its last change, and what replicas wrote at once.
 fn tag(about: &FileAbout) -> String {
-    let parts = (about.file, about.bytes, about.modified_ms, about.created_ms);
+    let parts = (
+        about.file,
+        about.bytes,
+        (about.modified_ms, about.created_ms),
+        about.merge_mark,
+    );
     etag_of(format!("{parts:?}").as_bytes())
 }
 

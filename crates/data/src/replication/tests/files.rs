@@ -680,6 +680,33 @@ fn what_was_being_written_when_a_copy_was_made_is_not_removed_by_the_copy() {
     assert_eq!(paths(&a), ["/other"]);
 }
 
+/// Size and time alone do not: both writes may have been made before the later one's time.
+#[test]
+fn contents_that_were_merged_are_told_apart() {
+    let (a, b) = (open(), open());
+    let mark = |store: &Store| {
+        let tx = store.begin(Access::Read).unwrap();
+        tx.file_about("/x").unwrap().unwrap().merge_mark
+    };
+    write(&a, |tx| save(tx, "/x", &[0; 200_000]));
+    both(&a, &b);
+    let change = |store: &Store, at: u64| {
+        write(store, |tx| {
+            let file = tx.file("/x").unwrap();
+            tx.write_file(file, at, b"x").unwrap();
+        });
+        assert_eq!(mark(store), 0);
+    };
+    change(&a, 0);
+    change(&b, CHUNK_BYTES);
+    both(&a, &b);
+    assert_ne!(mark(&a), 0);
+    assert_eq!(mark(&a), mark(&b));
+    change(&a, 0);
+    both(&a, &b);
+    assert_eq!(mark(&b), 0);
+}
+
 #[test]
 fn a_declared_space_has_no_files() {
     let (a, b) = (open(), open());
