@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     DataError, Transaction,
-    files::{FileId, ROOT, Stored, UNNAMED, names},
+    files::{FileId, MAX_PATH_NAMES, ROOT, Stored, UNNAMED, names},
     keyspace::{self, FileKind, IdSpace, after_prefix, push_id},
     read::each_pair,
 };
@@ -227,6 +227,9 @@ impl Transaction {
 
 /// Writes down what is known of files that are there before the database becomes a replica: `base` made and called them. Costs a read and two
 /// writes for each.
+///
+/// # Errors
+/// [`DataError::Limit`] for a path of more names than others take.
 pub(super) fn adopt(
     tx: &mut dyn isomer_storage::Transaction,
     base: Stamp,
@@ -240,6 +243,7 @@ pub(super) fn adopt(
                 .map_err(|_| DataError::corrupt("the name of a file is not UTF-8"))?;
             let (kind, number) = keyspace::take_file_entry(value)?;
             let path = path.as_ref().map(|path| format!("{path}/{name}"));
+            path.as_deref().map_or(Ok(()), check_depth)?;
             let record = as_read(tx).get(&keyspace::file(number))?;
             let record = record.ok_or_else(|| DataError::corrupt("a file has no record"))?;
             let created_ms = Stored::decode(&record)?.created_ms;
@@ -278,6 +282,20 @@ pub(super) fn adopt(
         tx.put(&key, &value)?;
     }
     Ok(())
+}
+
+/// A folder that was moved into another one may have brought paths along that are too long for everybody else.
+fn check_depth(path: &str) -> Result<(), DataError> {
+    let count = path.matches('/').count();
+    match count <= MAX_PATH_NAMES {
+        true => Ok(()),
+        false => Err(DataError::Limit {
+            what: format!("the path `{}…`", path.chars().take(40).collect::<String>()),
+            size: format!("{count} names"),
+            max: format!("{MAX_PATH_NAMES} names"),
+            advice: "move a folder that it is in nearer to the root before the database becomes a replica",
+        }),
+    }
 }
 
 fn as_read(tx: &dyn isomer_storage::Transaction) -> &dyn Read {

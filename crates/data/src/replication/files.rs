@@ -15,6 +15,7 @@
 //! folder made   bytes path, versions of its making, each with an id of when (ms)
 //! ```
 
+use isomer_storage::KeyRange;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use super::{
@@ -101,6 +102,9 @@ pub(super) fn hash_of(path: &str) -> u128 {
     xxh3_128(path.as_bytes())
 }
 
+/// The latest time that is told of a file or folder: the latest that a time stamp can be, in December 9999.
+const LAST_MS: u64 = 253_402_207_200_000;
+
 /// The record that several versions of it make.
 fn record_of(sizes: &[Version], created_ms: u64) -> Result<Stored, DataError> {
     let mut record = Stored {
@@ -113,6 +117,10 @@ fn record_of(sizes: &[Version], created_ms: u64) -> Result<Stored, DataError> {
         record.bytes = record.bytes.max(own.bytes);
         record.modified_ms = record.modified_ms.max(own.modified_ms);
     }
+    // A peer may say anything.
+    record.bytes = record.bytes.min(MAX_FILE_BYTES);
+    record.created_ms = record.created_ms.min(LAST_MS);
+    record.modified_ms = record.modified_ms.min(LAST_MS);
     Ok(record)
 }
 
@@ -259,9 +267,12 @@ impl Transaction {
         self.delete(&keyspace::cell(&keyspace::file(number)))?;
         let chunks = keyspace::file_chunks(number);
         for all in [keyspace::cell(&chunks), keyspace::conflict_in_cell(&chunks)] {
-            for key in self.keys_between(&all, after_prefix(&all).as_deref())? {
-                self.delete(&key)?;
-            }
+            let end = after_prefix(&all);
+            let range = KeyRange {
+                start: &all,
+                end: end.as_deref(),
+            };
+            self.write(|tx| tx.delete_range(range))?;
         }
         Ok(path)
     }
@@ -371,7 +382,7 @@ impl Transaction {
                     return Ok(());
                 };
                 let value = Stored {
-                    bytes: (*bytes).min(MAX_FILE_BYTES),
+                    bytes: *bytes,
                     created_ms: 0,
                     modified_ms: *modified_ms,
                 };
@@ -536,7 +547,7 @@ impl Transaction {
             let created = sole_id(&making.value, "when a folder was made")?;
             first = Some(first.map_or(created, |first: u64| first.min(created)));
         }
-        let created_ms = first.unwrap_or(0);
+        let created_ms = first.unwrap_or(0).min(LAST_MS);
         let record = Stored {
             bytes: 0,
             created_ms,

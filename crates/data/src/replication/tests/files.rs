@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Access, ConflictKind, DataError, Dot, PathKind, Store, Transaction,
-    files::CHUNK_BYTES,
+    files::{CHUNK_BYTES, Stored},
     keyspace::{self, IdSpace},
     read::each_pair,
     replication::{
@@ -705,6 +705,52 @@ fn contents_that_were_merged_are_told_apart() {
     change(&a, 0);
     both(&a, &b);
     assert_eq!(mark(&b), 0);
+}
+
+#[test]
+fn sizes_and_times_of_peers_are_what_those_of_a_file_can_be() {
+    let a = open();
+    let number = write(&a, |tx| {
+        save(tx, "/x", b"x");
+        tx.file("/x").unwrap().0
+    });
+    let said = Stored {
+        bytes: u64::MAX,
+        created_ms: 0,
+        modified_ms: u64::MAX,
+    };
+    a.merging(|tx| {
+        let mut sizes = tx.lives(&keyspace::file(number))?;
+        sizes[0].value = said.encode();
+        tx.settle_size(number, sizes)
+    })
+    .unwrap();
+    let tx = a.begin(Access::Read).unwrap();
+    let about = tx.file_about("/x").unwrap().unwrap();
+    assert_eq!(about.bytes, crate::files::MAX_FILE_BYTES);
+    let time = i64::try_from(about.modified_ms).unwrap();
+    assert!(isomer_value::jiff::Timestamp::from_millisecond(time).is_ok());
+}
+
+/// Nobody else could take them.
+#[test]
+fn what_has_paths_of_too_many_names_does_not_become_a_replica() {
+    let engine = std::sync::Arc::new(isomer_storage::MemoryEngine::new());
+    let a = Store::open(engine, crate::StoreOptions::default()).unwrap();
+    write(&a, |tx| {
+        tx.create_folders(&"/a".repeat(200)).unwrap();
+        tx.create_folders(&"/b".repeat(100)).unwrap();
+        tx.rename_path("/a", &format!("{}/a", "/b".repeat(100)))
+            .unwrap();
+    });
+    let error = a.begin_replication().unwrap_err();
+    assert_eq!(error.kind(), crate::ErrorKind::Limit, "{error}");
+    assert!(!a.is_replicated());
+    write(&a, |tx| {
+        tx.rename_path(&format!("{}/a", "/b".repeat(100)), "/a")
+            .unwrap();
+    });
+    a.begin_replication().unwrap();
 }
 
 #[test]
