@@ -290,7 +290,10 @@ impl Transaction {
             }
         }
         if !rules::broken(Mutant::FirstFileKeepsName) {
-            found.sort_by_key(|(turn, ..)| std::cmp::Reverse(*turn));
+            // No transaction gives two files one path; a peer may say that one did.
+            found.sort_by_cached_key(|(turn, _, shadow)| {
+                std::cmp::Reverse((*turn, self.spell_identity(&shadow.identity)))
+            });
         }
         Ok(found
             .into_iter()
@@ -622,18 +625,20 @@ impl Transaction {
         number: u64,
         shadow: &FileShadow,
     ) -> Result<String, DataError> {
-        let mut place = beside_base(path, &self.spell_identity(&shadow.identity));
-        loop {
+        let base = beside_base(path, &self.spell_identity(&shadow.identity));
+        let mut place = base.clone();
+        for count in 1_u64.. {
             let is_taken = match self.find_path(&names(&place)?)? {
                 Some((FileKind::Folder, _)) => true,
                 Some((FileKind::File, other)) => other != number,
                 None => false,
             };
             if !is_taken && self.files_called(&place)?.is_empty() {
-                return Ok(place);
+                break;
             }
-            place.push('~');
+            place = format!("{base}~{count}");
         }
+        Ok(place)
     }
 
     /// Takes a file from where it stands; empty folders that nobody made go with it.
@@ -763,8 +768,7 @@ impl Transaction {
             if let Some(own) = self.latest_path(&shadow)? {
                 let base = beside_base(&own, &self.spell_identity(&shadow.identity));
                 let is_meant = path.strip_prefix(&base);
-                let rest = is_meant.is_some_and(|rest| rest.bytes().all(|byte| byte == b'~'));
-                if rest && shadow.shown != path && shadow.shown != base {
+                if is_meant.is_some_and(is_count) && shadow.shown != path && shadow.shown != base {
                     touched.push(own);
                 }
             }
@@ -780,8 +784,8 @@ const DIGITS: usize = 16;
 pub(super) fn beside_base(path: &str, identity: &[u8]) -> String {
     let folder = folder_of(path);
     let name = &path[folder.len() + 1..];
-    // Room for the digits, and for signs behind them.
-    let room = MAX_FILE_NAME_BYTES - DIGITS - 16;
+    // Room for the digits, and for a count behind them.
+    let room = MAX_FILE_NAME_BYTES - DIGITS - 1 - COUNT_BYTES;
     let kept = name.floor_char_boundary(room.min(name.len()));
     let hash = match rules::broken(Mutant::HashesMeet) {
         true => 7,
@@ -790,13 +794,21 @@ pub(super) fn beside_base(path: &str, identity: &[u8]) -> String {
     format!("{folder}/{}~{hash:016x}", &name[..kept])
 }
 
+/// Most bytes of `~` and the number of those that stand where a file would, and of those that stand beside it.
+const COUNT_BYTES: usize = 15;
+
+/// Whether that may stand behind the digits: nothing, or `~` and a number.
+fn is_count(rest: &str) -> bool {
+    let count = rest.strip_prefix('~');
+    rest.is_empty() || count.is_some_and(|count| count.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
 /// Whether a path looks like that of a file beside another one.
 fn is_beside(path: &str) -> bool {
-    let name = path.trim_end_matches('~');
-    match name.rsplit_once('~') {
-        Some((_, digits)) => {
-            digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
-        }
-        None => false,
-    }
+    let is_hash = |digits: &str| {
+        digits.len() == DIGITS && digits.bytes().all(|byte| byte.is_ascii_hexdigit())
+    };
+    let mut ends = path.rsplit('~');
+    let last = ends.next().unwrap_or_default();
+    is_hash(last) || (is_count(&format!("~{last}")) && ends.next().is_some_and(is_hash))
 }

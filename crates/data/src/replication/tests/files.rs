@@ -280,11 +280,14 @@ pub(super) fn said(store: &Store, entries: &[Entry]) -> Vec<String> {
             let place = match at == 0 && !folders.contains(&path) {
                 true => path.clone(),
                 false => {
-                    let mut place = beside_base(&path, &tx.spell_identity(file));
-                    while called.contains_key(&place) || folders.contains(&place) {
-                        place.push('~');
-                    }
-                    place
+                    let base = beside_base(&path, &tx.spell_identity(file));
+                    let mut places = (0..).map(|count| match count {
+                        0 => base.clone(),
+                        _ => format!("{base}~{count}"),
+                    });
+                    let is_free =
+                        |place: &String| !called.contains_key(place) && !folders.contains(place);
+                    places.find(is_free).unwrap()
                 }
             };
             let mut content = vec![0; sizes.get(file).copied().unwrap_or(0) as usize];
@@ -647,11 +650,46 @@ fn files_of_one_hash_all_stand() {
     }
     for store in &stores {
         let beside = "/x~0000000000000007";
-        let expected = ["/x", beside, &format!("{beside}~"), &format!("{beside}~~")];
+        let expected = ["/x", beside, &format!("{beside}~1"), &format!("{beside}~2")];
         assert_eq!(paths(store), expected);
         assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
     }
     break_rule(None);
+}
+
+/// However many places are taken by somebody who knows which they will be, and however long the name is.
+#[test]
+fn places_beside_a_file_do_not_end() {
+    let (a, b) = (open(), open());
+    let path = format!("/{}", "é".repeat(127));
+    let number = write(&a, |tx| {
+        save(tx, &path, b"first");
+        tx.file(&path).unwrap().0
+    });
+    let base = {
+        let tx = a.begin(Access::Read).unwrap();
+        let identity = tx.file_shadow(number).unwrap().unwrap().identity;
+        beside_base(&path, &tx.spell_identity(&identity))
+    };
+    let taken = |count| match count {
+        0 => base.clone(),
+        _ => format!("{base}~{count}"),
+    };
+    for count in 0..30 {
+        write(&b, |tx| save(tx, &taken(count), b"taken"));
+    }
+    write(&b, |tx| save(tx, &path, b"last"));
+    both(&a, &b);
+    for store in [&a, &b] {
+        assert_eq!(read(store, &path), b"last");
+        assert_eq!(read(store, &taken(30)), b"first");
+        assert_eq!(store.check_files().unwrap(), Vec::<String>::new());
+    }
+    // Where a place is free again the file moves up.
+    write(&b, |tx| tx.remove_path(&taken(3)).unwrap());
+    both(&a, &b);
+    assert_eq!(paths(&a), paths(&b));
+    assert_eq!(read(&a, &taken(3)), b"first");
 }
 
 /// Whoever goes on under the former name may have finished it.
