@@ -65,22 +65,28 @@ pub(crate) fn produce(
 
 /// Nodes with their contents, in the order of the ids; each is read once.
 fn whole_nodes(cx: &mut Cx<'_>, nodes: &[NodeId]) -> Result<Vec<Value>> {
-    let mut ids = nodes.to_vec();
-    ids.sort_unstable();
-    ids.dedup();
-    let whole = read_nodes(cx, &ids, |id, content| {
+    let make = |id, content: Option<_>| {
         let content = Some(content.unwrap_or_default());
         Value::Node(Arc::new(Node { id, content }))
-    })?;
+    };
     // Often they come in order and each once.
-    if ids == nodes {
-        return Ok(whole);
+    if nodes.is_sorted_by(|one, next| one < next) {
+        return read_nodes(cx, nodes, make);
     }
-    let placed = nodes.iter().map(|node| {
-        let at = ids.binary_search(node).unwrap_or_default();
-        whole[at].clone()
-    });
-    Ok(placed.collect())
+    let mut order: Vec<(NodeId, usize)> = nodes.iter().copied().zip(0..).collect();
+    order.sort_unstable();
+    let mut ids: Vec<NodeId> = order.iter().map(|(id, _)| *id).collect();
+    ids.dedup();
+    let mut whole = read_nodes(cx, &ids, make)?.into_iter();
+    let mut placed = vec![Value::Null; nodes.len()];
+    for same in order.chunk_by(|one, next| one.0 == next.0) {
+        let node = whole.next().unwrap_or_default();
+        for (_, at) in &same[1..] {
+            placed[*at] = node.clone();
+        }
+        placed[same[0].1] = node;
+    }
+    Ok(placed)
 }
 
 /// Below so many records for each thread, starting it costs more than it saves.

@@ -525,6 +525,28 @@ fn deep_expressions_and_long_statements_do_not_overflow_the_stack() {
     }
 }
 
+/// Whole nodes stand where their ids stood: in any order, several times, and more than one thread reads at once.
+#[test]
+fn whole_nodes_come_in_the_order_of_their_rows() {
+    let store = open();
+    rows(&store, "UNWIND range(0, 2999) AS i CREATE (:P {i: i})");
+    let texts = [
+        "MATCH (p:P) RETURN p, p.i",
+        "MATCH (p:P) WITH p ORDER BY p.i DESC RETURN p, p.i",
+        "MATCH (p:P) WITH p ORDER BY p.i % 7, p.i UNWIND [1, 2] AS x RETURN p, p.i",
+        "UNWIND [3, 3, 1, 2, 1] AS x MATCH (p:P) WHERE p.i = x RETURN p, p.i",
+    ];
+    for (text, count) in texts.into_iter().zip([3000, 3000, 6000, 5]) {
+        let found = rows(&store, text);
+        assert_eq!(found.len(), count, "{text}");
+        for row in found {
+            let node = row[0].as_node().expect("a node");
+            let content = node.content.as_ref().expect("its contents");
+            assert_eq!(content.properties.get("i"), Some(&row[1]), "{text}");
+        }
+    }
+}
+
 /// Equal values are one, whatever column they come in: constants, integers, floats that are whole.
 #[test]
 fn distinct_and_groups_hold_equal_values_together() {
