@@ -636,6 +636,44 @@ pub(super) fn join(from: &Store, to: &Store, bytes: usize) {
     }
 }
 
+/// Who follows changes hears of a state when all of it is there, and of nothing that was read while a part of it came.
+#[test]
+fn nothing_is_read_as_whole_while_a_state_is_joined() {
+    let (a, b) = (open(), open());
+    for at in 0..20 {
+        write(&a, |tx| person(tx, &format!("p{at}"), &[]));
+    }
+    let people = |store: &Store| {
+        let tx = store.begin(Access::Read).unwrap();
+        let keys = (0..20).map(|at| Value::from(format!("p{at}")));
+        keys.filter(|key| tx.document_node("Person", key).unwrap().is_some())
+            .count()
+    };
+    let read = |store: &Store| store.while_whole(|| Ok(people(store))).unwrap();
+    assert_eq!(read(&b), Some(0));
+    let mut pages = 0;
+    let mut joining = b.begin_join().unwrap();
+    loop {
+        let page = a.snapshot_page(joining.place(), 100).unwrap();
+        pages += 1;
+        if joining.join_page(&b, &page).unwrap() {
+            break;
+        }
+        assert_eq!(read(&b), None);
+    }
+    drop(joining);
+    assert!(pages > 3, "{pages}");
+    assert_eq!(read(&b), Some(20));
+    // It begins and ends while somebody reads.
+    write(&a, |tx| person(tx, "late", &[]));
+    let torn = b.while_whole(|| {
+        join(&a, &b, 100);
+        Ok(people(&b))
+    });
+    assert_eq!(torn.unwrap(), None);
+    assert_eq!(read(&b), Some(20));
+}
+
 /// Fields come in runs of a few entries here: what was taken out between two of them is taken out by joining as well, and what has
 /// several dots, or is summed up, is in one run.
 #[test]
