@@ -257,13 +257,7 @@ impl BlockCache {
     pub(crate) fn try_pin(&self, bytes: usize) -> Option<Pinned> {
         {
             let limits = self.shared.limits.lock();
-            let sure = match &limits.reserved {
-                Some(reserved) if limits.own == 0 => {
-                    self.shared.most.min(reserved.memory().total_bytes())
-                }
-                _ => limits.granted,
-            };
-            if limits.pinned + bytes > sure / 2 {
+            if limits.pinned + bytes > limits.granted / 2 {
                 return None;
             }
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{
-    LabelId, Labels, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
+    LabelId, Labels, Map, NodeContent, NodeId, PropId, RelId, RelationshipContent, TypeId, Value,
     record::{RecordRef, RecordSealer},
 };
 
@@ -97,7 +97,8 @@ impl Transaction {
         let catalog = self.catalog_ref();
         let mut sealer = RecordSealer::new(catalog.names.clone());
         let mut label_sets = LabelSets::new(catalog, ids.len());
-        let mut gathered: Vec<(usize, NodeId, Labels)> = Vec::new();
+        let mut gathered = Vec::new();
+        let make = |labels, properties| NodeContent { labels, properties };
         let watched = self.footprint().active();
         self.each_node(ids, |id, record| {
             if watched {
@@ -106,27 +107,28 @@ impl Transaction {
             if let Some(record) = record {
                 let labels = label_sets.of(id, record)?;
                 sealer.gather(record)?;
-                gathered.push((out.len(), id, labels));
+                gathered.push((out.len(), ConvergentOwner::Node(id), labels));
             }
             out.push(None);
             if sealer.is_full() {
-                self.put_nodes(&mut sealer, &mut gathered, out)?;
+                self.put_gathered(&mut sealer, &mut gathered, make, out)?;
             }
             Ok(())
         })?;
-        self.put_nodes(&mut sealer, &mut gathered, out)
+        self.put_gathered(&mut sealer, &mut gathered, make, out)
     }
 
-    /// Puts nodes that were gathered in their places.
-    fn put_nodes(
+    /// Puts what `make` makes of records that were gathered in their places.
+    fn put_gathered<N, C>(
         &self,
         sealer: &mut RecordSealer,
-        gathered: &mut Vec<(usize, NodeId, Labels)>,
-        out: &mut [Option<Arc<NodeContent>>],
+        gathered: &mut Vec<(usize, ConvergentOwner, N)>,
+        make: impl Fn(N, Map) -> C,
+        out: &mut [Option<Arc<C>>],
     ) -> Result<(), DataError> {
-        for ((at, id, labels), mut properties) in gathered.drain(..).zip(sealer.finish()) {
-            self.overlay_map(ConvergentOwner::Node(id), &mut properties)?;
-            out[at] = Some(Arc::new(NodeContent { labels, properties }));
+        for ((at, owner, names), mut properties) in gathered.drain(..).zip(sealer.finish()) {
+            self.overlay_map(owner, &mut properties)?;
+            out[at] = Some(Arc::new(make(names, properties)));
         }
         Ok(())
     }
@@ -168,39 +170,26 @@ impl Transaction {
     ) -> Result<(), DataError> {
         let catalog = self.catalog_ref();
         let mut sealer = RecordSealer::new(catalog.names.clone());
-        let mut gathered: Vec<(usize, RelId, Arc<str>)> = Vec::new();
+        let mut gathered = Vec::new();
+        let make = |type_name, properties| RelationshipContent {
+            type_name,
+            properties,
+        };
         self.each_relationship(ids, |id, found| {
             if let Some((row, record)) = found {
                 let type_name = catalog.type_name(row.type_id).ok_or_else(|| {
                     DataError::corrupt(format!("relationship {id} has a type without a name"))
                 })?;
                 sealer.gather(&record)?;
-                gathered.push((out.len(), id, type_name));
+                gathered.push((out.len(), ConvergentOwner::Relationship(id), type_name));
             }
             out.push(None);
             if sealer.is_full() {
-                self.put_relationships(&mut sealer, &mut gathered, out)?;
+                self.put_gathered(&mut sealer, &mut gathered, make, out)?;
             }
             Ok(())
         })?;
-        self.put_relationships(&mut sealer, &mut gathered, out)
-    }
-
-    /// Puts relationships that were gathered in their places.
-    fn put_relationships(
-        &self,
-        sealer: &mut RecordSealer,
-        gathered: &mut Vec<(usize, RelId, Arc<str>)>,
-        out: &mut [Option<Arc<RelationshipContent>>],
-    ) -> Result<(), DataError> {
-        for ((at, id, type_name), mut properties) in gathered.drain(..).zip(sealer.finish()) {
-            self.overlay_map(ConvergentOwner::Relationship(id), &mut properties)?;
-            out[at] = Some(Arc::new(RelationshipContent {
-                type_name,
-                properties,
-            }));
-        }
-        Ok(())
+        self.put_gathered(&mut sealer, &mut gathered, make, out)
     }
 
     /// Notes that labels or properties of a node were observed.

@@ -799,8 +799,11 @@ const COUNT_BYTES: usize = 15;
 
 /// Whether that may stand behind the digits: nothing, or `~` and a number.
 fn is_count(rest: &str) -> bool {
-    let count = rest.strip_prefix('~');
-    rest.is_empty() || count.is_some_and(|count| count.bytes().all(|byte| byte.is_ascii_digit()))
+    rest.is_empty() || rest.strip_prefix('~').is_some_and(is_number)
+}
+
+fn is_number(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Whether a path looks like that of a file beside another one.
@@ -810,5 +813,5 @@ fn is_beside(path: &str) -> bool {
     };
     let mut ends = path.rsplit('~');
     let last = ends.next().unwrap_or_default();
-    is_hash(last) || (is_count(&format!("~{last}")) && ends.next().is_some_and(is_hash))
+    is_hash(last) || (is_number(last) && ends.next().is_some_and(is_hash))
 }

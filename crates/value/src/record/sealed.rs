@@ -11,7 +11,7 @@ use crate::{Map, Names, PropId, ValueError, map::Entry};
 /// A record is read through before (bounds, order, UTF-8, names), so that damage is found here and decoding it later cannot
 /// fail; one with a named time zone is decoded at once, as zones are looked up outside. Names once known stay known.
 ///
-/// Records are gathered into batches of about [`BATCH_BYTES`] that share one allocation: many small ones cost more to free than
+/// Records are gathered into batches of about 16 KiB that share one allocation: many small ones cost more to free than
 /// to read. Who keeps one map of a batch keeps its bytes. One sealer serves one thread; its maps may go anywhere.
 #[derive(Debug)]
 pub struct RecordSealer {
