@@ -9,20 +9,21 @@ use std::{
     net::{TcpListener, TcpStream},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU16, Ordering},
     },
     time::{Duration, Instant},
 };
 
-use node::{Node, free_port, isomer};
+use node::{Node, isomer};
 
-/// Passes connections on to a server, or cuts them.
-fn proxy(to: u16, is_cut: Arc<AtomicBool>) -> u16 {
+/// Passes connections on to where a server listens now, or cuts them.
+fn proxy(to: Arc<AtomicU16>, is_cut: Arc<AtomicBool>) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("its address").port();
     std::thread::spawn(move || {
         for client in listener.incoming().flatten() {
             let is_cut = is_cut.clone();
+            let to = to.load(Ordering::Acquire);
             std::thread::spawn(move || {
                 if is_cut.load(Ordering::Acquire) {
                     return;
@@ -67,14 +68,14 @@ fn pass(mut from: &TcpStream, mut to: &TcpStream, is_cut: &AtomicBool) {
 fn run(count: usize, rounds: usize) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut nodes: Vec<Node> = (0..count)
-        .map(|at| Node::here(folder.path().join(format!("n{at}.db")), free_port()))
+        .map(|at| Node::here(folder.path().join(format!("n{at}.db"))))
         .collect();
     let cuts: Vec<_> = (0..count)
         .map(|_| Arc::new(AtomicBool::new(false)))
         .collect();
     let links = if count == 2 { 1 } else { count };
     for at in 0..links {
-        let port = proxy(nodes[(at + 1) % count].port, cuts[at].clone());
+        let port = proxy(nodes[(at + 1) % count].port.clone(), cuts[at].clone());
         let db = nodes[at].folder.display().to_string();
         isomer(&[
             "replica",

@@ -3,10 +3,14 @@
 use std::{
     fs::File,
     io::{Read, Write},
-    net::{TcpListener, TcpStream},
+    net::TcpStream,
     os::fd::AsFd,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicU16, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -24,12 +28,6 @@ pub fn isomer(arguments: &[&str]) {
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
     );
-}
-
-/// A port of this machine that nobody listens on.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    listener.local_addr().expect("its address").port()
 }
 
 /// Does something within a network namespace, which a file names: on a thread of its own, which ends there. Processes that it
@@ -51,7 +49,9 @@ pub fn within<T: Send>(network: Option<&PathBuf>, what: impl FnOnce() -> T + Sen
 /// A server in a process of its own.
 pub struct Node {
     pub folder: PathBuf,
-    pub port: u16,
+    /// Where it listens since it was started last: another port each time, unless its arguments say which. One that was free
+    /// a moment ago may be another process's.
+    pub port: Arc<AtomicU16>,
     /// The network namespace that it and whoever asks it are in; none: this machine's.
     pub network: Option<PathBuf>,
     /// More arguments, and variables of its environment.
@@ -62,12 +62,12 @@ pub struct Node {
 
 impl Node {
     /// One that listens on this machine alone.
-    pub fn here(folder: PathBuf, port: u16) -> Self {
+    pub fn here(folder: PathBuf) -> Self {
         Self {
             folder,
-            port,
+            port: Arc::default(),
             network: None,
-            arguments: vec!["--listen".into(), format!("127.0.0.1:{port}")],
+            arguments: vec!["--listen".into(), "127.0.0.1:0".into()],
             environment: Vec::new(),
             child: None,
         }
@@ -81,6 +81,7 @@ impl Node {
         command
             .args(["serve", &format!("db={}", self.folder.display())])
             .args(["--without-authentication", "--create"])
+            .args(["--set", "log.format=json"])
             .args(&self.arguments)
             .envs(self.environment.iter().cloned())
             .stdout(Stdio::null())
@@ -88,10 +89,7 @@ impl Node {
         let child = within(self.network.as_ref(), || command.spawn());
         self.child = Some(child.expect("the server starts"));
         let start = Instant::now();
-        while self
-            .ask("GET", "/ready", "")
-            .is_none_or(|(status, _)| status != 200)
-        {
+        while !self.is_ready(&said) {
             let ended = self.child.as_mut().and_then(|child| child.try_wait().ok()?);
             assert!(
                 ended.is_none() && start.elapsed() < Duration::from_secs(60),
@@ -103,6 +101,19 @@ impl Node {
         }
     }
 
+    /// Whether it said in its log where it listens, and answers there.
+    fn is_ready(&self, said: &Path) -> bool {
+        let log = std::fs::read_to_string(said).unwrap_or_default();
+        let url = log.split_once("\"url\":\"").map(|(_, rest)| rest);
+        let url = url.and_then(|rest| Some(rest.split_once('"')?.0));
+        let Some(port) = url.and_then(|url| url.rsplit_once(':')?.1.parse().ok()) else {
+            return false;
+        };
+        self.port.store(port, Ordering::Release);
+        let answer = self.ask("GET", "/ready", "");
+        answer.is_some_and(|(status, _)| status == 200)
+    }
+
     /// As `kill -9` does.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
@@ -111,20 +122,32 @@ impl Node {
         }
     }
 
-    /// Whether a query was acknowledged.
+    /// Whether a query was acknowledged. What was answered instead is printed.
     pub fn run(&self, query: &str) -> bool {
-        self.rows(query).is_some()
+        match self.query(query) {
+            Some((200, _)) => true,
+            answer => {
+                println!("{}: {query}: {answer:?}", self.folder.display());
+                false
+            }
+        }
     }
 
     /// The rows of a query that succeeded.
     pub fn rows(&self, query: &str) -> Option<String> {
-        let body = format!("{{\"query\": \"{query}\"}}");
-        let (status, body) = self.ask("POST", "/v1/databases/db/query", &body)?;
+        let (status, body) = self.query(query)?;
         (status == 200).then_some(body)
     }
 
+    /// The status and the rows or the error that a query is answered with; none: no answer.
+    fn query(&self, query: &str) -> Option<(u16, String)> {
+        let body = format!("{{\"query\": \"{query}\"}}");
+        self.ask("POST", "/v1/databases/db/query", &body)
+    }
+
     fn ask(&self, method: &str, path: &str, body: &str) -> Option<(u16, String)> {
-        let connect = || TcpStream::connect(("127.0.0.1", self.port));
+        let port = self.port.load(Ordering::Acquire);
+        let connect = || TcpStream::connect(("127.0.0.1", port));
         let mut stream = within(self.network.as_ref(), connect).ok()?;
         stream
             .set_read_timeout(Some(Duration::from_secs(20)))

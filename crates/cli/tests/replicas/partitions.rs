@@ -154,7 +154,7 @@ fn apart(count: usize, days: usize, writes: usize) {
     }
     let mut nodes: Vec<Node> = (0..count)
         .map(|at| {
-            let mut node = Node::here(folder.path().join(format!("n{at}.db")), PORT);
+            let mut node = Node::here(folder.path().join(format!("n{at}.db")));
             node.network = Some(networks.path(at));
             let everywhere = format!("0.0.0.0:{PORT}");
             let open = "expose_without_protection=true";
