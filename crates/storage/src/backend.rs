@@ -12,6 +12,9 @@ use crate::{
 /// Called with each pair of a scan; answers whether to go on.
 pub type Visitor<'a> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'a;
 
+/// Called with each value of a batch, `None` where there is none; answers whether to go on.
+pub type ValueVisitor<'a> = dyn FnMut(Option<&[u8]>) -> ControlFlow<()> + 'a;
+
 /// Called with each pair of a bulk load.
 pub type Pairs<'a> = dyn Iterator<Item = Result<(Vec<u8>, Vec<u8>), StorageError>> + 'a;
 
@@ -24,6 +27,15 @@ pub trait View: Send + Sync + 'static {
     fn version(&self) -> Version;
     /// The value under `key`.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    /// As [`crate::Read::visit_many`].
+    fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
+        for key in keys {
+            if visit(self.get(key)?.as_deref()).is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
     /// Calls `visit` with the pairs of `range` in `order` until it breaks or the range ends.
     fn visit(
         &self,

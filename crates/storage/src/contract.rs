@@ -4,7 +4,7 @@ use std::{any::Any, fmt, ops::ControlFlow, path::Path, sync::Arc};
 
 use thiserror::Error;
 
-use crate::Visitor;
+use crate::{ValueVisitor, Visitor};
 
 /// Number of a commit: 1 for the first, increasing by at least 1. Version 0 is the empty database.
 pub type Version = u64;
@@ -109,8 +109,18 @@ pub trait Read: Send {
     fn version(&self) -> Version;
     /// The value under `key`.
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError>;
+    /// Calls `visit` with the value under each of `keys`, in their order, until it breaks. One round trip. An engine that has
+    /// values at hand lends them; `visit` may take its time, read and write elsewhere, and panic.
+    fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError>;
     /// The values under `keys`, in their order. One round trip.
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError>;
+    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
+        let mut values = Vec::with_capacity(keys.len());
+        self.visit_many(keys, &mut |value| {
+            values.push(value.map(<[u8]>::to_vec));
+            ControlFlow::Continue(())
+        })?;
+        Ok(values)
+    }
     /// The first page of the pairs in `range`; go on by passing [`Page::next`] as the new range. Appends to `page`
     /// after clearing it, so that one allocation serves a whole scan.
     fn scan(

@@ -24,7 +24,7 @@ pub mod sync;
 mod tree;
 mod write_set;
 
-pub use backend::{Backend, Commit, Pairs, View, Visitor};
+pub use backend::{Backend, Commit, Pairs, ValueVisitor, View, Visitor};
 pub use budget::{
     Memory, MemoryKind, MemoryUse, OverBudget, Reclaim, Reservation, SLAB_BYTES, machine_bytes,
 };

@@ -14,7 +14,8 @@ use crate::sync::{Mutex, RwLock};
 
 use crate::{
     Backend, Capabilities, Commit, Durability, KeyRange, Optimistic, Order, Pairs, Statistics,
-    StorageError, StreamEntry, Version, View, Visitor, optimistic::delegate_engine, tree::Tree,
+    StorageError, StreamEntry, ValueVisitor, Version, View, Visitor, optimistic::delegate_engine,
+    tree::Tree,
 };
 
 /// Longest key of the engines in this repository.
@@ -78,6 +79,12 @@ impl View for MemoryView {
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         Ok(self.tree.get(key).map(<[u8]>::to_vec))
+    }
+
+    fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
+        // The end is the visitor's wish, not an error.
+        let _ = keys.iter().try_for_each(|key| visit(self.tree.get(key)));
+        Ok(())
     }
 
     fn visit(

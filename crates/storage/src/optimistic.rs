@@ -23,7 +23,8 @@ use crate::sync::{Condvar, Mutex, RwLock};
 use crate::{
     Backend, Capabilities, Commit, CommitHook, Durability, Footprint, Granule, GuardMode,
     GuardTable, KeyRange, Order, Page, PageLimit, Pairs, Parked, Read, Savepoint, Snapshot,
-    Statistics, StorageError, StreamEntry, Transaction, Version, View, Visitor, WriteSet,
+    Statistics, StorageError, StreamEntry, Transaction, ValueVisitor, Version, View, Visitor,
+    WriteSet,
 };
 
 /// Largest page, whatever the caller allows.
@@ -612,8 +613,8 @@ impl<V: View> Read for ViewSnapshot<V> {
         self.view.get(key)
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
-        keys.iter().map(|key| self.view.get(key)).collect()
+    fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
+        self.view.visit_many(keys, visit)
     }
 
     fn scan(
@@ -742,8 +743,29 @@ impl<B: Backend> Read for OptimisticTransaction<B> {
         }
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
-        keys.iter().map(|key| self.get(key)).collect()
+    fn visit_many(
+        &self,
+        mut keys: &[&[u8]],
+        visit: &mut ValueVisitor<'_>,
+    ) -> Result<(), StorageError> {
+        let mut flow = ControlFlow::Continue(());
+        while let Some((first, rest)) = keys.split_first()
+            && flow.is_continue()
+        {
+            if let Some(own) = self.writes.get(first) {
+                flow = visit(own);
+                keys = rest;
+                continue;
+            }
+            let own = rest.iter().position(|key| self.writes.get(key).is_some());
+            let (below, behind) = keys.split_at(own.map_or(keys.len(), |own| own + 1));
+            self.view.visit_many(below, &mut |value| {
+                flow = visit(value);
+                flow
+            })?;
+            keys = behind;
+        }
+        Ok(())
     }
 
     fn scan(

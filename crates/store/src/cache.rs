@@ -19,11 +19,11 @@ use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 
 use crate::{
     state::{LANES, lane},
-    table::block::Block,
+    table::cached::Cached,
 };
 
-/// What a block costs beside its bytes: its place in the map, and the allocator's share.
-const ENTRY_BYTES: usize = 160;
+/// What a block costs beside its bytes: its place in the map, what searching it fast takes, and the allocator's share.
+const ENTRY_BYTES: usize = 160 + size_of::<Cached>();
 /// The budget is asked for so much at once.
 const STEP_BYTES: usize = 1 << 20;
 /// A cache is at least this large: less cannot hold what one search needs.
@@ -57,9 +57,9 @@ impl Hasher for BlockHasher {
 #[derive(Clone)]
 struct Weights;
 
-impl Weighter<BlockId, Block> for Weights {
-    fn weight(&self, _id: &BlockId, block: &Block) -> u64 {
-        (block.memory_bytes() + ENTRY_BYTES) as u64
+impl Weighter<BlockId, Arc<Cached>> for Weights {
+    fn weight(&self, _id: &BlockId, cached: &Arc<Cached>) -> u64 {
+        (cached.block.memory_bytes() + ENTRY_BYTES) as u64
     }
 }
 
@@ -70,7 +70,7 @@ pub struct BlockCache {
 }
 
 struct Shared {
-    blocks: Cache<BlockId, Block, Weights, BuildHasherDefault<BlockHasher>>,
+    blocks: Cache<BlockId, Arc<Cached>, Weights, BuildHasherDefault<BlockHasher>>,
     limits: Mutex<Limits>,
     /// Bytes that blocks may take now; a copy of what `limits` says.
     capacity: AtomicU64,
@@ -202,7 +202,7 @@ impl BlockCache {
     }
 
     #[inline]
-    pub(crate) fn get(&self, id: BlockId) -> Option<Block> {
+    pub(crate) fn get(&self, id: BlockId) -> Option<Arc<Cached>> {
         let block = self.shared.blocks.get(&id);
         let searches = &self.shared.searches[lane()];
         let counter = if block.is_some() {
@@ -235,7 +235,7 @@ impl BlockCache {
         false
     }
 
-    pub(crate) fn insert(&self, id: BlockId, block: Block) {
+    pub(crate) fn insert(&self, id: BlockId, block: Arc<Cached>) {
         let weight = Weights.weight(&id, &block) as i64;
         let room = self.shared.room.fetch_sub(weight, Ordering::Relaxed);
         if room < weight {
@@ -400,16 +400,15 @@ impl Drop for Pinned {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::table::block::BlockBuilder;
-    use crate::table::block::Held;
+    use crate::table::block::{Block, BlockBuilder, Held};
 
-    fn block(size: usize) -> Block {
+    fn block(size: usize) -> Arc<Cached> {
         let mut builder = BlockBuilder::new(16);
         builder.add(b"key", 1, Held::Value, &vec![1; size]);
         let mut out = Vec::new();
         builder.finish(&mut out);
         let len = out.len();
-        Block::parse(out.into(), len).unwrap()
+        Arc::new(Cached::new(Block::parse(out.into(), len).unwrap()).unwrap())
     }
 
     #[test]

@@ -115,6 +115,19 @@ pub(crate) fn corrupt(path: &Path, offset: u64, what: &str) -> StorageError {
     ))
 }
 
+/// The first 8 bytes of a key, big-endian, with zeros behind a short one.
+#[inline]
+pub(crate) fn head(key: &[u8]) -> u64 {
+    match key.first_chunk::<8>() {
+        Some(head) => u64::from_be_bytes(*head),
+        None => {
+            let mut bytes = [0; 8];
+            bytes[..key.len()].copy_from_slice(key);
+            u64::from_be_bytes(bytes)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

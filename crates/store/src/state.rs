@@ -10,9 +10,14 @@ use std::{
 };
 
 use isomer_storage::sync::{Mutex, RwLock};
-use isomer_storage::{KeyRange, Order, Parked, StorageError, Version, View, Visitor};
+use isomer_storage::{KeyRange, Order, Parked, StorageError, ValueVisitor, Version, View, Visitor};
 
-use crate::{Decided, Erasures, Levels, MergeCursor, Readable, memtable::Memtable, source::Source};
+use crate::{
+    Decided, Erasures, Levels, MergeCursor, Readable,
+    levels::search::{Found, Search},
+    memtable::Memtable,
+    source::Source,
+};
 
 /// Where everything is at one moment. Never changed: replaced.
 #[derive(Clone)]
@@ -46,36 +51,47 @@ impl State {
         self.memtables().map(|memtable| memtable.bytes()).sum()
     }
 
-    fn get(&self, key: &[u8], at: Version) -> Result<Option<Vec<u8>>, StorageError> {
-        Ok(self.decided(key, at)?.and_then(|(_, value)| value))
+    /// The last commit up to `at` that did anything with `key`, and the value where it put one.
+    pub fn decided(&self, key: &[u8], at: Version) -> Result<Option<Decided>, StorageError> {
+        let mut decided = None;
+        Lookup::begin(self, key, at)?.tell(|found| {
+            decided = found.map(|(version, value)| (version, value.map(<[u8]>::to_vec)));
+        })?;
+        Ok(decided)
     }
 
-    /// The last commit up to `at` that did anything with `key`, and the value where it put one.
+    /// The value that a reader at `at` sees under `key`.
     #[inline]
-    pub fn decided(&self, key: &[u8], at: Version) -> Result<Option<Decided>, StorageError> {
-        // A memtable holds only versions above those of the memtables behind it: the first one that knows the key decides.
-        let (mut erased, mut found) = (0, None);
-        for memtable in self.memtables() {
-            erased = erased.max(memtable.newest_erasure(key, at));
-            found = memtable.get(key, at);
-            if found.is_some() || erased > 0 {
+    fn get(&self, key: &[u8], at: Version) -> Result<Option<Vec<u8>>, StorageError> {
+        let mut value = None;
+        Lookup::begin(self, key, at)?.tell(|found| {
+            value = found.and_then(|(_, value)| value.map(<[u8]>::to_vec));
+        })?;
+        Ok(value)
+    }
+
+    /// As [`View::visit_many`] for up to [`AT_ONCE`] keys; answers whether to go on.
+    fn visit_many(
+        &self,
+        keys: &[&[u8]],
+        at: Version,
+        visit: &mut ValueVisitor<'_>,
+    ) -> Result<ControlFlow<()>, StorageError> {
+        let mut lookups: [Option<Lookup<'_>>; AT_ONCE] = Default::default();
+        for (key, place) in keys.iter().zip(&mut lookups) {
+            *place = Some(Lookup::begin(self, key, at)?);
+        }
+        let searches = || lookups.iter().flatten().flat_map(|lookup| &lookup.search);
+        searches().for_each(Search::touch);
+        searches().for_each(Search::touch_entry);
+        let mut flow = ControlFlow::Continue(());
+        for lookup in lookups.into_iter().flatten() {
+            lookup.tell(|found| flow = visit(found.and_then(|(_, value)| value)))?;
+            if flow.is_break() {
                 break;
             }
         }
-        let known = found.map_or(0, |(version, _)| version).max(erased);
-        // Tables are older, but for those of an ingestion.
-        if (known == 0 || self.levels.ingested > Some(known))
-            && let Some((version, value)) = self.levels.get(key, at)?
-            && version > known
-        {
-            return Ok(Some((version, value)));
-        }
-        Ok(match found {
-            Some((version, value)) if version >= erased => {
-                Some((version, value.map(<[u8]>::to_vec)))
-            }
-            _ => (erased > 0).then_some((erased, None)),
-        })
+        Ok(flow)
     }
 
     /// A cursor over what a reader at `at` sees in a range.
@@ -102,6 +118,70 @@ impl State {
     pub fn memtables_touch(&self, start: &[u8], end: Option<&[u8]>) -> bool {
         self.memtables()
             .any(|memtable| memtable.touches(start, end))
+    }
+}
+
+/// Keys of a batch that are looked for together: their blocks come from memory at the same time.
+const AT_ONCE: usize = 8;
+
+/// What memtables know of a key, and the search in the tables where these may know better.
+struct Lookup<'a> {
+    /// The newest erasure in a memtable.
+    erased: Version,
+    found: Found<'a>,
+    search: Option<Search<'a>>,
+}
+
+impl<'a> Lookup<'a> {
+    #[inline]
+    fn begin(state: &'a State, key: &'a [u8], at: Version) -> Result<Self, StorageError> {
+        // A memtable holds only versions above those of the memtables behind it: the first one that knows the key decides.
+        let (mut erased, mut found) = (0, None);
+        for memtable in state.memtables() {
+            erased = erased.max(memtable.newest_erasure(key, at));
+            found = memtable.get(key, at);
+            if found.is_some() || erased > 0 {
+                break;
+            }
+        }
+        let mut lookup = Self {
+            erased,
+            found,
+            search: None,
+        };
+        let known = lookup.known();
+        // Tables are older, but for those of an ingestion.
+        if known == 0 || state.levels.ingested > Some(known) {
+            lookup.search = Some(Search::begin(&state.levels, key, at)?);
+        }
+        Ok(lookup)
+    }
+
+    /// The last commit that memtables know of.
+    fn known(&self) -> Version {
+        self.found
+            .map_or(0, |(version, _)| version)
+            .max(self.erased)
+    }
+
+    /// Calls `then` once with what was found.
+    #[inline]
+    fn tell(self, mut then: impl FnMut(Found<'_>)) -> Result<(), StorageError> {
+        let known = self.known();
+        let here = match self.found {
+            Some((version, value)) if version >= self.erased => Some((version, value)),
+            _ => (self.erased > 0).then_some((self.erased, None)),
+        };
+        match self.search {
+            Some(search) => search.tell(|found| match found {
+                Some((version, _)) if version > known => then(found),
+                _ => then(here),
+            }),
+            None => {
+                then(here);
+                Ok(())
+            }
+        }
     }
 }
 
@@ -327,6 +407,16 @@ impl View for StoreView {
 
     fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, StorageError> {
         self.shared.state_to_read().0.get(key, self.version)
+    }
+
+    fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
+        for keys in keys.chunks(AT_ONCE) {
+            let state = self.shared.state_to_read();
+            if state.0.visit_many(keys, self.version, visit)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn visit(

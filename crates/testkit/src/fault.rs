@@ -12,7 +12,7 @@ use std::{
 use isomer_storage::{
     Capabilities, CommitHook, Durability, Engine, Granule, GuardMode, KeyRange, Order, Page,
     PageLimit, Pairs, Read, Savepoint, Snapshot, Statistics, StorageError, StreamEntry,
-    Transaction, Version,
+    Transaction, ValueVisitor, Version,
 };
 
 /// A kind of call.
@@ -374,9 +374,9 @@ impl Read for FaultySnapshot {
         self.below.get(key)
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
+    fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
         self.inner.pass(Call::Get)?;
-        self.below.get_many(keys)
+        self.below.visit_many(keys, visit)
     }
 
     fn scan(
@@ -422,9 +422,9 @@ impl Read for FaultyTransaction {
         self.below.get(key)
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
+    fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
         self.inner.pass(Call::Get)?;
-        self.below.get_many(keys)
+        self.below.visit_many(keys, visit)
     }
 
     fn scan(

@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use isomer_storage::{
     Capabilities, CommitHook, Durability, Engine, Granule, GuardMode, KeyRange, Order, Page,
     PageLimit, Read, Savepoint, Snapshot, Statistics, StorageError, StreamEntry, Transaction,
-    Version,
+    ValueVisitor, Version,
 };
 
 /// Hands everything on to another engine, except guards: it forgets them.
@@ -93,8 +93,8 @@ impl Read for Guardless {
         self.0.get(key)
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
-        self.0.get_many(keys)
+    fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
+        self.0.visit_many(keys, visit)
     }
 
     fn scan(

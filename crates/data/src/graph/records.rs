@@ -1,6 +1,6 @@
 //! Reading records by id, many at a time.
 
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 use isomer_storage::{KeyRange, Order, Page, PageLimit};
 use isomer_value::{
@@ -285,9 +285,16 @@ impl Transaction {
                     .iter()
                     .map(|&end| &keys[std::mem::replace(&mut start, end)..end])
                     .collect();
-                for (at, bytes) in (at..end).zip(self.read().get_many(&slices)?) {
-                    visit(at, bytes.as_deref())?;
-                }
+                let mut told = Ok(());
+                let mut places = at..end;
+                self.read().visit_many(&slices, &mut |bytes| {
+                    told = places.by_ref().take(1).try_for_each(|at| visit(at, bytes));
+                    match told {
+                        Ok(()) => ControlFlow::Continue(()),
+                        Err(_) => ControlFlow::Break(()),
+                    }
+                })?;
+                told?;
             }
             at = end;
         }

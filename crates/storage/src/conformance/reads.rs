@@ -1,5 +1,7 @@
 //! Reading snapshots and transactions.
 
+use std::ops::ControlFlow;
+
 use super::{ALL, Make, SubjectOptions, between, get, pairs, put, scan};
 use crate::{Durability, KeyRange, Order, Page, PageLimit};
 
@@ -82,6 +84,19 @@ pub fn get_many_keeps_order(make: Make) {
         transaction.get_many(&[]).expect("a batch"),
         Vec::<Option<Vec<u8>>>::new()
     );
+    // A visit ends where it breaks, at a value from below or at an own one.
+    for upto in 1..=keys.len() {
+        let mut seen = Vec::new();
+        let told = transaction.visit_many(&keys, &mut |value| {
+            seen.push(value.map(<[u8]>::to_vec));
+            match seen.len() == upto {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
+        });
+        told.expect("a visit");
+        assert_eq!(seen, expected[..upto]);
+    }
 }
 
 /// Keys and values of every size up to the limits come back, in order.

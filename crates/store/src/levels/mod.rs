@@ -5,6 +5,7 @@
 
 pub(crate) mod check;
 pub(crate) mod cursor;
+pub(crate) mod search;
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,10 +14,12 @@ use isomer_storage::{StorageError, Version};
 use crate::{
     Erasures,
     blob::Blobs,
+    codec::head,
     manifest::{Job, StoredPart},
-    table::{Got, Table, TableFile, block::common_prefix, filter::filter_hash},
+    table::{Table, TableFile, block::common_prefix, filter::filter_hash},
 };
 use cursor::RunCursor;
+use search::Search;
 
 /// The part of a table that counts: from `from` up to (and without) `until`.
 #[derive(Clone, Debug)]
@@ -109,18 +112,6 @@ pub(crate) struct Run {
     pub(crate) parts: Vec<Part>,
     /// First 8 bytes of each part's `from`, so that most searches touch one array.
     starts: Vec<u64>,
-}
-
-#[inline]
-fn head(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(head) => u64::from_be_bytes(*head),
-        None => {
-            let mut bytes = [0; 8];
-            bytes[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(bytes)
-        }
-    }
 }
 
 impl Run {
@@ -245,31 +236,11 @@ impl Levels {
     /// What a reader at `at` finds under `key`: the commit that decided, and the value where it put one. `None` where no
     /// commit did anything with the key.
     pub fn get(&self, key: &[u8], at: Version) -> Result<Option<Decided>, StorageError> {
-        let erased = self.erasures.newest_covering(key, at);
-        let mut hash = None;
-        for run in self.runs() {
-            let Some(part) = run.part_of(key) else {
-                continue;
-            };
-            let properties = &part.table.properties;
-            if properties.oldest > at || properties.newest < erased {
-                continue;
-            }
-            let hash = *hash.get_or_insert_with(|| filter_hash(key));
-            let Some((version, got)) = part.table.get(key, at, hash)? else {
-                continue;
-            };
-            if version < erased {
-                break;
-            }
-            let value = match got {
-                Got::Value(value) => Some(value),
-                Got::Deletion => None,
-                Got::Apart(reference) => Some(self.blobs.read(&reference)?.to_vec()),
-            };
-            return Ok(Some((version, value)));
-        }
-        Ok((erased > 0).then_some((erased, None)))
+        let mut decided = None;
+        Search::begin(self, key, at)?.tell(|found| {
+            decided = found.map(|(version, value)| (version, value.map(<[u8]>::to_vec)));
+        })?;
+        Ok(decided)
     }
 
     /// The newest erasure that covers `key` for a reader at `at`; 0 where there is none.

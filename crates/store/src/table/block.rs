@@ -10,7 +10,7 @@
 //!
 //! A search goes over the restarts by halves, then over at most `interval` entries without building their keys.
 
-use std::{cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, ops::Range, sync::Arc};
 
 use isomer_storage::{Version, Visitor};
 
@@ -371,7 +371,7 @@ impl Block {
     }
 
     #[inline]
-    fn entries(&self) -> &[u8] {
+    pub(super) fn entries(&self) -> &[u8] {
         &self.bytes[self.start as usize..][..self.stamps as usize]
     }
 
@@ -396,8 +396,9 @@ impl Block {
         Ok((version, Held::from_stamp(stamp)?))
     }
 
+    /// Where the first entry behind a restart begins.
     #[inline]
-    fn restart(&self, number: usize) -> Result<usize, Damaged> {
+    pub(super) fn restart(&self, number: usize) -> Result<usize, Damaged> {
         let bytes = usize::from(self.restart_bytes);
         let at = (self.start + self.restarts) as usize + bytes * number;
         match self.bytes.get(at..at + bytes).ok_or(Damaged)? {
@@ -445,19 +446,29 @@ impl Block {
         })
     }
 
+    /// How many restarts there are.
+    pub(super) fn restarts(&self) -> usize {
+        self.len().div_ceil(usize::from(self.interval))
+    }
+
     /// The key of the first entry behind a restart.
-    fn restart_key(&self, number: usize) -> Result<&[u8], Damaged> {
+    pub(super) fn restart_key(&self, number: usize) -> Result<&[u8], Damaged> {
         let lengths = self.lengths(self.restart(number)?)?;
         self.entries()
             .get(lengths.at..lengths.at + lengths.suffix)
             .ok_or(Damaged)
     }
 
-    /// The last restart whose entry lies before (`key`, `version`); 0 where there is none.
-    fn restart_before(&self, key: &[u8], version: Version) -> Result<usize, Damaged> {
+    /// The last of these restarts whose entry lies before (`key`, `version`); the first where there is none.
+    fn restart_before(
+        &self,
+        key: &[u8],
+        version: Version,
+        among: Range<usize>,
+    ) -> Result<usize, Damaged> {
         let interval = usize::from(self.interval);
-        let (mut low, mut high) = (0, self.len().div_ceil(interval));
-        // The entry at `low` is before (or `low` is 0), the one at `high` is not (or `high` is the end).
+        let (mut low, mut high) = (among.start, among.end);
+        // The entry at `low` is before (or `low` is the first), the one at `high` is not (or `high` is the end).
         while high - low > 1 {
             let middle = low + (high - low) / 2;
             let before = match self.restart_key(middle)?.cmp(key) {
@@ -476,14 +487,33 @@ impl Block {
 
     /// The first entry at or behind (`key`, `version`), `None` where all lie before.
     pub(crate) fn find(&self, key: &[u8], version: Version) -> Result<Option<Found<'_>>, Damaged> {
+        self.find_among(key, version, 0..self.restarts())
+    }
+
+    /// As [`Block::find`], where the last restart before it is one of these, or there is none and the first of them is the block's.
+    pub(super) fn find_among(
+        &self,
+        key: &[u8],
+        version: Version,
+        restarts: Range<usize>,
+    ) -> Result<Option<Found<'_>>, Damaged> {
+        if self.len() == 0 {
+            return Ok(None);
+        }
+        let restart = self.restart_before(key, version, restarts)?;
+        self.find_from(key, version, restart, self.restart(restart)?)
+    }
+
+    /// As [`Block::find`], from the last restart before it on, whose entry begins at `at`.
+    pub(super) fn find_from(
+        &self,
+        key: &[u8],
+        version: Version,
+        restart: usize,
+        mut at: usize,
+    ) -> Result<Option<Found<'_>>, Damaged> {
         let entries = self.entries();
-        let restart = self.restart_before(key, version)?;
         let mut index = restart * usize::from(self.interval);
-        let mut at = if index < self.len() {
-            self.restart(restart)?
-        } else {
-            0
-        };
         // Bytes that the key looked for and the entry's key before have in common; that one is smaller.
         let mut matched = 0;
         while index < self.len() {
@@ -710,11 +740,8 @@ impl BlockCursor {
 
     /// Goes to the first entry at or behind (`key`, `version`).
     pub(crate) fn seek(&mut self, key: &[u8], version: Version) -> Result<(), Damaged> {
-        let restart = self
-            .block
-            .as_ref()
-            .ok_or(Damaged)?
-            .restart_before(key, version)?;
+        let block = self.block.as_ref().ok_or(Damaged)?;
+        let restart = block.restart_before(key, version, 0..block.restarts())?;
         self.go_to_restart(restart)?;
         while self.valid() && entry_order((self.key(), self.stamp()?.0), (key, version)).is_lt() {
             self.next()?;

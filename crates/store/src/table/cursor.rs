@@ -410,9 +410,9 @@ impl TableCursor {
         // What a long scan has read already is not looked for in the cache.
         if self.in_a_row < KEEP_UNTIL || self.covered(handle).is_none() {
             let table = &self.table;
-            if let Some(block) = table.cache.get((table.cached_as, handle.offset)) {
+            if let Some(cached) = table.cache.get((table.cached_as, handle.offset)) {
                 self.read_in_a_row = 0;
-                return Ok(block);
+                return Ok(cached.block.clone());
             }
         }
         let block = self.read_on(handle)?;
@@ -480,9 +480,7 @@ impl TableCursor {
         }
         let block = table.parse_block(table.file.open_block(handle, stored)?, handle)?;
         if keep {
-            table
-                .cache
-                .insert((table.cached_as, handle.offset), block.clone());
+            table.keep(handle, block.clone())?;
         }
         Ok(block)
     }

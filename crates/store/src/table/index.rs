@@ -6,7 +6,10 @@ use super::{
     block::{Block, BlockCursor, Damaged, common_prefix},
     sealed::Handle,
 };
-use crate::{cache::Pinned, codec::varint};
+use crate::{
+    cache::Pinned,
+    codec::{head, varint},
+};
 
 /// What searching a partition's index fast takes beside its bytes.
 pub(crate) const HELP_BYTES: usize = super::MAX_PARTITION_BLOCKS * 24 + 200;
@@ -25,18 +28,6 @@ pub(crate) struct Index {
     lowest: u64,
     density: f64,
     handles: Box<[Handle]>,
-}
-
-#[inline]
-fn head(key: &[u8]) -> u64 {
-    match key.first_chunk::<8>() {
-        Some(head) => u64::from_be_bytes(*head),
-        None => {
-            let mut bytes = [0; 8];
-            bytes[..key.len()].copy_from_slice(key);
-            u64::from_be_bytes(bytes)
-        }
-    }
 }
 
 impl Index {

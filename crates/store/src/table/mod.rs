@@ -20,6 +20,7 @@
 mod ahead;
 pub(crate) mod block;
 pub(crate) mod builder;
+pub(crate) mod cached;
 mod columns;
 pub(crate) mod cursor;
 pub(crate) mod filter;
@@ -45,7 +46,8 @@ use crate::{
     cache::{BlockCache, Pinned},
     codec::{Reader, put_bytes, put_option, put_varint, varint},
 };
-use block::{Block, Damaged, Held};
+use block::{Block, Damaged, Found, Held};
+use cached::Cached;
 use cursor::Reading;
 use filter::may_hold;
 use index::{Index, Partition};
@@ -267,10 +269,35 @@ thread_local! {
 
 /// What a table has for a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Got {
-    Value(Vec<u8>),
+pub(crate) enum Got<'a> {
+    Value(&'a [u8]),
     Deletion,
     Apart(BlobRef),
+}
+
+/// The block of a table that an entry is in if there is one.
+pub(crate) struct Near {
+    handle: Handle,
+    /// The block, where it is in memory.
+    cached: Option<Arc<Cached>>,
+}
+
+impl Near {
+    /// See [`Cached::touch`].
+    #[inline]
+    pub(crate) fn touch(&self) {
+        if let Some(cached) = &self.cached {
+            cached.touch();
+        }
+    }
+
+    /// See [`Cached::touch_entry`].
+    #[inline]
+    pub(crate) fn touch_entry(&self, key: &[u8]) {
+        if let Some(cached) = &self.cached {
+            cached.touch_entry(key);
+        }
+    }
 }
 
 impl Table {
@@ -339,55 +366,82 @@ impl Table {
         &self.file
     }
 
-    /// The newest entry of `key` that is no younger than `at`; `hash` is the key's for filters.
-    pub(crate) fn get(
+    /// Where the newest entry of `key` is that is no younger than `at`, if there is one; `hash` is the key's for filters.
+    #[inline]
+    pub(crate) fn near(
         &self,
         key: &[u8],
         at: Version,
         hash: u64,
-    ) -> Result<Option<(Version, Got)>, StorageError> {
-        let Some(handle) = self.find_block(key, at, hash)? else {
-            return Ok(None);
-        };
-        let id = (self.cached_as, handle.offset);
-        if let Some(block) = self.cache.get(id) {
-            return self.got(&block, handle, key, at);
-        }
-        if self.cache.admits(id) || handle.len as usize > SPARE_BYTES {
-            let block = self.parse_block(self.file.read(handle)?, handle)?;
-            self.cache.insert(id, block.clone());
-            return self.got(&block, handle, key, at);
-        }
-        SPARE.with_borrow_mut(|spare| {
-            let block = self.read_block_into(handle, spare)?;
-            self.got(&block, handle, key, at)
-        })
+    ) -> Result<Option<Near>, StorageError> {
+        let handle = self.find_block(key, at, hash)?;
+        Ok(handle.map(|handle| Near {
+            handle,
+            cached: self.cache.get((self.cached_as, handle.offset)),
+        }))
     }
 
-    /// The newest entry of `key` in a block that is no younger than `at`.
-    #[inline]
-    fn got(
+    /// Calls `then` with the entry, where it is there.
+    pub(crate) fn look<R>(
         &self,
-        block: &Block,
-        handle: Handle,
+        near: &Near,
         key: &[u8],
         at: Version,
-    ) -> Result<Option<(Version, Got)>, StorageError> {
-        let found = block.find(key, at);
-        let Some(found) = found.map_err(|_| self.unreadable(handle.offset))? else {
+        then: impl FnOnce(Version, Got<'_>) -> Result<R, StorageError>,
+    ) -> Result<Option<R>, StorageError> {
+        let handle = near.handle;
+        if let Some(cached) = &near.cached {
+            return self.tell(handle, cached.find(key, at), then);
+        }
+        let id = (self.cached_as, handle.offset);
+        if self.cache.admits(id) || handle.len as usize > SPARE_BYTES {
+            let cached = self.read_kept(handle)?;
+            return self.tell(handle, cached.find(key, at), then);
+        }
+        // Taken, not borrowed: `then` may come here again.
+        let mut spare = SPARE.take();
+        let block = self.read_block_into(handle, &mut spare)?;
+        let found = block
+            .find(key, at)
+            .map(|found| found.filter(|found| found.equal));
+        let told = self.tell(handle, found, then);
+        drop(block);
+        SPARE.set(spare);
+        told
+    }
+
+    /// Reads a data block and keeps it.
+    fn read_kept(&self, handle: Handle) -> Result<Arc<Cached>, StorageError> {
+        let block = self.parse_block(self.file.read(handle)?, handle)?;
+        self.keep(handle, block)
+    }
+
+    /// Puts a block into the cache.
+    fn keep(&self, handle: Handle, block: Block) -> Result<Arc<Cached>, StorageError> {
+        let cached = Arc::new(Cached::new(block).map_err(self.damaged(handle.offset))?);
+        self.cache
+            .insert((self.cached_as, handle.offset), cached.clone());
+        Ok(cached)
+    }
+
+    #[inline]
+    fn tell<R>(
+        &self,
+        handle: Handle,
+        found: Result<Option<Found<'_>>, Damaged>,
+        then: impl FnOnce(Version, Got<'_>) -> Result<R, StorageError>,
+    ) -> Result<Option<R>, StorageError> {
+        let Some(found) = found.map_err(self.damaged(handle.offset))? else {
             return Ok(None);
         };
-        if !found.equal {
-            return Ok(None);
-        }
         let got = match found.held {
-            Held::Value => Got::Value(found.value.to_vec()),
+            Held::Value => Got::Value(found.value),
             Held::Deletion => Got::Deletion,
             Held::Apart => Got::Apart(
                 BlobRef::parse(found.value).ok_or_else(|| self.unreadable(handle.offset))?,
             ),
         };
-        Ok(Some((found.version, got)))
+        then(found.version, got).map(Some)
     }
 
     /// The data block that may hold the newest entry of `key` that is no younger than `at`.
@@ -509,13 +563,11 @@ impl Table {
 
     /// A data block.
     fn block(&self, handle: Handle) -> Result<Block, StorageError> {
-        let id = (self.cached_as, handle.offset);
-        if let Some(block) = self.cache.get(id) {
-            return Ok(block);
-        }
-        let block = self.parse_block(self.file.read(handle)?, handle)?;
-        self.cache.insert(id, block.clone());
-        Ok(block)
+        let cached = match self.cache.get((self.cached_as, handle.offset)) {
+            Some(cached) => cached,
+            None => self.read_kept(handle)?,
+        };
+        Ok(cached.block.clone())
     }
 
     /// A data block that is used once, in memory that is used again once it is dropped.
@@ -544,13 +596,11 @@ impl Table {
 
     /// A partition's index, with its filter behind it.
     fn partition(&self, handle: Handle) -> Result<Block, StorageError> {
-        let id = (self.cached_as, handle.offset);
-        if let Some(block) = self.cache.get(id) {
-            return Ok(block);
-        }
-        let block = self.read_partition(handle)?;
-        self.cache.insert(id, block.clone());
-        Ok(block)
+        let cached = match self.cache.get((self.cached_as, handle.offset)) {
+            Some(cached) => cached,
+            None => self.keep(handle, self.read_partition(handle)?)?,
+        };
+        Ok(cached.block.clone())
     }
 
     fn read_partition(&self, handle: Handle) -> Result<Block, StorageError> {

@@ -133,13 +133,27 @@ fn here(cursor: &TableCursor) -> Option<Entry> {
     })
 }
 
-fn got(entry: &Entry) -> (Version, Got) {
-    let got = match &entry.2 {
-        Value::Here(value) => Got::Value(value.clone()),
-        Value::Deleted => Got::Deletion,
-        Value::Apart(reference) => Got::Apart(*reference),
+/// What a search for a key finds.
+fn find(
+    table: &Table,
+    key: &[u8],
+    version: Version,
+) -> Result<Option<(Version, Value)>, StorageError> {
+    let Some(near) = table.near(key, version, filter_hash(key))? else {
+        return Ok(None);
     };
-    (entry.1, got)
+    table.look(&near, key, version, |version, got| {
+        let value = match got {
+            Got::Value(value) => Value::Here(value.to_vec()),
+            Got::Deletion => Value::Deleted,
+            Got::Apart(reference) => Value::Apart(reference),
+        };
+        Ok((version, value))
+    })
+}
+
+fn held(entry: &Entry) -> (Version, Value) {
+    (entry.1, entry.2.clone())
 }
 
 #[test]
@@ -185,8 +199,8 @@ fn tables_answer_as_sorted_lists_do() {
         for (key, version, _) in probes.iter().chain(entries.iter().step_by(7)) {
             let version = version + random.below(3) - 1;
             let at = entries.partition_point(|e| entry_order((&e.0, e.1), (key, version)).is_lt());
-            let expected = entries.get(at).filter(|entry| entry.0 == *key).map(got);
-            assert_eq!(table.get(key, version, filter_hash(key)).unwrap(), expected);
+            let expected = entries.get(at).filter(|entry| entry.0 == *key).map(held);
+            assert_eq!(find(&table, key, version).unwrap(), expected);
             cursor.seek(key, version).unwrap();
             assert_eq!(here(&cursor).as_ref(), entries.get(at));
             let before = entries.partition_point(|e| e.0 < *key);
@@ -222,8 +236,8 @@ fn a_full_cache_changes_no_answer() {
             let (key, version, _) = &entries[random.below(entries.len() as u64) as usize];
             let version = version + random.below(3) - 1;
             let at = entries.partition_point(|e| entry_order((&e.0, e.1), (key, version)).is_lt());
-            let expected = entries.get(at).filter(|entry| entry.0 == *key).map(got);
-            assert_eq!(table.get(key, version, filter_hash(key)).unwrap(), expected);
+            let expected = entries.get(at).filter(|entry| entry.0 == *key).map(held);
+            assert_eq!(find(&table, key, version).unwrap(), expected);
             refused += u32::from(!cache.admits((u64::MAX, round)));
         }
         assert!(refused > 10_000, "{refused}");
@@ -436,8 +450,8 @@ fn damaged_tables_give_errors_and_no_wrong_answers() {
         assert_eq!(*table.erasures, erasures);
         noticed += u64::from(table.verify(&mut |_| Ok(())).is_err());
         for entry in &entries {
-            if let Ok(answer) = table.get(&entry.0, entry.1, filter_hash(&entry.0)) {
-                assert_eq!(answer, Some(got(entry)), "seed {seed}");
+            if let Ok(answer) = find(&table, &entry.0, entry.1) {
+                assert_eq!(answer, Some(held(entry)), "seed {seed}");
             }
         }
         let mut cursor = TableCursor::new(table.clone(), Reading::Bulk);

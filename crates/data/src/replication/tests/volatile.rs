@@ -5,7 +5,7 @@ use std::{path::Path, sync::Arc};
 use isomer_storage::{
     Capabilities, CommitHook, Durability, Engine, Granule, GuardMode, KeyRange, MemoryEngine,
     Order, Page, PageLimit, Read, Savepoint, Snapshot, Statistics, StorageError, StreamEntry,
-    Transaction, Version,
+    Transaction, ValueVisitor, Version,
 };
 use parking_lot::Mutex;
 
@@ -121,8 +121,8 @@ impl Read for Writing {
         self.inner.get(key)
     }
 
-    fn get_many(&self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, StorageError> {
-        self.inner.get_many(keys)
+    fn visit_many(&self, keys: &[&[u8]], visit: &mut ValueVisitor<'_>) -> Result<(), StorageError> {
+        self.inner.visit_many(keys, visit)
     }
 
     fn scan(

@@ -1,0 +1,108 @@
+//! Looking for one key in the runs.
+
+use std::{iter::Flatten, slice, sync::Arc};
+
+use isomer_storage::{StorageError, Version};
+
+use super::{Levels, Run};
+use crate::table::{Got, Near, Table, filter::filter_hash};
+
+/// The commit that decided over a key, and the value where it put one. `None` where no commit did anything with the key.
+pub(crate) type Found<'v> = Option<(Version, Option<&'v [u8]>)>;
+
+/// The search for what a reader at a version finds under a key. It stands at a block that may hold the newest entry, in the
+/// newest run that has such a block, and has not looked into it.
+pub(crate) struct Search<'a> {
+    levels: &'a Levels,
+    key: &'a [u8],
+    at: Version,
+    /// The newest erasure that covers the key.
+    erased: Version,
+    hash: Option<u64>,
+    /// The runs behind this one.
+    runs: Flatten<slice::Iter<'a, Vec<Arc<Run>>>>,
+    here: Option<(&'a Table, Near)>,
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn begin(
+        levels: &'a Levels,
+        key: &'a [u8],
+        at: Version,
+    ) -> Result<Self, StorageError> {
+        let mut search = Self {
+            levels,
+            key,
+            at,
+            erased: levels.erasures.newest_covering(key, at),
+            hash: None,
+            runs: levels.levels.iter().flatten(),
+            here: None,
+        };
+        search.advance()?;
+        Ok(search)
+    }
+
+    /// Goes to the next run with a block that may hold an entry.
+    fn advance(&mut self) -> Result<(), StorageError> {
+        self.here = None;
+        for run in self.runs.by_ref() {
+            let Some(part) = run.part_of(self.key) else {
+                continue;
+            };
+            let properties = &part.table.properties;
+            if properties.oldest > self.at || properties.newest < self.erased {
+                continue;
+            }
+            let hash = *self.hash.get_or_insert_with(|| filter_hash(self.key));
+            if let Some(near) = part.table.near(self.key, self.at, hash)? {
+                self.here = Some((&part.table, near));
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// See [`Near::touch`].
+    #[inline]
+    pub(crate) fn touch(&self) {
+        if let Some((_, near)) = &self.here {
+            near.touch();
+        }
+    }
+
+    /// See [`Near::touch_entry`].
+    #[inline]
+    pub(crate) fn touch_entry(&self) {
+        if let Some((_, near)) = &self.here {
+            near.touch_entry(self.key);
+        }
+    }
+
+    /// Looks on to the end, and calls `then` once with what was found.
+    pub(crate) fn tell(mut self, mut then: impl FnMut(Found<'_>)) -> Result<(), StorageError> {
+        while let Some((table, near)) = &self.here {
+            let told = table.look(near, self.key, self.at, |version, got| {
+                if version < self.erased {
+                    return Ok(false);
+                }
+                match got {
+                    Got::Value(value) => then(Some((version, Some(value)))),
+                    Got::Deletion => then(Some((version, None))),
+                    Got::Apart(reference) => {
+                        let value = self.levels.blobs.read(&reference)?;
+                        then(Some((version, Some(&value))));
+                    }
+                }
+                Ok(true)
+            })?;
+            match told {
+                Some(true) => return Ok(()),
+                Some(false) => break,
+                None => self.advance()?,
+            }
+        }
+        then((self.erased > 0).then_some((self.erased, None)));
+        Ok(())
+    }
+}

@@ -1,0 +1,154 @@
+//! Blocks in memory, with what it takes to search them in few lines of memory.
+
+use std::{hint::black_box, ops::Range};
+
+use isomer_storage::Version;
+
+use super::block::{Block, BlockCursor, Damaged, Found, common_prefix};
+use crate::codec::head;
+
+/// Restarts that are known without a look at the block: their entries lie in lines of memory of their own.
+const HEADS: usize = 8;
+const LINE_BYTES: usize = 64;
+/// Of an entry so much is touched; what follows comes by itself.
+const TOUCHED_BYTES: usize = 4 * LINE_BYTES;
+
+/// A block that is kept.
+#[derive(Debug)]
+pub(crate) struct Cached {
+    pub(crate) block: Block,
+    /// How many bytes all keys begin with.
+    skip: u32,
+    /// Every so many restarts one is known.
+    step: u16,
+    /// How many are known.
+    known: u16,
+    /// Behind what is skipped the first 8 bytes of the keys of these restarts, big-endian, with zeros behind short ones.
+    heads: [u64; HEADS],
+    /// Where the entries of these restarts begin.
+    entries: [u32; HEADS],
+}
+
+impl Cached {
+    pub(crate) fn new(block: Block) -> Result<Self, Damaged> {
+        let restarts = block.restarts();
+        let step = restarts.div_ceil(HEADS).max(1);
+        let known = restarts.div_ceil(step);
+        let (mut heads, mut entries) = ([0; HEADS], [0; HEADS]);
+        let mut skip = 0;
+        if known > 0 {
+            // Keys ascend: what the first and the last one begin with, all between them do.
+            let mut cursor = BlockCursor::new();
+            cursor.set(block.clone());
+            cursor.last()?;
+            skip = common_prefix(block.restart_key(0)?, cursor.key());
+        }
+        for at in 0..known {
+            let key = block.restart_key(at * step)?;
+            heads[at] = head(key.get(skip..).ok_or(Damaged)?);
+            entries[at] = u32::try_from(block.restart(at * step)?).map_err(|_| Damaged)?;
+        }
+        Ok(Self {
+            block,
+            skip: u32::try_from(skip).map_err(|_| Damaged)?,
+            step: u16::try_from(step).map_err(|_| Damaged)?,
+            known: known as u16,
+            heads,
+            entries,
+        })
+    }
+
+    /// The newest entry of `key` that is no younger than `version`.
+    #[inline]
+    pub(super) fn find(&self, key: &[u8], version: Version) -> Result<Option<Found<'_>>, Damaged> {
+        let near = self.near(key);
+        let step = usize::from(self.step);
+        let found = if step == 1 && near.len() == 1 {
+            let entry = self.entries[near.start] as usize;
+            self.block.find_from(key, version, near.start, entry)
+        } else {
+            let restarts = near.start * step..self.block.restarts().min(near.end * step);
+            self.block.find_among(key, version, restarts)
+        };
+        Ok(found?.filter(|found| found.equal))
+    }
+
+    /// Among which of the known restarts the last one before `key` is, whatever its version; of no account where the block has
+    /// no such key.
+    #[inline]
+    fn near(&self, key: &[u8]) -> Range<usize> {
+        // A key that begins otherwise than all that are here is not here, wherever it is looked for.
+        let head = head(key.get(self.skip as usize..).unwrap_or_default());
+        let heads = &self.heads[..usize::from(self.known)];
+        let below = heads.partition_point(|one| *one < head);
+        let upto = below + heads[below..].partition_point(|one| *one == head);
+        below.saturating_sub(1)..upto
+    }
+
+    /// Has the processor load what a search needs first. To touch several, one after another, takes about as long as to touch one;
+    /// to search them one after another takes as many times as long.
+    #[inline]
+    pub(super) fn touch(&self) {
+        black_box((self.heads[0], self.entries[HEADS - 1]));
+    }
+
+    /// As [`Cached::touch`], what the search for `key` comes to next.
+    #[inline]
+    pub(super) fn touch_entry(&self, key: &[u8]) {
+        let start = self.entries[self.near(key).start.min(HEADS - 1)] as usize;
+        for line in (start..start + TOUCHED_BYTES).step_by(LINE_BYTES) {
+            black_box(self.block.entries().get(line).copied());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::block::{BlockBuilder, Held, entry_order};
+
+    /// Keys that begin alike up to the last one, several versions of one key, and more restarts than are known.
+    #[test]
+    fn a_kept_block_answers_as_the_block_does() {
+        let mut random = 11_u64;
+        let mut below = move |bound: u64| {
+            random = random
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (random >> 33) % bound
+        };
+        for round in 0..400 {
+            let prefix = vec![7; round % 12];
+            let mut entries: Vec<(Vec<u8>, Version)> = (0..below(60))
+                .map(|_| {
+                    let mut key = prefix.clone();
+                    key.truncate(prefix.len().saturating_sub(usize::from(below(9) == 0)));
+                    key.extend((0..below(11)).map(|_| 7 + below(2) as u8));
+                    (key, 1 + below(4))
+                })
+                .collect();
+            entries.sort_by(|a, b| entry_order((&a.0, a.1), (&b.0, b.1)));
+            entries.dedup();
+            let mut builder = BlockBuilder::new(1 + below(4) as u8);
+            for (key, version) in &entries {
+                builder.add(key, *version, Held::Value, &vec![1; below(90) as usize]);
+            }
+            let mut bytes = Vec::new();
+            builder.finish(&mut bytes);
+            let len = bytes.len();
+            let kept = Cached::new(Block::parse(bytes.into(), len).unwrap()).unwrap();
+            kept.touch();
+            let others = (0..30).map(|_| (0..below(14)).map(|_| 6 + below(3) as u8).collect());
+            let keys = entries.iter().map(|(key, _)| key.clone()).chain(others);
+            for key in keys.collect::<Vec<Vec<u8>>>() {
+                kept.touch_entry(&key);
+                for version in 0..6 {
+                    let expected = kept.block.find(&key, version).unwrap();
+                    let expected = expected.filter(|found| found.equal);
+                    let found = kept.find(&key, version).unwrap();
+                    assert_eq!(found.map(|f| f.index), expected.map(|f| f.index), "{key:?}");
+                }
+            }
+        }
+    }
+}
