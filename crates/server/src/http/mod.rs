@@ -36,8 +36,8 @@ use std::{net::IpAddr, sync::Arc, time::Instant};
 use axum::{
     Router,
     body::Body,
-    extract::{Extension, RawPathParams, Request},
-    http::{HeaderMap, Method, Response, StatusCode, header},
+    extract::{Extension, RawPathParams, Request, rejection::RawPathParamsRejection},
+    http::{HeaderMap, Method, Response, StatusCode, Uri, header},
     response::IntoResponse,
     routing::{MethodFilter, MethodRouter, on},
 };
@@ -68,7 +68,7 @@ pub fn router(core: &Arc<Core>) -> Router {
         let core = core.clone();
         let handler: MethodRouter = on(
             filter,
-            move |from: Extension<From>, places: RawPathParams, request: Request| {
+            move |from: Extension<From>, places: Places, request: Request| {
                 answer(core.clone(), number, route, from.0, places, request)
             },
         );
@@ -92,6 +92,9 @@ pub fn router(core: &Arc<Core>) -> Router {
 /// What collectors of figures ask for all day: it is not traced.
 const FIGURES: &str = "/metrics";
 
+/// What stands in the places of a path, or why that is no text.
+type Places = std::result::Result<RawPathParams, RawPathParamsRejection>;
+
 /// Who asked, and in which database, for the audit log; and the span of it.
 #[derive(Default)]
 struct Who {
@@ -105,7 +108,7 @@ async fn answer(
     number: usize,
     route: &'static Route,
     from: From,
-    places: RawPathParams,
+    places: Places,
     request: Request,
 ) -> Response<Body> {
     let began = Instant::now();
@@ -113,16 +116,12 @@ async fn answer(
     let is_head = parts.method == Method::HEAD;
     let headers = Arc::new(parts.headers);
     let from = Origin::of(from.0, &headers, &core.config.trusted_proxies);
-    let places = places
-        .iter()
-        .map(|(name, value)| (name.to_owned(), value.to_owned()))
-        .collect();
     let mut who = Who::default();
     let call = Call {
         core: core.clone(),
         span: Span::none(),
         route,
-        places,
+        places: Vec::new(),
         query: Vec::new(),
         target: parts
             .uri
@@ -135,7 +134,7 @@ async fn answer(
         over_tls: from.over_tls || core.config.tls.is_some(),
         csrf: None,
     };
-    let outcome = let_in(call, parts.uri.query(), &mut who).await;
+    let outcome = let_in(call, &parts.uri, places, &mut who).await;
     let (reply, error) = match outcome {
         Ok(reply) => (reply, None),
         Err(error) => {
@@ -197,8 +196,8 @@ async fn answer(
 }
 
 /// Checks a request and runs its handler.
-async fn let_in(mut call: Call, query: Option<&str>, who: &mut Who) -> Result<Reply> {
-    check_host(&call)?;
+async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Result<Reply> {
+    check_host(&call, uri)?;
     let needs = call.route.needs;
     let session = match needs {
         Needs::Nobody => None,
@@ -222,7 +221,8 @@ async fn let_in(mut call: Call, query: Option<&str>, who: &mut Who) -> Result<Re
         call.span = traces.request(route.method, route.path, &call.headers);
         who.span = Some(call.span.clone());
     }
-    call.query = call::parse_query(query.unwrap_or_default())?;
+    call.places = texts_of(places)?;
+    call.query = call::parse_query(uri.query().unwrap_or_default())?;
     let known: Vec<_> = call.route.params().collect();
     for (name, _) in &call.query {
         if !known.iter().any(|(param, _)| param == name) {
@@ -265,6 +265,19 @@ async fn let_in(mut call: Call, query: Option<&str>, who: &mut Who) -> Result<Re
     }
 }
 
+/// The places of a path, decoded.
+fn texts_of(places: Places) -> Result<Vec<(String, String)>> {
+    let places = places.map_err(|error| {
+        ServerError::Invalid(format!(
+            "{error}: write UTF-8 with percent signs, or a bucket's key with `key_encoding=base64`"
+        ))
+    })?;
+    let texts = places.iter();
+    Ok(texts
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect())
+}
+
 /// The token that a request shows.
 fn bearer(headers: &HeaderMap) -> Result<Option<&str>> {
     let mut all = headers.get_all(header::AUTHORIZATION).iter();
@@ -284,9 +297,9 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>> {
 }
 
 /// Refuses a browser that was led here under another name (DNS rebinding), or by another site's page.
-fn check_host(call: &Call) -> Result<()> {
+fn check_host(call: &Call, uri: &Uri) -> Result<()> {
     let config = &call.core.config;
-    let host = call.header(header::HOST).unwrap_or_default();
+    let host = asked_host(call, uri)?;
     let name = host_name(host).to_ascii_lowercase();
     let own = matches!(name.as_str(), "localhost" | "127.0.0.1" | "[::1]")
         || name == address_name(config.listen.ip());
@@ -306,6 +319,19 @@ fn check_host(call: &Call) -> Result<()> {
     Err(ServerError::Denied(format!(
         "a page of `{origin}` asks in somebody's name: pages of other sites are not answered"
     )))
+}
+
+/// The host that a request names. Several would let a proxy and the server each believe another one (RFC 9112, 3.2).
+fn asked_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
+    let host = call.header(header::HOST).unwrap_or_default();
+    let is_one = call.headers.get_all(header::HOST).iter().count() <= 1;
+    if is_one && uri.authority().is_none_or(|target| target == host) {
+        return Ok(host);
+    }
+    Err(ServerError::Invalid(
+        "the request names several hosts: send one field `Host`, and no other host in the target"
+            .into(),
+    ))
 }
 
 /// A host without its port.

@@ -344,6 +344,43 @@ fn smuggled_requests_are_not_seen() {
 }
 
 #[test]
+fn a_request_names_one_host() {
+    let server = Server::new();
+    let admin = server.admin();
+    let ask = |target: &str, hosts: &str| {
+        let request = format!(
+            "GET {target} HTTP/1.1\r\n{hosts}Authorization: Bearer {}\r\nConnection: close\r\n\r\n",
+            server.admin
+        );
+        admin.raw(request.as_bytes()).unwrap()
+    };
+    let own = "Host: localhost\r\n";
+    for (target, hosts) in [
+        ("/v1/me", "Host: localhost\r\nHost: elsewhere\r\n"),
+        ("/v1/me", "Host: elsewhere\r\nHost: localhost\r\n"),
+        ("/v1/me", "Host: localhost\r\nHost: localhost\r\n"),
+        ("http://elsewhere/v1/me", own),
+        ("http://localhost:x@elsewhere/v1/me", own),
+    ] {
+        let answer = ask(target, hosts);
+        assert_eq!(answer.status, 400, "{target} {hosts:?}: {answer:?}");
+    }
+    assert_eq!(ask("/v1/me", own).status, 200);
+    assert_eq!(ask("http://localhost/v1/me", own).status, 200);
+}
+
+#[test]
+fn a_place_in_a_path_that_is_no_text_is_an_error_like_others() {
+    let server = Server::new();
+    let path = "/v1/databases/people/buckets/b/keys/%ff";
+    let answer = server.admin().get(path);
+    assert_eq!(answer.status, 400, "{answer:?}");
+    assert_eq!(answer.kind(), "Invalid");
+    assert!(answer.text().contains("key_encoding=base64"), "{answer:?}");
+    assert_eq!(server.client("").get(path).status, 401);
+}
+
+#[test]
 fn heads_have_a_limit() {
     let server = Server::with(&[("limits.head", "16KiB")]);
     let nobody = server.client("");
