@@ -10,11 +10,11 @@ import json
 import os
 import re
 import signal
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -37,26 +37,27 @@ def build(profile, *what):
     return {message["target"]["name"]: message["executable"] for message in messages if message.get("executable")}
 
 
-def free_port():
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return one.getsockname()[1]
-
-
 class Chat:
     """`isomer-chat serve`, stopped at the end."""
 
     def __init__(self, binary, arguments):
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        self.process = subprocess.Popen([binary, "serve", "--listen", f"127.0.0.1:{port}", *arguments], stderr=subprocess.DEVNULL)
-        for _ in range(400):
-            try:
-                socket.create_connection(("127.0.0.1", port), 1).close()
-                return
-            except OSError:
-                time.sleep(0.05)
-        raise RuntimeError("the chat does not answer")
+        # It chooses its port itself: one that was found free could be somebody else's by then.
+        command = [binary, "serve", "--listen", "127.0.0.1:0", *arguments]
+        self.process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        said = []
+        for line in self.process.stderr:
+            said.append(line)
+            if found := re.search(r"the chat is at (http://[\d.:]+)/", line):
+                break
+        else:
+            raise RuntimeError(f"the chat ended with {self.process.wait()}: {''.join(said)}")
+        self.url = found[1]
+        threading.Thread(target=self.drain, daemon=True).start()
+
+    def drain(self):
+        """It must not wait for somebody who reads what it says."""
+        for _ in self.process.stderr:
+            pass
 
     def __enter__(self):
         return self

@@ -2,7 +2,7 @@
 
 use isomer_db::{
     Database, ErrorKind, Limits, QueryOptions, Value,
-    views::{Side, ViewKind},
+    views::{Side, ViewKind, ViewState},
 };
 
 const NODES: usize = 5;
@@ -339,6 +339,31 @@ fn no_walk_is_cut_short_in_silence() {
         assert_eq!(all, [4]);
         make_adjacency(&db);
     }
+}
+
+/// Whether two nodes have a relationship is looked up from one end: for that nobody makes the view from the other one.
+#[test]
+fn a_pair_of_nodes_asks_for_the_view_of_one_side() {
+    let db = Database::open_in_memory().unwrap();
+    for text in [
+        "UNWIND range(1, 50) AS i CREATE (:N {_key: i})",
+        "MATCH (a:N), (b:N) CREATE (a)-[:R]->(b)",
+    ] {
+        db.query(text, ()).unwrap();
+    }
+    let query = "MATCH (:N {_key: 1})-[:R]->(:N {_key: 2}) RETURN 1";
+    for _ in ["rows", "views"] {
+        let plan = db.query(&format!("PROFILE {query}"), ()).unwrap();
+        assert!(plan.plan().unwrap().contains("ExpandInto"), "{plan:?}");
+        assert_eq!(db.query(query, ()).unwrap().len(), 1);
+        db.views().wait_ready();
+    }
+    let known = db.views().status();
+    let sides = known.iter().filter_map(|view| match view.kind {
+        ViewKind::Adjacency(_, side) if view.state == ViewState::Standing => Some(side),
+        _ => None,
+    });
+    assert_eq!(sides.collect::<Vec<_>>(), [Side::Out]);
 }
 
 /// Has the views of all relationships made.

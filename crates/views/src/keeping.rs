@@ -32,6 +32,8 @@ use crate::{
 const MOST_HELD_BYTES: u64 = 64 << 20;
 /// Commits that a file may be behind when a database is opened.
 const MOST_BEHIND: u64 = 1_000_000;
+/// A file that is behind by no more commits than this, or than there are things in it, is sooner read than made from the rows.
+const FEW_BEHIND: u64 = 4096;
 /// Openings after which a file that was read is written anew.
 const OLD_ERAS: usize = 50;
 /// Files are looked after once per so many bytes of change stream.
@@ -254,7 +256,8 @@ impl Views {
             B::load(&mut blocks, &catalog, effort)
         })?;
         blocks.finish()?;
-        if !fits(&base) {
+        let behind = tx.version().saturating_sub(head.version);
+        if !fits(&base) || behind > FEW_BEHIND.max(base.len()) {
             slot.stop_building();
             return Ok(false);
         }

@@ -13,6 +13,7 @@ use std::{
 use common::{Random, World, commit, compare};
 use isomer_data::{Access, CommitObserver, Store, StoreOptions};
 use isomer_storage::{Engine, MemoryEngine};
+use isomer_value::NodeId;
 use isomer_views::{ViewKind, ViewOptions, ViewState, Views};
 
 fn options(folder: &Path) -> ViewOptions {
@@ -421,6 +422,47 @@ fn the_change_stream_reaches_back_to_the_files() {
         make_all(&views, &world);
         assert_eq!(version(&views, &kind) == from_file, held);
         check(&store, &views, &world, &mut random);
+        views.close();
+    }
+}
+
+/// A small view that is thousands of commits behind is made from its rows, which is sooner done than telling what happened, and
+/// its file is written anew.
+#[test]
+fn a_small_file_that_is_far_behind_is_written_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("views");
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let kind = ViewKind::Members(None);
+    for (commits, is_far) in [(4_000, false), (5_000, true)] {
+        let store = open(&engine);
+        let views = Views::open(&store, options(&kept)).unwrap();
+        if stored(&views, &kind).is_none() {
+            let mut tx = store.begin(Access::Write).unwrap();
+            tx.create_node(&[], &isomer_value::Map::new()).unwrap();
+            tx.commit().unwrap();
+            views.make(&kind).unwrap();
+            views.wait_ready();
+        }
+        let before = stored(&views, &kind).unwrap();
+        views.close();
+        while store.engine().version() < before + commits {
+            let mut tx = store.begin(Access::Write).unwrap();
+            let at = isomer_value::Value::Int(store.engine().version() as i64);
+            tx.set_node_property(NodeId(0), &["at"], at).unwrap();
+            tx.commit().unwrap();
+        }
+        drop((store, views));
+
+        let store = open(&engine);
+        let views = Views::open(&store, options(&kept)).unwrap();
+        views.make(&kind).unwrap();
+        views.wait_ready();
+        let made = version(&views, &kind);
+        assert_eq!(made != before, is_far, "{made} after {before}");
+        assert_eq!(stored(&views, &kind), Some(made));
+        let found = views.check(&mut |_| {});
+        assert!(found.wrong.is_empty(), "{found:?}");
         views.close();
     }
 }

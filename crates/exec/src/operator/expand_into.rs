@@ -70,8 +70,8 @@ impl Counting<'_> {
                 Some(back) if to_run > from_run => (to_run, back, to, false),
                 _ => (from_run, self.walks, from, true),
             };
-            let degree = side.degree(end, &mut self.scratch);
-            let marked = length >= WORTH_MARKS && degree <= NEIGHBOURS_PER_LOOK * length as u64;
+            let marked = length >= WORTH_MARKS
+                && side.degree(end, &mut self.scratch) <= NEIGHBOURS_PER_LOOK * length as u64;
             if marked {
                 marks.clear();
                 let neighbours = side.neighbours(end, &mut self.scratch);
@@ -173,7 +173,10 @@ impl Operate for ExpandInto {
             let direction = data_direction(expand.direction);
             if let Some(walks) = cx.walks(&filter, direction) {
                 cx.run.note_view(spot.id);
-                let back = cx.walks(&filter, direction.reversed());
+                // Only marks are taken from there: for a few rows it is not asked for, and so not made.
+                let worth = chunk.len() >= WORTH_MARKS;
+                let back = worth.then(|| cx.walks(&filter, direction.reversed()));
+                let back = back.flatten();
                 return Self::over_views(&walks, back.as_ref(), &spot, &chunk, cx).map(Some);
             }
         }

@@ -1032,9 +1032,11 @@ impl Log {
                 .collect(),
         };
         for (segment, (from, end)) in segments {
-            let mut reader = Reader::new(segment, &self.folder, &self.options.seal, from);
+            let mut reader = Reader::new(segment.clone(), &self.folder, &self.options.seal, from);
             reader.limit(end);
+            let mut marked = from;
             while reader.offset() < end {
+                let offset = reader.offset();
                 match reader.read()? {
                     Found::Record => {}
                     Found::Nothing | Found::Broken => return Err(reader.damage("is damaged")),
@@ -1042,6 +1044,11 @@ impl Log {
                 let record = reader.record()?;
                 if let Content::Trim(_) = record.content {
                     continue;
+                }
+                // A closed segment is opened without marks: whoever reads it page by page would begin each at its start.
+                if offset >= marked + segment::MARK_BYTES {
+                    segment.state.lock().mark(record.version, offset);
+                    marked = offset;
                 }
                 if record.version > upto {
                     return Ok(());

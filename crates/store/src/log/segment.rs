@@ -32,7 +32,7 @@ const FORMAT: u32 = 1;
 const OPEN_MAGIC: [u8; 8] = *b"isomerLG";
 const CLOSED_MAGIC: [u8; 8] = *b"isomerLE";
 /// About so many bytes of records lie between two marks.
-const MARK_BYTES: u64 = 64 << 10;
+pub const MARK_BYTES: u64 = 64 << 10;
 
 /// A segment.
 #[derive(Debug)]
@@ -76,11 +76,13 @@ impl Extent {
         }
         (self.last, self.last_ms) = (version, time_ms);
         self.stream_entries += u64::from(streams);
-        if self
-            .marks
-            .last()
-            .is_none_or(|(_, at)| offset >= at + MARK_BYTES)
-        {
+        self.mark(version, offset);
+    }
+
+    /// Marks where a version begins, if the last mark is far enough before it.
+    pub fn mark(&mut self, version: Version, offset: u64) {
+        let last = self.marks.last();
+        if last.is_none_or(|(_, at)| offset >= at + MARK_BYTES) {
             self.marks.push((version, offset));
         }
     }

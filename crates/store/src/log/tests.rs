@@ -21,19 +21,24 @@ fn open(disk: &SimDisk, seen: &mut Vec<Version>) -> Log {
 }
 
 fn open_on(disk: Arc<dyn Disk>, seen: &mut Vec<Version>) -> Log {
+    open_sized(disk, 8 << 10, &Flushed::default_from_one(), seen)
+}
+
+fn open_sized(
+    disk: Arc<dyn Disk>,
+    segment_bytes: u64,
+    flushed: &Flushed,
+    seen: &mut Vec<Version>,
+) -> Log {
     let random = AtomicU64::new(1);
     let options = LogOptions {
         disk,
         seal: Seal::plain(),
-        segment_bytes: 8 << 10,
+        segment_bytes,
         random: Arc::new(move || Random(random.fetch_add(1, Ordering::SeqCst)).number()),
         read_only: false,
     };
-    let flushed = Flushed {
-        needed_from: 1,
-        ..Flushed::default()
-    };
-    let opened = Log::open(Path::new(FOLDER), options, &flushed, &mut |replayed| {
+    let opened = Log::open(Path::new(FOLDER), options, flushed, &mut |replayed| {
         seen.push(replayed.version);
         Ok(())
     });
@@ -69,6 +74,44 @@ fn with_failing_sync(armed: &Arc<AtomicBool>) -> Log {
     };
     let disk = FaultyDisk::new(Arc::new(disk()), Arc::new(hook));
     open_on(Arc::new(disk), &mut Vec::new())
+}
+
+/// A page of the change stream costs what is in it, also at the end of a segment of an earlier opening.
+#[test]
+fn pages_of_a_closed_segment_begin_where_the_last_one_ended() {
+    let sim = disk();
+    let from_one = Flushed::default_from_one();
+    let log = open_sized(Arc::new(sim.clone()), 2 << 20, &from_one, &mut Vec::new());
+    for version in 1..=1000 {
+        append(&log, version, 1000);
+    }
+    // All is in tables, so that the next opening does not read it.
+    let flushed = Flushed {
+        version: 1000,
+        needed_from: log.rotate(),
+        ..Flushed::default()
+    };
+    log.close().expect("closed");
+    drop(log);
+
+    let reads = Arc::<AtomicU64>::default();
+    let counted = reads.clone();
+    let hook = move |call: Call, _: &Path| {
+        counted.fetch_add(u64::from(call == Call::Read), Ordering::SeqCst);
+        Ok(())
+    };
+    let disk = Arc::new(FaultyDisk::new(Arc::new(sim), Arc::new(hook)));
+    let log = open_sized(disk, 2 << 20, &flushed, &mut Vec::new());
+    let mut told = 0;
+    while told < 1000 {
+        reads.store(0, Ordering::SeqCst);
+        for entry in log.stream(told, 1000, 10, usize::MAX).expect("a page") {
+            assert_eq!(entry.version, told + 1);
+            told = entry.version;
+        }
+        let count = reads.load(Ordering::SeqCst);
+        assert!(count <= 2, "{count} reads for the page up to {told}");
+    }
 }
 
 fn is_unknown(outcome: Result<(), Failure>) -> bool {
