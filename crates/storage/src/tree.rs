@@ -41,14 +41,14 @@ struct Child {
     node: Arc<Node>,
 }
 
-/// Pairs and bytes that a removal took out.
+/// How many pairs, and bytes of keys and values.
 #[derive(Clone, Copy, Debug, Default)]
-struct Removed {
+struct Sum {
     len: u64,
     bytes: u64,
 }
 
-impl Removed {
+impl Sum {
     fn add(&mut self, key: &[u8], value: &[u8]) {
         self.len += 1;
         self.bytes += (key.len() + value.len()) as u64;
@@ -114,8 +114,9 @@ impl Tree {
         if pairs.is_empty() {
             return;
         }
-        let mut grown = Grown::default();
-        let mut rest = put_many(&mut self.root, pairs, &mut grown);
+        let (mut added, mut replaced) = (Sum::default(), Sum::default());
+        pairs.iter().for_each(|(key, value)| added.add(key, value));
+        let mut rest = put_many(&mut self.root, pairs, &mut replaced);
         while !rest.is_empty() {
             let mut children = vec![Child {
                 low: Arc::from(&b""[..]),
@@ -127,8 +128,8 @@ impl Tree {
             self.root = Arc::new(Node::Inner(first));
             rest = pieces.map(inner_child).collect();
         }
-        self.len += grown.len;
-        self.bytes = self.bytes + grown.added_bytes - grown.replaced_bytes;
+        self.len = self.len + added.len - replaced.len;
+        self.bytes = self.bytes + added.bytes - replaced.bytes;
     }
 
     /// Takes `key` out.
@@ -145,7 +146,7 @@ impl Tree {
 
     /// Takes every key of `range` out. Whole subtrees go in one step.
     pub fn delete_range(&mut self, range: KeyRange<'_>) {
-        let mut removed = Removed::default();
+        let mut removed = Sum::default();
         delete_range(Arc::make_mut(&mut self.root), range, &mut removed);
         self.len -= removed.len;
         self.bytes -= removed.bytes;
@@ -201,14 +202,6 @@ fn put(node: &mut Node, key: &[u8], value: &[u8]) -> (Option<usize>, Option<Chil
     }
 }
 
-/// What many puts did.
-#[derive(Clone, Copy, Debug, Default)]
-struct Grown {
-    len: u64,
-    added_bytes: u64,
-    replaced_bytes: u64,
-}
-
 /// Entries of the nodes that many puts make: there is room for a few more.
 const FILL: usize = WIDTH * 3 / 4;
 
@@ -242,9 +235,9 @@ fn leaf_child(pairs: Leaf) -> Child {
 }
 
 /// Puts pairs that belong into `node`, at least one; returns the nodes that belong right of it then.
-fn put_many(node: &mut Arc<Node>, pairs: &[Pair<'_>], grown: &mut Grown) -> Vec<Child> {
+fn put_many(node: &mut Arc<Node>, pairs: &[Pair<'_>], replaced: &mut Sum) -> Vec<Child> {
     if let Node::Leaf(own) = &**node {
-        let leaves = merged(own, pairs, grown);
+        let leaves = merged(own, pairs, replaced);
         let mut leaves = leaves.into_iter();
         *node = Arc::new(Node::Leaf(leaves.next().unwrap_or_default()));
         return leaves.map(leaf_child).collect();
@@ -262,7 +255,7 @@ fn put_many(node: &mut Arc<Node>, pairs: &[Pair<'_>], grown: &mut Grown) -> Vec<
         };
         let (own, rest) = left.split_at(own);
         left = rest;
-        let new = put_many(&mut children[at].node, own, grown);
+        let new = put_many(&mut children[at].node, own, replaced);
         if !new.is_empty() {
             made.push((at, new));
         }
@@ -284,25 +277,27 @@ fn put_many(node: &mut Arc<Node>, pairs: &[Pair<'_>], grown: &mut Grown) -> Vec<
 }
 
 /// The pairs of a leaf with others among them, in as many leaves as they need.
-fn merged(own: &Leaf, pairs: &[Pair<'_>], grown: &mut Grown) -> Vec<Leaf> {
+fn merged(own: &Leaf, pairs: &[Pair<'_>], replaced: &mut Sum) -> Vec<Leaf> {
     let mut all = Vec::with_capacity(own.len() + pairs.len());
-    let mut old = 0;
-    for &(key, value) in pairs {
-        while old < own.len() && own.key(old) < key {
-            all.push(own.source(old));
-            old += 1;
+    let mut left = pairs;
+    for old in 0..own.len() {
+        let old_key = own.key(old);
+        // Often many pairs belong between two that are there, or none.
+        if left.first().is_some_and(|(key, _)| *key < old_key) {
+            let below = left.partition_point(|(key, _)| *key < old_key);
+            all.extend(left[..below].iter().map(Source::of));
+            left = &left[below..];
         }
-        grown.added_bytes += value.len() as u64;
-        if old < own.len() && own.key(old) == key {
-            grown.replaced_bytes += own.value(old).len() as u64;
-            old += 1;
-        } else {
-            grown.len += 1;
-            grown.added_bytes += key.len() as u64;
+        match left.first() {
+            Some(pair) if pair.0 == old_key => {
+                replaced.add(old_key, own.value(old));
+                all.push(Source::of(pair));
+                left = &left[1..];
+            }
+            _ => all.push(own.source(old)),
         }
-        all.push(Source::new(key, value));
     }
-    all.extend((old..own.len()).map(|at| own.source(at)));
+    all.extend(left.iter().map(Source::of));
     let count = match all.len() {
         0..=WIDTH => 1,
         more => more.div_ceil(FILL),
@@ -324,7 +319,7 @@ fn split_at(inserted: usize, len: usize) -> usize {
     }
 }
 
-fn delete_range(node: &mut Node, range: KeyRange<'_>, removed: &mut Removed) {
+fn delete_range(node: &mut Node, range: KeyRange<'_>, removed: &mut Sum) {
     match node {
         Node::Leaf(pairs) => {
             let from = pairs.below(range.start);
@@ -388,7 +383,7 @@ fn join_small(children: &mut Vec<Child>, from: usize) {
     }
 }
 
-fn count(node: &Node, removed: &mut Removed) {
+fn count(node: &Node, removed: &mut Sum) {
     match node {
         Node::Leaf(pairs) => {
             (0..pairs.len()).for_each(|at| removed.add(pairs.key(at), pairs.value(at)));

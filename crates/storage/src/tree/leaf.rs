@@ -63,7 +63,11 @@ pub(super) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    pub(super) fn new(key: &'a [u8], value: &'a [u8]) -> Self {
+    pub(super) fn of(&(key, value): &super::Pair<'a>) -> Self {
+        Self::new(key, value)
+    }
+
+    fn new(key: &'a [u8], value: &'a [u8]) -> Self {
         Self {
             key,
             value,

@@ -5,7 +5,9 @@
 //! that are written again and again bring them into order first ([`ordered`]), and they stay so.
 
 mod appended;
+mod content;
 mod ordered;
+mod sort;
 
 use std::{
     collections::btree_map,
@@ -113,7 +115,8 @@ impl WriteSet {
     fn append(&mut self, key: &[u8], value: Option<&[u8]>) {
         self.appended.push(key, value);
         let len = self.appended.len();
-        if len >= MANY && len.is_power_of_two() && self.appended.mostly_obsolete() {
+        let looked_at = len >= MANY && len.is_power_of_two();
+        if self.appended.is_full() || looked_at && self.appended.mostly_obsolete() {
             self.order();
         }
     }
@@ -389,6 +392,25 @@ mod tests {
         assert_eq!(found.len(), model.len());
         for ((key, value), (expected_key, expected)) in found.zip(&model) {
             assert_eq!((key, value), (&expected_key[..], Some(&expected[..])));
+        }
+    }
+
+    /// Writes go on where they are larger than a piece of memory, and where there may be no more pieces.
+    #[test]
+    fn more_writes_than_fit_are_kept() {
+        let mut writes = WriteSet::new();
+        let value = |number: u32| vec![number as u8; 200 << 10];
+        writes.put(b"large", &vec![7; 1 << 20]);
+        for number in 0..70_u32 {
+            writes.put(&number.to_be_bytes(), &value(number));
+        }
+        assert!(writes.ordered.get().is_some(), "in another form by then");
+        writes.put(b"last", b"");
+        assert_eq!(writes.slots().len(), 72);
+        assert_eq!(writes.get(b"large"), Some(Some(&vec![7; 1 << 20][..])));
+        for number in 0..70_u32 {
+            let found = writes.get(&number.to_be_bytes());
+            assert_eq!(found, Some(Some(&value(number)[..])));
         }
     }
 
