@@ -105,6 +105,13 @@ pub const SUITES: &[Suite] = &[
         run: redb,
     },
     Suite {
+        name: "traces",
+        about: "the server sends traces where the feature otel is on",
+        needs: &[CC],
+        slow: false,
+        run: traces,
+    },
+    Suite {
         name: "doc",
         about: "examples in the documentation",
         needs: &[CC],
@@ -389,6 +396,15 @@ fn clippy(context: &mut Context<'_>) -> Result<Tally> {
     traces.args(["--features", "isomer-server/otel", "--", "-D", "warnings"]);
     let with_traces = context.check(&mut traces, 10, "clippy of the feature otel")?;
     Ok(usual.and(with_traces))
+}
+
+fn traces(context: &mut Context<'_>) -> Result<Tally> {
+    let mut command = workspace::cargo();
+    command.args(["test", "--workspace", "--locked", "--test", "server"]);
+    command.args(["--features", "isomer-server/otel", "--", "traces"]);
+    let mut tally = Tally::default();
+    context.count(&mut command, 20, &mut tally, "traces")?;
+    Ok(tally)
 }
 
 fn doc(context: &mut Context<'_>) -> Result<Tally> {

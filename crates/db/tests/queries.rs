@@ -45,6 +45,33 @@ fn gathered_nodes_count_against_the_memory_limit() {
     assert_eq!(streamed.filter(Result::is_ok).count(), 64);
 }
 
+/// What a value is made of lives beside it: a text that doubles needs three times its length, a list twice.
+#[test]
+fn a_value_that_grows_counts_with_what_it_is_made_of() {
+    let db = Database::open_in_memory().unwrap();
+    let mut limits = Limits::default();
+    limits.memory_bytes = 8 << 20;
+    let options = QueryOptions::new().limits(limits);
+    let grown = |start: Value, times: i64| -> isomer_db::Result<i64> {
+        let query = "RETURN size(reduce(v = $start, x IN range(1, $times) | v + v)) AS size";
+        let params = params! { "start" => start, "times" => times };
+        db.query_with(query, params, &options)?
+            .single()?
+            .get("size")
+    };
+    assert_eq!(grown(Value::from("a"), 21).unwrap(), 2 << 20);
+    let refused = grown(Value::from("a"), 22).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
+    let list = || Value::from(vec![Value::Int(1)]);
+    let most = (8 << 20) / (2 * size_of::<Value>());
+    assert_eq!(
+        grown(list(), i64::from(most.ilog2())).unwrap(),
+        1 << most.ilog2()
+    );
+    let refused = grown(list(), i64::from(most.ilog2()) + 1).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Limit, "{refused}");
+}
+
 /// Values nest as deep as records may, and a parameter that nests deeper is refused before anything walks through it.
 #[test]
 fn a_parameter_that_nests_too_deep_is_refused() {

@@ -100,12 +100,14 @@ fn add(left: &Value, right: &Value, env: &dyn Environment) -> Result<Value> {
 }
 
 fn join(a: &[Value], b: &[Value], env: &dyn Environment) -> Result<Value> {
-    env.allow_bytes((a.len() + b.len()) * size_of::<Value>())?;
+    // Both live beside what is made of them; what `reduce` goes on with is nowhere else.
+    env.allow_bytes(2 * (a.len() + b.len()) * size_of::<Value>())?;
     Ok(Value::List(Arc::new(a.iter().chain(b).cloned().collect())))
 }
 
 fn concat(a: &str, b: &str, env: &dyn Environment) -> Result<Value> {
-    env.allow_bytes(a.len() + b.len())?;
+    // Both, the text that is made of them, and the shared one that this is copied to.
+    env.allow_bytes(3 * (a.len() + b.len()))?;
     let mut text = String::with_capacity(a.len() + b.len());
     text.push_str(a);
     text.push_str(b);
