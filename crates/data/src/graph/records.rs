@@ -286,9 +286,10 @@ impl Transaction {
                     .map(|&end| &keys[std::mem::replace(&mut start, end)..end])
                     .collect();
                 let mut told = Ok(());
-                let mut places = at..end;
+                let mut place = at;
                 self.read().visit_many(&slices, &mut |bytes| {
-                    told = places.by_ref().take(1).try_for_each(|at| visit(at, bytes));
+                    told = visit(place, bytes);
+                    place += 1;
                     match told {
                         Ok(()) => ControlFlow::Continue(()),
                         Err(_) => ControlFlow::Break(()),

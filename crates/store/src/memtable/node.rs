@@ -14,6 +14,7 @@ use super::{
     arena::Entry,
     words::{AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence, spin_loop, yield_now},
 };
+use crate::codec::head;
 
 /// Most entries of a node.
 pub const WIDTH: usize = if cfg!(all(test, feature = "model")) {
@@ -334,13 +335,5 @@ impl Node {
 
 /// The 8 bytes of a key behind the first `skip`, big-endian; zeros where it ends.
 fn prefix(key: &[u8], skip: usize) -> u64 {
-    let rest = key.get(skip..).unwrap_or_default();
-    match rest.first_chunk::<8>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; 8];
-            bytes[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(bytes)
-        }
-    }
+    head(key.get(skip..).unwrap_or_default())
 }
