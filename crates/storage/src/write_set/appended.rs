@@ -24,6 +24,8 @@ pub(super) struct Appended {
     recording_from: Option<(usize, Place)>,
     /// The last write of each key, of the writes up to when somebody asked.
     table: Mutex<Table>,
+    /// The writes of one key in [`SAMPLED`]: where, and the key's hash.
+    sampled: Vec<(Place, u64)>,
     /// Where their keys lie, of the writes up to when somebody asked.
     bounds: Mutex<Bounds>,
     /// The last writes of each key, ascending by key, made when first asked for.
@@ -53,7 +55,10 @@ impl Appended {
     }
 
     pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
-        self.content.push(key, value);
+        let place = self.content.push(key, value);
+        if end_of(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / SAMPLED {
+            self.sampled.push((place, hash(key)));
+        }
         if self.sorted.get().is_some() {
             self.sorted.take();
         }
@@ -112,11 +117,7 @@ impl Appended {
     /// Whether fewer than half of the writes, which are many, are the last of their keys: told by the writes of one key in
     /// [`SAMPLED`], and counted where these are not the share of all that they should be.
     pub(super) fn mostly_obsolete(&self) -> bool {
-        let keys = self.all().map(|(_, write)| write.0);
-        let mut sampled: Vec<u64> = keys
-            .filter(|key| end_of(key).wrapping_mul(0x9e37_79b9_7f4a_7c15) < u64::MAX / SAMPLED)
-            .map(hash)
-            .collect();
+        let mut sampled: Vec<u64> = self.sampled.iter().map(|(_, hash)| *hash).collect();
         let writes = sampled.len();
         let share = self.len() / SAMPLED as usize;
         if writes < share / 2 || writes > share * 2 {
@@ -156,6 +157,8 @@ impl Appended {
         let first = self.content.since(place).nth(mark);
         if let Some((first, _)) = first {
             self.content.truncate(first, from + mark);
+            let kept = self.sampled.partition_point(|(place, _)| *place < first);
+            self.sampled.truncate(kept);
             *self.table.get_mut() = Table::default();
             *self.bounds.get_mut() = Bounds::default();
             self.sorted.take();
@@ -298,5 +301,41 @@ impl Table {
             let slot = self.slot(content, content.at(Place(entry - 1)).0);
             self.slots[slot] = entry;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of keys that were written, undone and written again one write is sampled.
+    #[test]
+    fn what_was_undone_is_not_sampled() {
+        let mut appended = Appended::default();
+        let put = |appended: &mut Appended, numbers: std::ops::Range<u32>| {
+            numbers.for_each(|number| appended.push(&number.to_be_bytes(), Some(b"value")));
+        };
+        put(&mut appended, 0..10_000);
+        let mark = appended.mark();
+        for _ in 0..4 {
+            put(&mut appended, 10_000..20_000);
+            appended.rollback_to(mark);
+        }
+        put(&mut appended, 10_000..20_000);
+        let places: Vec<Place> = appended.sampled.iter().map(|(place, _)| *place).collect();
+        assert!(places.is_sorted_by(|a, b| a < b));
+        let share = appended.len() / SAMPLED as usize;
+        assert!(
+            (share / 2..=share * 2).contains(&places.len()),
+            "{}",
+            places.len()
+        );
+        for (place, hashed) in &appended.sampled {
+            assert_eq!(hash(appended.key(*place)), *hashed);
+        }
+        assert!(!appended.mostly_obsolete());
+        put(&mut appended, 0..20_000);
+        put(&mut appended, 0..20_000);
+        assert!(appended.mostly_obsolete());
     }
 }

@@ -63,7 +63,8 @@ impl Content {
         self.pieces.len() == MOST_PIECES
     }
 
-    pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) {
+    /// Appends a write, and says where it is.
+    pub(super) fn push(&mut self, key: &[u8], value: Option<&[u8]>) -> Place {
         let value_len = value.map_or(DELETED, |value| narrow(value.len()));
         let value = value.unwrap_or_default();
         let needed = HEAD_BYTES + key.len() + value.len();
@@ -78,11 +79,13 @@ impl Content {
             }
         };
         let head = u64::from(narrow(key.len())) | u64::from(value_len) << 32;
+        let offset = piece.len();
         piece.extend_from_slice(&head.to_le_bytes());
         piece.extend_from_slice(key);
         piece.extend_from_slice(value);
         self.bytes += needed;
         self.len += 1;
+        Place::new(self.pieces.len() - 1, offset)
     }
 
     /// The write at a place.
