@@ -14,13 +14,24 @@ const MAX_FINE: usize = 64;
 /// A level and the bytes of a cell.
 pub(super) type Cell = (u8, Vec<u8>);
 
-/// Calls `visit` with the level and the bytes of each cell that `key` lies in.
-pub(super) fn cells_of(key: &[u8], mut visit: impl FnMut(u8, &[u8])) {
-    let mut padded = [0; LEVELS[LEVELS.len() - 1]];
-    let length = key.len().min(padded.len());
-    padded[..length].copy_from_slice(&key[..length]);
-    for level in LEVELS {
-        visit(level as u8, &padded[..level]);
+/// As many bytes of a key as its finest cell has, zeros behind its end.
+pub(super) type Head = [u8; LEVELS[LEVELS.len() - 1]];
+
+/// The bytes of a key that say which cells it lies in.
+pub(super) fn head(key: &[u8]) -> Head {
+    let mut head = [0; LEVELS[LEVELS.len() - 1]];
+    let length = key.len().min(head.len());
+    head[..length].copy_from_slice(&key[..length]);
+    head
+}
+
+/// Calls `visit` with the level and the bytes of each cell that a key lies in, except for those that one of another `head`
+/// lies in too.
+pub(super) fn cells_of(key: &Head, beside: Option<&Head>, mut visit: impl FnMut(u8, &[u8])) {
+    let same = |other: &Head| key.iter().zip(other).take_while(|(a, b)| a == b).count();
+    let common = beside.map_or(0, same);
+    for level in LEVELS.into_iter().filter(|level| *level > common) {
+        visit(level as u8, &key[..level]);
     }
 }
 
@@ -118,7 +129,7 @@ mod tests {
 
     fn meets(cells: &[Cell], key: &[u8]) -> bool {
         let mut met = false;
-        cells_of(key, |level, bytes| {
+        cells_of(&head(key), None, |level, bytes| {
             met |= cells.iter().any(|own| own.0 == level && own.1 == bytes)
         });
         met

@@ -21,7 +21,7 @@ use rustc_hash::FxHashMap;
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::{Catalog, catalog::NameKind, keyspace::Side};
-use cells::{cells_of, cover};
+use cells::{Head, cells_of, cover, head};
 pub(crate) use item::{EXACT, FIELDS, Item, NONE, Space};
 use runs::Runs;
 
@@ -38,6 +38,8 @@ pub(crate) struct Footprint {
     added: Vec<Granule>,
     /// The space that was declared to be changed last.
     changed: Option<Space>,
+    /// The key whose cells were added last. Keys often come in order, and the next one lies in most of them too.
+    last_key: Option<(Space, Head)>,
     /// The type of which a relationship was created or deleted last.
     linked: Option<TypeId>,
     own_nodes: Runs,
@@ -69,6 +71,7 @@ impl Footprint {
             items: FxHashMap::default(),
             added: Vec::new(),
             changed: None,
+            last_key: None,
             linked: None,
             own_nodes: Runs::default(),
             own_rels: Runs::default(),
@@ -473,9 +476,12 @@ impl Footprint {
     }
 
     fn add_levels(&mut self, space: Space, key: &[u8]) {
-        cells_of(key, |level, cell| {
+        let key = head(key);
+        let last = self.last_key.filter(|(of, _)| *of == space);
+        cells_of(&key, last.as_ref().map(|(_, key)| key), |level, cell| {
             self.added.push(Item::cell(space, level, cell).granule());
         });
+        self.last_key = Some((space, key));
     }
 
     // ---- convergent fields: `levels` are the places from the owner down to the field, the owner's first
@@ -635,4 +641,34 @@ fn element_of(set: &[u8], element: &[u8]) -> Item {
 
 fn home(labels: &[LabelId]) -> u32 {
     labels.first().map_or(NONE, |label| label.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        /// Keys in any order, of two spaces by turns, name each of their cells, whatever was named before.
+        #[test]
+        fn every_cell_of_a_changed_key_is_named(
+            keys in prop::collection::vec((0..2_u32, prop::collection::vec(0..3_u8, 0..25)), 0..40),
+        ) {
+            let mut footprint = Footprint::new(true, 1_000);
+            let mut expected = BTreeSet::new();
+            for (label, key) in &keys {
+                let space = Space::Keys(*label);
+                footprint.change_key(space, key, false);
+                expected.insert(Item::cell(space, EXACT, key).granule());
+                cells_of(&head(key), None, |level, cell| {
+                    expected.insert(Item::cell(space, level, cell).granule());
+                });
+            }
+            let added: BTreeSet<Granule> = footprint.added.iter().copied().collect();
+            prop_assert_eq!(added, expected);
+        }
+    }
 }
