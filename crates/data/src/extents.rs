@@ -8,7 +8,7 @@
 //! The extents in memory are those of now. A reader of an older version may see more of them than its version has:
 //! that adds ranges without records and costs nothing but the look.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use isomer_storage::{Durability, Engine, Read};
 use parking_lot::{Mutex, RwLock};
@@ -48,6 +48,14 @@ struct Cursor {
     size: u64,
 }
 
+impl Cursor {
+    fn take(&mut self, most: u64) -> Range<u64> {
+        let first = self.next;
+        self.next = self.end.min(first + most);
+        first..self.next
+    }
+}
+
 impl Extents {
     /// Loads what is stored.
     pub(crate) fn load(space: IdSpace, read: &dyn Read) -> Result<Self, DataError> {
@@ -84,25 +92,31 @@ impl Extents {
 
     /// One new id.
     pub(crate) fn allocate(&self, engine: &dyn Engine, owner: u32) -> Result<u64, DataError> {
+        Ok(self.allocate_run(engine, owner, 1)?.start)
+    }
+
+    /// New ids one after the other: at least one, at most `most`, which is not 0.
+    pub(crate) fn allocate_run(
+        &self,
+        engine: &dyn Engine,
+        owner: u32,
+        most: u64,
+    ) -> Result<Range<u64>, DataError> {
         let mut open = self.open.lock();
         let size = match open.cursors.get_mut(&owner) {
-            Some(cursor) if cursor.next < cursor.end => {
-                cursor.next += 1;
-                return Ok(cursor.next - 1);
-            }
+            Some(cursor) if cursor.next < cursor.end => return Ok(cursor.take(most)),
             Some(cursor) => (cursor.size * 2).min(LARGEST_EXTENT),
             None => FIRST_EXTENT,
         };
         let first = self.reserve_locked(engine, &mut open, owner, size)?;
-        open.cursors.insert(
-            owner,
-            Cursor {
-                next: first + 1,
-                end: first + size,
-                size,
-            },
-        );
-        Ok(first)
+        let mut cursor = Cursor {
+            next: first,
+            end: first + size,
+            size,
+        };
+        let run = cursor.take(most);
+        open.cursors.insert(owner, cursor);
+        Ok(run)
     }
 
     /// `count` new ids in one piece, for bulk loads.

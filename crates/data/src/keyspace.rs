@@ -187,7 +187,10 @@ pub(crate) fn push_id(key: &mut Vec<u8>, id: u64) {
         // As many ones as bytes follow, above the id's bits.
         let marker = !(0xff_u8 >> following);
         let marked = id | u64::from(marker) << (8 * following);
-        key.extend_from_slice(&marked.to_be_bytes()[7 - following..]);
+        // All eight and then fewer: a copy of a length that is known costs least.
+        let end = key.len() + following + 1;
+        key.extend_from_slice(&(marked << (8 * (7 - following))).to_be_bytes());
+        key.truncate(end);
     }
 }
 

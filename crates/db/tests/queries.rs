@@ -186,3 +186,54 @@ fn a_second_create_counts_what_the_first_one_made_for_all_rows() {
         .unwrap();
     assert_eq!(counts.deserialize::<i64>().unwrap(), [2, 2]);
 }
+
+/// Relationships are created many at a time: in the order of the rows, all of them or none, and the first row that is wrong is named.
+#[test]
+fn relationships_of_many_rows_are_all_created_or_none() {
+    let db = Database::open_in_memory().unwrap();
+    let count = |text: &str| -> u64 {
+        let found = db.query(text, ()).unwrap();
+        found.single().unwrap().get("n").unwrap()
+    };
+    let create = "\
+UNWIND range(0, 9) AS i CREATE (a:A {i: i})
+WITH collect(a) AS all
+UNWIND range(0, 4999) AS at
+WITH all[at % 10] AS one, CASE at WHEN $wrong THEN null ELSE all[at / 7 % 10] END AS other
+CREATE (one)-[r:R]->(other)
+RETURN count(r) AS n, count(DISTINCT r) AS different";
+    let refused = db.query(create, params! { "wrong" => 3_333 }).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::Invalid, "{refused}");
+    assert!(refused.to_string().contains("`other` is null"), "{refused}");
+    assert_eq!(count("MATCH (n) RETURN count(n) AS n"), 0);
+    let found = db.query(create, params! { "wrong" => -1 }).unwrap();
+    assert_eq!(found.counters().relationships_created, 5_000);
+    let row = found.single().unwrap();
+    let numbers: (u64, u64) = (row.get("n").unwrap(), row.get("different").unwrap());
+    assert_eq!(numbers, (5_000, 5_000));
+    assert_eq!(count("MATCH (:A)-[r:R]->(:A) RETURN count(r) AS n"), 5_000);
+    let third = "MATCH (:A {i: 3})-[r:R]->(:A) RETURN count(r) AS n";
+    assert_eq!(count(third), 500);
+    let found = db.query("MATCH (:A)-[r:R]->(b:A) RETURN b.i AS b ORDER BY id(r)", ());
+    let ends: Vec<u64> = found.unwrap().deserialize().unwrap();
+    assert!(
+        (0..5_000).map(|at| at / 7 % 10).eq(ends),
+        "in the order of the rows"
+    );
+}
+
+/// A node that the same statement deleted is no end, whichever row it stands in.
+#[test]
+fn a_deleted_node_is_no_end() {
+    let db = Database::open_in_memory().unwrap();
+    db.query("UNWIND range(0, 9) AS i CREATE (:A {i: i})", ())
+        .unwrap();
+    let text = "\
+MATCH (a:A) WITH collect(a) AS all
+CALL (all) { UNWIND all AS a WITH a WHERE a.i = 7 DELETE a RETURN count(*) AS gone }
+UNWIND all AS one UNWIND all AS other CREATE (one)-[:R]->(other)";
+    let refused = db.query(text, ()).unwrap_err();
+    assert!(refused.to_string().contains("deleted"), "{refused}");
+    let found = db.query("MATCH (a:A) RETURN count(a) AS n", ()).unwrap();
+    assert_eq!(found.single().unwrap().get::<u64>("n").unwrap(), 10);
+}

@@ -9,7 +9,7 @@ use isomer_plan::{
         CreateItem, CreateNode, CreatePattern, CreateRelationship, Op, Properties, SetItem,
     },
 };
-use isomer_value::{Map, NodeId, Relationship, Value};
+use isomer_value::{Map, NodeId, Relationship, TypeId, Value};
 
 use super::{Argument, Child, Operate, Spot, converge, scan::misplaced};
 use crate::{
@@ -75,6 +75,9 @@ pub(super) fn create_rows(
     if chunk.len() == 1 {
         return create_one(pattern, chunk, nulls, cx);
     }
+    if let Some(one) = sole_link(pattern) {
+        return create_links(one, chunk, cx);
+    }
     if pattern.paths.is_empty() && !reads_created(pattern) {
         return create_all(pattern, chunk, nulls, cx);
     }
@@ -111,6 +114,46 @@ fn reads_created(pattern: &CreatePattern) -> bool {
         }
     }
     reads
+}
+
+/// The relationship of a pattern that creates nothing else, and it without properties.
+fn sole_link(pattern: &CreatePattern) -> Option<&CreateRelationship> {
+    let [CreateItem::Relationship(one)] = &pattern.items[..] else {
+        return None;
+    };
+    let bare = matches!(&one.properties, Properties::Entries(entries) if entries.is_empty());
+    (bare && pattern.paths.is_empty()).then_some(one)
+}
+
+/// So many relationships are created at once: few enough that a query stops soon.
+const LINKS_AT_ONCE: usize = 1_024;
+
+/// Creates a relationship without properties for each row of a chunk, one after the other, and adds a column of them.
+fn create_links(one: &CreateRelationship, mut chunk: Chunk, cx: &mut Cx<'_>) -> Result<Chunk> {
+    let mut made = Vec::with_capacity(chunk.len());
+    let mut ends = Vec::with_capacity(LINKS_AT_ONCE.min(chunk.len()));
+    let mut rows = 0..chunk.len();
+    while !rows.is_empty() {
+        cx.tick(LINKS_AT_ONCE.min(rows.len()))?;
+        ends.clear();
+        // A row without ends is refused after those before it were created: theirs may be the first error.
+        let mut next = rows.by_ref().take(LINKS_AT_ONCE);
+        let refused: Result<()> = next.try_for_each(|row| {
+            let source = end_at(&chunk, row, one.source, cx)?;
+            ends.push((source, end_at(&chunk, row, one.target, cx)?));
+            Ok(())
+        });
+        if !ends.is_empty() {
+            let type_id = type_of(one, cx)?;
+            cx.tx
+                .create_relationships(type_id, &ends, &mut made)
+                .map_err(write_error)?;
+        }
+        refused?;
+    }
+    cx.run.counters.relationships_created += made.len() as u64;
+    chunk.set(one.relationship, Column::Rels(made));
+    Ok(chunk)
 }
 
 /// What an item of a pattern has created so far: one for each row.
@@ -229,13 +272,7 @@ fn create_relationship(
     properties: &Map,
     cx: &mut Cx<'_>,
 ) -> Result<RelRow> {
-    let type_id = match cx.rel_type(one.rel_type) {
-        Some(id) => id,
-        None => {
-            let plan = cx.run.plan.clone();
-            cx.tx.intern_type(plan.type_name(one.rel_type))?
-        }
-    };
+    let type_id = type_of(one, cx)?;
     let id = cx
         .tx
         .create_relationship(type_id, source, target, properties)
@@ -248,6 +285,17 @@ fn create_relationship(
         source,
         target,
     })
+}
+
+/// The type's number; a new name gets one.
+fn type_of(one: &CreateRelationship, cx: &mut Cx<'_>) -> Result<TypeId> {
+    match cx.rel_type(one.rel_type) {
+        Some(id) => Ok(id),
+        None => {
+            let plan = cx.run.plan.clone();
+            Ok(cx.tx.intern_type(plan.type_name(one.rel_type))?)
+        }
+    }
 }
 
 /// Creates the pattern for a chunk of one row.
