@@ -1,6 +1,6 @@
 //! Plans are made by what the database holds, and show what they expected and what came.
 
-use isomer_db::{Database, QueryResult};
+use isomer_db::{Database, QueryResult, Value, params};
 
 /// 3,000 orders, nearly all of them closed, each of one of 30 customers, a hundred of whom are of no order.
 fn shop(db: Database) -> Database {
@@ -164,4 +164,75 @@ fn statistics_are_listed_and_change_no_answer() {
         };
         assert_eq!(shown(&db), shown(&plain), "{query}");
     }
+}
+
+/// What an index finds by equality is what the nodes say, whatever value is given: numbers of either type, values that hold
+/// nulls or NaN, times of the same instant, points.
+#[test]
+fn an_index_finds_by_equality_what_the_nodes_say() {
+    let values = "[0, 0.0, -0.0, 1, 1.0, 9007199254740993, 9007199254740992.0, 0.0 / 0.0, true, '', 'a', 'A', \
+        [], [1], [1.0], [1, null], [0.0 / 0.0], [[1], 'a'], {a: 1}, {a: 1.0}, {a: null}, {}, \
+        date('2024-02-29'), localdatetime('2024-02-29T12:00'), datetime('2024-02-29T12:00Z'), \
+        datetime('2024-02-29T13:00+01:00'), time('12:00Z'), time('13:00+01:00'), duration('P1D'), duration('PT24H'), \
+        duration('P1M'), point({x: 1, y: 2}), point({x: 1.0, y: 2.0, z: 3.0}), point({longitude: 1, latitude: 2})]";
+    let db = Database::open_in_memory().expect("a database");
+    let make = format!(
+        "UNWIND {values} AS value UNWIND ['x', 'y'] AS kind CREATE (:Plain {{value: value, kind: kind}}), (:Indexed {{value: value, kind: kind}})"
+    );
+    let indexes = [
+        "CREATE INDEX alone FOR (n:Indexed) ON (n.value)",
+        "CREATE INDEX both FOR (n:Both) ON (n.kind, n.value)",
+        "CREATE INDEX first FOR (n:First) ON (n.value, n.kind)",
+    ];
+    for statement in [&make[..], "MATCH (n:Indexed) SET n:Both:First"]
+        .iter()
+        .chain(&indexes)
+    {
+        db.query(statement, ()).expect(statement);
+    }
+    let given = db
+        .query(&format!("UNWIND {values} AS value RETURN value"), ())
+        .expect("values");
+    let ask = |text: &str, value: &Value| -> Vec<String> {
+        let found = db.query(text, params! { "value" => value.clone() });
+        let rows = found.expect(text);
+        rows.iter()
+            .map(|row| row.get::<String>("found").expect("a text"))
+            .collect()
+    };
+    let mut found_by_index = 0;
+    for row in &given {
+        let value = row.value("value").expect("a value").clone();
+        for tests in [
+            "n.value = $value",
+            "n.kind = 'y' AND n.value = $value",
+            "n.value = $value AND n.kind > 'x'",
+        ] {
+            let text = |label: &str| {
+                format!(
+                    "MATCH (n:{label}) WHERE {tests} RETURN toString(n.kind) + toString(valueType(n.value)) AS found ORDER BY found"
+                )
+            };
+            let expected = ask(&text("Plain"), &value);
+            for label in ["Indexed", "Both", "First"] {
+                assert_eq!(
+                    ask(&text(label), &value),
+                    expected,
+                    "{label}, {tests}, {value:?}"
+                );
+            }
+            found_by_index += expected.len();
+        }
+    }
+    assert!(found_by_index > 100, "{found_by_index}");
+    let plan_of = db.query(
+        "EXPLAIN MATCH (n:Indexed) WHERE n.value = $value RETURN n",
+        params! { "value" => 1 },
+    );
+    let plan_of = plan_of.expect("a plan");
+    assert!(
+        plan(&plan_of).contains("IndexSeek") && !plan(&plan_of).contains("Filter"),
+        "{}",
+        plan(&plan_of)
+    );
 }

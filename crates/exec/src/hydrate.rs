@@ -31,14 +31,22 @@ pub(crate) fn produce(
     chunk.flatten();
     let len = chunk.len();
     let mut filled = Vec::with_capacity(columns.len());
+    // A column is copied only where another column of the result is the same.
+    let mut uses = vec![0_u32; plan.slots.len()];
+    columns.iter().for_each(|slot| uses[slot.index()] += 1);
     for slot in columns {
+        uses[slot.index()] -= 1;
         filled.push(match chunk.column(*slot) {
             Some(Column::Nodes(nodes)) => whole_nodes(cx, nodes)?,
             column => {
-                let column = column.cloned().unwrap_or(Column::Const(Value::Null));
+                let column = match uses[slot.index()] {
+                    0 => chunk.take(*slot),
+                    _ => column.cloned(),
+                };
+                let column = column.unwrap_or(Column::Const(Value::Null));
                 let holds_entities = matches!(
                     column,
-                    Column::Values(_) | Column::Const(_) | Column::Rels(_) | Column::Nodes(_)
+                    Column::Values(_) | Column::Const(_) | Column::Rels(_)
                 );
                 let mut values = column.into_values(len);
                 if holds_entities {

@@ -11,7 +11,7 @@ use isomer_value::{
 };
 
 use crate::{
-    AdjacencyAt, Cell, ColumnAt, LinkScratch, Links, Owner, Side, ViewsAt, adjacency::small,
+    AdjacencyAt, ColumnAt, LinkScratch, Links, Owner, Side, ViewsAt, adjacency::small,
     members::MemberBase, slot::Pinned, views::Records,
 };
 
@@ -244,24 +244,31 @@ fn row(type_id: TypeId, side: Side, node: NodeId, other: u32, id: u32) -> RelRow
     }
 }
 
-/// Appends a record's values, if some column knows each; answers a label or type that it has.
-fn push_cells(columns: &[Arc<[ColumnAt]>], node: u32, out: &mut [Vec<Value>]) -> Option<Owner> {
-    let mut owner = None;
-    for (done, own) in columns.iter().enumerate() {
-        let known = own.iter().find_map(|column| match column.cell(node) {
-            Cell::Value(value) => Some((column.owner(), value)),
-            Cell::Absent | Cell::Rows => None,
-        });
-        let Some((found, value)) = known else {
-            out[..done].iter_mut().for_each(|column| {
-                column.pop();
+/// Appends the values of at most [`FETCHED`] records, column by column, and for each record null where no column knows it, or
+/// the record is none. Answers a label or type that each has, or nothing for those whose values some column does not know:
+/// what stands in their places means nothing.
+fn push_group(
+    columns: &[Arc<[ColumnAt]>],
+    group: &[Option<u32>],
+    out: &mut [Vec<Value>],
+    owners: &mut Vec<Option<Owner>>,
+) {
+    owners.clear();
+    owners.resize(group.len(), None);
+    for (number, (own, out)) in columns.iter().zip(out).enumerate() {
+        for (record, owner) in group.iter().zip(&mut *owners) {
+            let found = record.and_then(|record| {
+                let mut own = own.iter();
+                own.find_map(|column| Some((column.owner(), column.value(record)?)))
             });
-            return None;
-        };
-        owner.get_or_insert(found);
-        out[done].push(value);
+            match &found {
+                Some((of, _)) if number == 0 => *owner = Some(*of),
+                Some(_) => {}
+                None => *owner = None,
+            }
+            out.push(found.map_or(Value::Null, |(_, value)| value));
+        }
     }
-    owner
 }
 
 impl GraphRead for Reader<'_> {
@@ -500,25 +507,23 @@ impl GraphRead for Reader<'_> {
         let start = out.first().map_or(0, Vec::len);
         let noted = self.tx.notes();
         let mut missing = Vec::new();
-        let mut group = Vec::with_capacity(FETCHED);
+        let (mut group, mut owners) = (Vec::with_capacity(FETCHED), Vec::with_capacity(FETCHED));
         for (first, ids) in ids.chunks(FETCHED).enumerate() {
             group.clear();
-            group.extend(ids.iter().filter_map(|id| small(id.0)));
-            let each = columns.iter().flat_map(|columns| columns.iter());
-            each.for_each(|column| column.fetch(&group));
-            for (at, &id) in ids.iter().enumerate() {
-                let known = small(id.0).filter(|_| !self.own_record(id));
-                let owner = known.and_then(|node| push_cells(&columns, node, out));
+            let known = |id: &NodeId| small(id.0).filter(|_| !self.own_record(*id));
+            group.extend(ids.iter().map(known));
+            for column in columns.iter().flat_map(|columns| columns.iter()) {
+                column.fetch(group.iter().flatten().copied());
+            }
+            push_group(&columns, &group, out, &mut owners);
+            for (at, (&id, owner)) in ids.iter().zip(&owners).enumerate() {
                 match owner {
                     Some(Owner::Nodes(label)) if noted => {
-                        self.tx.note_node(id, Some(label));
+                        self.tx.note_node(id, Some(*label));
                         self.tx.note_fields(id, &fields);
                     }
                     Some(_) => {}
-                    None => {
-                        missing.push((first * FETCHED + at, id));
-                        out.iter_mut().for_each(|column| column.push(Value::Null));
-                    }
+                    None => missing.push((first * FETCHED + at, id)),
                 }
             }
         }
@@ -553,12 +558,14 @@ impl GraphRead for Reader<'_> {
         };
         let start = out.first().map_or(0, Vec::len);
         let mut missing = Vec::new();
-        for (at, &id) in ids.iter().enumerate() {
-            let known = small(id.0).and_then(|id| push_cells(&columns, id, out));
-            if known.is_none() {
-                missing.push((at, id));
-                out.iter_mut().for_each(|column| column.push(Value::Null));
-            }
+        let (mut group, mut owners) = (Vec::with_capacity(FETCHED), Vec::with_capacity(FETCHED));
+        for (first, ids) in ids.chunks(FETCHED).enumerate() {
+            group.clear();
+            group.extend(ids.iter().map(|id| small(id.0)));
+            push_group(&columns, &group, out, &mut owners);
+            let unknown = ids.iter().zip(&owners).enumerate();
+            let unknown = unknown.filter(|(_, (_, owner))| owner.is_none());
+            missing.extend(unknown.map(|(at, (id, _))| (first * FETCHED + at, *id)));
         }
         if missing.is_empty() {
             return Ok(());

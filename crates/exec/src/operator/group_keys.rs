@@ -289,7 +289,7 @@ impl Groups {
         let nodes = &self.nodes[self.at..end];
         let counts = &self.counts[self.at..end];
         self.at = end;
-        self.keys.fetch(nodes);
+        self.keys.fetch(nodes.iter().copied());
         let keys = nodes
             .iter()
             .map(|node| self.keys.value(*node).unwrap_or_default());

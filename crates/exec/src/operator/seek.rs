@@ -28,6 +28,8 @@ pub(super) struct Seek {
     /// What is still to be looked for, for the row that the input is at.
     pending: VecDeque<Lookup>,
     cursor: IndexCursor,
+    /// Whether a node could be found again for the same row.
+    repeats: bool,
     seen: FxHashSet<NodeId>,
     /// What the index's order cannot tell about the range that it looks into.
     check: Option<Recheck>,
@@ -48,6 +50,7 @@ impl Seek {
             batch: Batch::default(),
             pending: VecDeque::new(),
             cursor: IndexCursor::default(),
+            repeats: true,
             seen: FxHashSet::default(),
             check: None,
         }
@@ -160,6 +163,8 @@ impl Operate for Seek {
                 self.cursor = IndexCursor::default();
                 self.pending = lookups(seek, self.input.row()?, cx)?;
                 self.check = Recheck::of(self.pending.front());
+                // Each node is there once, unless every element of a list has an entry. Who writes could move one.
+                self.repeats = self.pending.len() > 1 || cx.tx.notes() || has_elements(seek, cx);
                 if seek.descending {
                     self.pending.make_contiguous().reverse();
                 }
@@ -186,7 +191,9 @@ impl Operate for Seek {
                 self.pending.pop_front();
                 self.cursor = IndexCursor::default();
             }
-            found.retain(|node| self.seen.insert(*node));
+            if self.repeats {
+                found.retain(|node| self.seen.insert(*node));
+            }
             if let Some(check) = &self.check {
                 check.retain(seek.index, seek.prefix.len(), &mut found, cx)?;
             }
@@ -210,6 +217,13 @@ impl Operate for Seek {
     }
 }
 
+/// Whether the index has an entry for each element of a list.
+fn has_elements(seek: &isomer_plan::physical::IndexSeek, cx: &Cx<'_>) -> bool {
+    let catalog = cx.tx.catalog();
+    let index = catalog.index(seek.index);
+    index.is_none_or(|index| index.fields.iter().any(|field| field.each))
+}
+
 /// The ranges that a seek looks into for one row.
 fn lookups(
     seek: &isomer_plan::physical::IndexSeek,
@@ -219,7 +233,8 @@ fn lookups(
     let mut prefix = Vec::with_capacity(seek.prefix.len() + 1);
     for expr in &seek.prefix {
         let component = value(expr, row, cx)?;
-        // Null and what holds a null is equal to nothing, not even to itself.
+        // Null, and what holds a null or NaN, is equal to nothing, not even to itself. What is equal to itself is equal to
+        // just those values that are with it in the index, so that no filter asks again.
         if isomer_value::equality::equal(&component, &component) != Some(true) {
             return Ok(VecDeque::new());
         }

@@ -286,9 +286,7 @@ fn index_access(
             {
                 share = 1.0 / distinct.max(1.0);
             }
-            if is_exact(value) {
-                covers.push(position);
-            }
+            covers.push(position);
             continue;
         }
         let whole = index.unique && prefix.len() + 1 == index.paths.len();
@@ -386,14 +384,6 @@ fn same_path(names: &[PropRef], path: &PropertyPath, arena: &Arena) -> bool {
             .iter()
             .zip(path)
             .all(|(name, part)| arena.property_name(*name) == &**part)
-}
-
-/// A constant whose entry in an index is found by equality alone: no further test is needed.
-fn is_exact(value: &Expr) -> bool {
-    matches!(
-        value,
-        Expr::Const(Value::Int(_) | Value::Bool(_) | Value::String(_))
-    )
 }
 
 /// What the tests of one component look for, as a range, the share of nodes that have it, and the tests that it covers.

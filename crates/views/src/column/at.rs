@@ -95,11 +95,11 @@ impl ColumnAt {
     /// Cloning a string writes its count of holders, and each such write waits for all reads before it; here the reads
     /// are under way together (measured on 1.6 million keys: 31 ns a key instead of 43).
     #[inline]
-    pub fn fetch(&self, nodes: &[u32]) {
+    pub fn fetch(&self, nodes: impl Iterator<Item = u32>) {
         let base = self.inner.pinned.base();
-        let read = nodes.iter().fold(0, |read, node| {
-            let page = base.page(*node);
-            read ^ page.map_or(0, |page| page.touch(*node as usize % PAGE_ROWS))
+        let read = nodes.fold(0, |read, node| {
+            let page = base.page(node);
+            read ^ page.map_or(0, |page| page.touch(node as usize % PAGE_ROWS))
         });
         std::hint::black_box(read);
     }
