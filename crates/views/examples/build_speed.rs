@@ -131,7 +131,7 @@ fn main() -> Fallible<()> {
         let begun = Instant::now();
         let mut read = Vec::with_capacity(found.len());
         for group in found.chunks(64) {
-            keys.fetch(group);
+            keys.fetch(group.iter().copied());
             read.extend(group.iter().filter_map(|id| keys.value(*id)));
         }
         texts.push(begun.elapsed().as_secs_f64());
