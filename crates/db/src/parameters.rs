@@ -61,7 +61,7 @@ pub(crate) fn given(parameters: impl IntoParameters) -> Result<Map> {
     let parameters = parameters.into_parameters();
     let deep = parameters
         .iter()
-        .find(|(_, value)| nests_deeper(value, MAX_NESTING))
+        .find(|(_, value)| value.nests_deeper(MAX_NESTING))
         .map(|(name, _)| name.clone());
     let Some(name) = deep else {
         return Ok(parameters);
@@ -83,17 +83,6 @@ pub(crate) fn given(parameters: impl IntoParameters) -> Result<Map> {
             "the parameter ${name} has more than {MAX_NESTING} levels of nested lists and maps: flatten the value"
         ),
     ))
-}
-
-/// Whether a value has more than `levels` levels of lists and maps. Recursion is bounded by `levels`.
-fn nests_deeper(value: &Value, levels: usize) -> bool {
-    match value {
-        Value::List(items) => {
-            levels == 0 || items.iter().any(|item| nests_deeper(item, levels - 1))
-        }
-        Value::Map(map) => levels == 0 || map.values().any(|item| nests_deeper(item, levels - 1)),
-        _ => false,
-    }
 }
 
 /// A map of names to values of any types that become a [`Value`]: `params! { "id" => 7, "name" => "Ada" }`.

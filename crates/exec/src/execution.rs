@@ -10,7 +10,7 @@ use isomer_plan::{
     Plan,
     physical::{Body, Mode, Op, OpId, StatementClass},
 };
-use isomer_value::{Map, Value, jiff, limits::MAX_NESTING};
+use isomer_value::{Map, Value, jiff};
 use isomer_views::Views;
 
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     context::{Cx, Run, Surroundings},
     error::{ErrorClass, ExecError, Result, shown},
     eval::{Row, value},
-    limits::{CancelHandle, Limits, Watch, nests_deeper},
+    limits::{CancelHandle, Limits, Watch},
     operator::{Argument, Child},
     procedure::Registry,
     result::{Counters, OperatorProfile, Rows, RunningQueries},
@@ -89,7 +89,8 @@ enum State {
 }
 
 impl Execution {
-    /// Prepares to run `plan`. Fails where a parameter is missing.
+    /// Prepares to run `plan`. Fails where a parameter is missing. Values of parameters nest no deeper than
+    /// [`isomer_value::limits::MAX_NESTING`]: comparing, sorting and printing go as deep as they do.
     pub fn start(
         plan: Arc<Plan>,
         parameters: &Map,
@@ -118,13 +119,6 @@ impl Execution {
                         format!("the query uses ${name} and no value was given for it: pass a parameter of that name"),
                     )
                 })?;
-                // Comparing, sorting and printing values goes as deep as they do.
-                if nests_deeper(&value, MAX_NESTING) {
-                    return Err(ExecError::limit(
-                        format!("{MAX_NESTING} levels of nested lists and maps in parameter ${name}"),
-                        "flatten the value",
-                    ));
-                }
                 Ok(value)
             })
             .collect::<Result<Vec<_>>>()?;

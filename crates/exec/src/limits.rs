@@ -10,7 +10,6 @@ use std::{
 };
 
 use isomer_data::{Memory, MemoryKind, OverBudget, Reservation};
-use isomer_value::Value;
 use parking_lot::{Condvar, Mutex};
 
 use crate::error::{ExecError, Result};
@@ -401,17 +400,6 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.forget_allowed();
         self.all.take(self.held_bytes);
-    }
-}
-
-/// Whether a value has more than `levels` levels of lists and maps. Recursion is bounded by `levels`.
-pub(crate) fn nests_deeper(value: &Value, levels: usize) -> bool {
-    match value {
-        Value::List(items) => {
-            levels == 0 || items.iter().any(|item| nests_deeper(item, levels - 1))
-        }
-        Value::Map(map) => levels == 0 || map.values().any(|item| nests_deeper(item, levels - 1)),
-        _ => false,
     }
 }
 

@@ -202,15 +202,12 @@ fn put(node: &mut Node, key: &[u8], value: &[u8]) -> (Option<usize>, Option<Chil
     }
 }
 
-/// Entries of the nodes that many puts make: there is room for a few more.
-const FILL: usize = WIDTH * 3 / 4;
-
-/// Cuts the entries of a node into as many nodes as they need.
+/// Cuts the entries of a node into as few nodes as hold them: full ones, as single puts of ascending keys make them.
 fn in_pieces<T>(mut entries: Vec<T>) -> Vec<Vec<T>> {
     if entries.len() <= WIDTH {
         return vec![entries];
     }
-    let count = entries.len().div_ceil(FILL);
+    let count = entries.len().div_ceil(WIDTH);
     let mut pieces = Vec::with_capacity(count);
     for piece in (1..count).rev() {
         pieces.push(entries.split_off(piece * entries.len() / (piece + 1)));
@@ -298,10 +295,7 @@ fn merged(own: &Leaf, pairs: &[Pair<'_>], replaced: &mut Sum) -> Vec<Leaf> {
         }
     }
     all.extend(left.iter().map(Source::of));
-    let count = match all.len() {
-        0..=WIDTH => 1,
-        more => more.div_ceil(FILL),
-    };
+    let count = all.len().div_ceil(WIDTH).max(1);
     let ends = (0..=count).map(|piece| piece * all.len() / count);
     let starts = ends.clone();
     starts

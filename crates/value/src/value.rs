@@ -88,6 +88,17 @@ impl Value {
         matches!(self, Self::Null)
     }
 
+    /// Whether it has more than `levels` levels of lists and maps. Recursion is bounded by `levels`.
+    pub fn nests_deeper(&self, levels: usize) -> bool {
+        match self {
+            Self::List(items) => {
+                levels == 0 || items.iter().any(|item| item.nests_deeper(levels - 1))
+            }
+            Self::Map(map) => levels == 0 || map.values().any(|item| item.nests_deeper(levels - 1)),
+            _ => false,
+        }
+    }
+
     /// Whether this is an integer or a float.
     pub fn is_number(&self) -> bool {
         matches!(self, Self::Int(_) | Self::Float(_))

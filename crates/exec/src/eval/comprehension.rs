@@ -9,7 +9,6 @@ use crate::{
     column::{Column, value_bytes},
     context::Cx,
     error::{ExecError, Result, shown},
-    limits::nests_deeper,
     operator::{Argument, Child},
 };
 
@@ -118,7 +117,7 @@ pub(super) fn reduce(
         cx.set_local(accumulator, result);
         cx.set_local(element, item.clone());
         result = value(step, row, cx)?;
-        if nests_deeper(&result, MAX_NESTING) {
+        if result.nests_deeper(MAX_NESTING) {
             return Err(ExecError::limit(
                 format!("{MAX_NESTING} levels of nested lists and maps"),
                 "reduce() made a value that nests deeper with every element: join lists with + instead",
