@@ -6,6 +6,7 @@ PostgreSQL (Debian's) is started in a folder of its own, on a Unix socket; wrk, 
 """
 
 import argparse
+import contextlib
 import json
 import os
 import re
@@ -118,6 +119,29 @@ function request() return made end
 """
 
 
+# A processor that has nothing else to do; whoever has something goes first.
+IDLER = """
+import os, sys
+os.sched_setaffinity(0, {int(sys.argv[1])})
+os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+while True: pass
+"""
+
+
+@contextlib.contextmanager
+def awake(wanted):
+    """The processors do not sleep meanwhile: those of a virtual machine take long to wake, and with one user each request wakes
+    the server and the client."""
+    processors = os.sched_getaffinity(0) if wanted else []
+    idlers = [subprocess.Popen([sys.executable, "-c", IDLER, str(processor)]) for processor in processors]
+    try:
+        yield
+    finally:
+        for idler in idlers:
+            idler.kill()
+            idler.wait()
+
+
 def load(url, script, users, seconds, job, chats, n):
     """Answers a second and answers, of one run of wrk."""
     command = ["wrk", f"-t{users}", f"-c{users}", f"-d{seconds}s", "--timeout", "20s", "-s", script, url, "--", job, ",".join(map(str, chats)), str(n)]
@@ -141,7 +165,7 @@ def rounds(options, binary, stores, mode, script, chats, figures):
         for system, store in stores.items():
             say(f"round {at + 1}: {system} {' '.join(mode)}")
             with Chat(binary, store + mode) as chat:
-                for users in (1, 16):
+                for users in options.users:
                     jobs = [("list", 0), ("get", 50), ("get500", 500), ("send", 0)] if not mode else [("send", 0)]
                     for job, n in jobs:
                         found = measured(options.requests, chat.url, script, users, job.rstrip("0123456789"), chats[system], n)
@@ -179,7 +203,8 @@ def bench(options):
             for suffix, mode in (("", []), ("_async", ["--asynchronous"])):
                 figures = {}
                 try:
-                    rounds(options, binary, stores, mode, script, chats, figures)
+                    with awake(options.awake):
+                        rounds(options, binary, stores, mode, script, chats, figures)
                 finally:
                     # Whoever stops it has what was seen so far.
                     tell(figures, suffix)
@@ -201,6 +226,8 @@ def main():
     benching.add_argument("--systems", default=",".join(SYSTEMS))
     benching.add_argument("--rounds", type=int, default=3)
     benching.add_argument("--requests", type=int, default=5000, help="of each job in each round, at least")
+    benching.add_argument("--users", type=lambda text: [int(one) for one in text.split(",")], default=[1, 16], help="at once: 1,16")
+    benching.add_argument("--awake", action="store_true", help="keep the processors from sleeping: what they take to wake is left out")
     benching.add_argument("--folder", default=None, help="where the stores are made: on the disk that is to be measured")
     benching.add_argument("--quick", action="store_true", help="a release build without optimisation across crates")
     for command in (testing, benching):

@@ -13,7 +13,7 @@ use isomer_plan::{
 };
 use isomer_value::{Map, Node, Value};
 
-use crate::{QueryOptions, QueryResult, Result, Row, cache::Ready, rows::Batch};
+use crate::{QueryOptions, QueryResult, Result, cache::Ready, rows::Batch};
 
 /// What a point read looks for and answers.
 #[derive(Debug)]
@@ -99,11 +99,7 @@ impl Point {
             Some(label) => transaction.record_by_key(label, key)?,
             None => None,
         };
-        let mut result = QueryResult {
-            columns: ready.columns.clone(),
-            class: ready.plan.class,
-            ..QueryResult::default()
-        };
+        let mut result = QueryResult::of(ready.columns.clone(), ready.plan.class);
         if !ready.plan.notices.is_empty() {
             let notices = ready.plan.notices.iter();
             result.notices = notices.map(|notice| notice.message.clone()).collect();
@@ -131,8 +127,7 @@ impl Point {
                 }
             }
         }
-        let batch = Batch::new(ready.columns.clone(), values);
-        result.rows = vec![Row::of(batch, 0)];
+        result.push(Batch::new(ready.columns.clone(), values, 1));
         Ok(Some(result))
     }
 }

@@ -1,6 +1,6 @@
 //! What a query answers: rows with named columns, and what it changed.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use isomer_plan::physical::StatementClass;
 use isomer_value::Value;
@@ -36,20 +36,28 @@ pub(crate) struct Batch {
     columns: Arc<[Arc<str>]>,
     /// Row after row.
     values: Vec<Value>,
+    /// How many rows; they may have no columns.
+    len: usize,
 }
 
 impl Batch {
-    pub(crate) fn new(columns: Arc<[Arc<str>]>, values: Vec<Value>) -> Arc<Self> {
-        debug_assert!(columns.is_empty() || values.len().is_multiple_of(columns.len()));
-        Arc::new(Self { columns, values })
+    pub(crate) fn new(columns: Arc<[Arc<str>]>, values: Vec<Value>, len: usize) -> Arc<Self> {
+        debug_assert!(values.len() == len * columns.len());
+        Arc::new(Self {
+            columns,
+            values,
+            len,
+        })
+    }
+
+    /// The values of row number `at`.
+    fn values(&self, at: usize) -> &[Value] {
+        let width = self.columns.len();
+        &self.values[at * width..(at + 1) * width]
     }
 }
 
 impl Row {
-    pub(crate) fn new(columns: Arc<[Arc<str>]>, values: Vec<Value>) -> Self {
-        Self::of(Batch::new(columns, values), 0)
-    }
-
     /// Row number `at` of a batch.
     pub(crate) fn of(batch: Arc<Batch>, at: usize) -> Self {
         Self { batch, at }
@@ -62,8 +70,7 @@ impl Row {
 
     /// The values, in the order of the columns.
     pub fn values(&self) -> &[Value] {
-        let width = self.batch.columns.len();
-        &self.batch.values[self.at * width..(self.at + 1) * width]
+        self.batch.values(self.at)
     }
 
     /// The values themselves.
@@ -140,11 +147,15 @@ impl std::fmt::Debug for Row {
 /// }
 /// # Ok::<(), isomer_db::Error>(())
 /// ```
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct QueryResult {
     pub(crate) columns: Arc<[Arc<str>]>,
     pub(crate) class: StatementClass,
-    pub(crate) rows: Vec<Row>,
+    batches: Vec<Arc<Batch>>,
+    /// Number of rows in all of them.
+    len: usize,
+    /// The rows one by one, made when first asked for: each has a share in its batch, two atomic operations.
+    rows: OnceLock<Vec<Row>>,
     pub(crate) counters: Counters,
     pub(crate) plan: Option<String>,
     pub(crate) plan_json: Option<String>,
@@ -156,7 +167,9 @@ impl Default for QueryResult {
         Self {
             columns: Arc::default(),
             class: StatementClass::Read,
-            rows: Vec::new(),
+            batches: Vec::new(),
+            len: 0,
+            rows: OnceLock::new(),
             counters: Counters::default(),
             plan: None,
             plan_json: None,
@@ -166,6 +179,21 @@ impl Default for QueryResult {
 }
 
 impl QueryResult {
+    /// No rows yet.
+    pub(crate) fn of(columns: Arc<[Arc<str>]>, class: StatementClass) -> Self {
+        Self {
+            columns,
+            class,
+            ..Self::default()
+        }
+    }
+
+    /// Appends rows; nobody has looked at any yet.
+    pub(crate) fn push(&mut self, batch: Arc<Batch>) {
+        self.len += batch.len;
+        self.batches.push(batch);
+    }
+
     /// What the statement may do, as its plan says.
     pub fn class(&self) -> StatementClass {
         self.class
@@ -178,32 +206,39 @@ impl QueryResult {
 
     /// All rows.
     pub fn rows(&self) -> &[Row] {
-        &self.rows
+        self.rows.get_or_init(|| {
+            let mut rows = Vec::with_capacity(self.len);
+            for batch in &self.batches {
+                rows.extend((0..batch.len).map(|at| Row::of(batch.clone(), at)));
+            }
+            rows
+        })
     }
 
     /// The rows themselves.
     pub fn into_rows(self) -> Vec<Row> {
-        self.rows
+        self.rows();
+        self.rows.into_inner().unwrap_or_default()
     }
 
     /// Number of rows.
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.len
     }
 
     /// Whether there is no row.
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.len == 0
     }
 
     /// Goes through the rows.
     pub fn iter(&self) -> std::slice::Iter<'_, Row> {
-        self.rows.iter()
+        self.rows().iter()
     }
 
     /// The only row. `NotFound` where there is none, `Invalid` where there are several.
     pub fn single(&self) -> Result<&Row> {
-        match self.rows.as_slice() {
+        match self.rows() {
             [row] => Ok(row),
             [] => Err(Error::new(
                 ErrorKind::NotFound,
@@ -221,7 +256,13 @@ impl QueryResult {
 
     /// All rows as a Rust type: see [`Row::deserialize`].
     pub fn deserialize<T: DeserializeOwned>(&self) -> Result<Vec<T>> {
-        self.rows.iter().map(Row::deserialize).collect()
+        let mut made = Vec::with_capacity(self.len);
+        for batch in &self.batches {
+            for at in 0..batch.len {
+                made.push(from_pairs(&batch.columns, batch.values(at))?);
+            }
+        }
+        Ok(made)
     }
 
     /// What the query changed.
@@ -247,12 +288,25 @@ impl QueryResult {
     }
 }
 
+impl std::fmt::Debug for QueryResult {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueryResult")
+            .field("columns", &self.columns)
+            .field("class", &self.class)
+            .field("rows", &self.rows())
+            .field("counters", &self.counters)
+            .field("plan", &self.plan)
+            .field("notices", &self.notices)
+            .finish()
+    }
+}
+
 impl IntoIterator for QueryResult {
     type Item = Row;
     type IntoIter = std::vec::IntoIter<Row>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.rows.into_iter()
+        self.into_rows().into_iter()
     }
 }
 
@@ -261,6 +315,6 @@ impl<'r> IntoIterator for &'r QueryResult {
     type IntoIter = std::slice::Iter<'r, Row>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.rows.iter()
+        self.rows().iter()
     }
 }

@@ -13,9 +13,9 @@ use isomer_plan::{
 use isomer_value::{Map, Value};
 
 use crate::{
-    Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, Result, Row,
-    Transaction, cache::Ready, catalog::PlanCatalog, held::HeldBytes, parameters::given,
-    rows::Batch, running::Place,
+    Database, Error, ErrorKind, IntoParameters, QueryOptions, QueryResult, Result, Transaction,
+    cache::Ready, catalog::PlanCatalog, held::HeldBytes, parameters::given, rows::Batch,
+    running::Place,
 };
 
 /// A plan is made again when there are so many times more nodes and relationships than when it was made, or fewer.
@@ -341,17 +341,12 @@ pub(crate) fn gather(
     }
     let max_bytes = options.resolved_limits(default_limits).memory_bytes;
     let mut run = Run::start(transaction, statement, parameters, options)?;
-    let mut result = QueryResult {
-        columns: run.columns.clone(),
-        class: run.class(),
-        ..QueryResult::default()
-    };
+    let mut result = QueryResult::of(run.columns.clone(), run.class());
     if run.plan.mode == Mode::Explain {
         let text = plan_text(&run.plan);
-        result.rows = text
-            .lines()
-            .map(|line| Row::new(run.columns.clone(), vec![line.into()]))
-            .collect();
+        let lines: Vec<Value> = text.lines().map(Value::from).collect();
+        let count = lines.len();
+        result.push(Batch::new(run.columns.clone(), lines, count));
         result.plan = Some(text);
         result.plan_json =
             isomer_value::json::to_string(&isomer_plan::explain::value(&run.plan)).ok();
@@ -368,11 +363,9 @@ pub(crate) fn gather(
         let count = rows.len();
         let values = rows.take_values();
         held.add_rows(count, &values);
-        let batch = Batch::new(run.columns.clone(), values);
-        result.rows.reserve(count);
-        result
-            .rows
-            .extend((0..count).map(|at| Row::of(batch.clone(), at)));
+        if count > 0 {
+            result.push(Batch::new(run.columns.clone(), values, count));
+        }
         if held.bytes() > max_bytes {
             let message = format!(
                 "the result is larger than {} MiB: add LIMIT, stream it, or raise the memory limit",

@@ -156,7 +156,7 @@ impl RowCursor {
     fn new(transaction: &Transaction, run: Run) -> Self {
         Self {
             transaction: transaction.serial(),
-            batch: Batch::new(run.columns.clone(), Vec::new()),
+            batch: Batch::new(run.columns.clone(), Vec::new(), 0),
             run,
             rows: Rows::new(),
             count: 0,
@@ -190,7 +190,8 @@ impl RowCursor {
                 .inspect_err(|_| self.more = false)?;
             self.count = self.rows.len();
             if self.count > 0 {
-                self.batch = Batch::new(self.run.columns.clone(), self.rows.take_values());
+                let values = self.rows.take_values();
+                self.batch = Batch::new(self.run.columns.clone(), values, self.count);
                 return Ok(true);
             }
         }
