@@ -73,7 +73,7 @@ pub use spill::{
 pub use statistics::{IndexStatistics, LabelStatistics, TypeStatistics, ValueStatistics};
 pub use store::{Access, Store, StoreOptions, WeakStore};
 pub use stream::{Change, ChangeSet, Counted, StreamHold};
-pub use transaction::{Mark, Transaction};
+pub use transaction::{Committing, Mark, Transaction};
 
 pub use isomer_storage::{
     Durability, Engine, KeyRange, Memory, MemoryKind, MemoryUse, Order, OverBudget, Page,

@@ -133,7 +133,7 @@ pub(crate) struct Shared {
     pub(crate) era: Mutex<crate::lineage::OwnEra>,
     pub(crate) observers: Arc<Observers>,
     /// Held shared by every commit, alone by a bulk load while it writes.
-    pub(crate) gate: RwLock<()>,
+    pub(crate) gate: Arc<RwLock<()>>,
     pub(crate) since_save: Mutex<SinceSave>,
     /// Held by whoever stores the counts.
     pub(crate) saving: Mutex<()>,
@@ -219,7 +219,7 @@ impl Store {
                 stream_holds: Mutex::default(),
                 era: Mutex::default(),
                 observers,
-                gate: RwLock::new(()),
+                gate: Arc::default(),
                 since_save: Mutex::default(),
                 saving: Mutex::new(()),
                 copies: Copies::default(),

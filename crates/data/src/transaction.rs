@@ -1,5 +1,7 @@
 //! Transactions: one version of the database and, on top, the transaction's own changes.
 
+mod commit;
+
 use std::{
     cell::{OnceCell, RefCell, RefMut},
     sync::{
@@ -8,20 +10,22 @@ use std::{
     },
 };
 
-use isomer_storage::{Durability, Read, Savepoint, Snapshot, StorageError, Version};
+use isomer_storage::{Read, Savepoint, Snapshot, StorageError, Version};
 use isomer_value::{LabelId, NodeId, PropId, TypeId};
 use rustc_hash::FxHashSet;
 
 use crate::{
-    Access, Catalog, DataError, Dirty, ErrorKind, SchemaChange, SchemaOutcome, Store,
+    Access, Catalog, DataError, Dirty, SchemaChange, SchemaOutcome, Store,
     catalog::NameKind,
     convergent::Ongoing,
     footprint::Footprint,
     kv::KnownBuckets,
     replication::Noted,
     statistics::Changed,
-    stream::{self, Change, Deltas},
+    stream::{Change, Deltas},
 };
+
+pub use self::commit::Committing;
 
 /// A mark inside a transaction, to undo a failed statement alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -350,87 +354,6 @@ impl Transaction {
         if let Some(marked) = self.marks.get(mark.0) {
             tx.release(marked.savepoint);
             self.marks.truncate(mark.0);
-        }
-    }
-
-    /// Checks the footprint and applies the writes, durably. Returns the version at which they are visible; a transaction
-    /// that wrote nothing returns the version it read.
-    ///
-    /// # Errors
-    /// [`DataError::Conflict`] where another transaction changed first what this one observed.
-    pub fn commit(self) -> Result<Version, DataError> {
-        self.commit_with(Durability::Synced)
-    }
-
-    /// As [`Transaction::commit`], with another durability.
-    pub fn commit_with(mut self, durability: Durability) -> Result<Version, DataError> {
-        let converged = match self.broken {
-            true => None,
-            false => {
-                self.seal_replicated()?;
-                self.seal_convergent()?
-            }
-        };
-        let Self {
-            store,
-            catalog,
-            state,
-            footprint,
-            operations,
-            deltas,
-            changed,
-            wrote,
-            broken,
-            dropped_buckets,
-            ..
-        } = self;
-        let mut tx = match state {
-            State::Reading(snapshot) => return Ok(snapshot.version()),
-            State::Writing(tx) => tx,
-        };
-        if broken {
-            return Err(DataError::Closed(
-                "a write of this transaction failed half-way: roll it back and run it again".into(),
-            ));
-        }
-        if operations.is_empty() && !wrote {
-            return Ok(tx.version());
-        }
-        let footprint = footprint.into_inner();
-        footprint.declare(&mut |granule, mode| tx.guard(granule, mode));
-        let entry_bytes = operations.len();
-        if entry_bytes > 0 {
-            tx.append_stream(&stream::head(&deltas));
-            tx.append_stream(&operations);
-        }
-        let committed = {
-            let _gate = store.shared().gate.read();
-            tx.commit(durability)
-        };
-        store.shared().sequences.forget(&dropped_buckets);
-        match committed {
-            Ok(version) => {
-                if let Some(converged) = converged {
-                    converged.ticket.committed(version);
-                    store.fold_counters(converged.counters);
-                }
-                store.shared().statistics.committed(changed);
-                store.committed(entry_bytes);
-                Ok(version)
-            }
-            Err(StorageError::Conflict { granule, version }) => Err(DataError::Conflict {
-                what: footprint.describe(granule, &catalog),
-                version,
-            }),
-            Err(error) => {
-                let error = DataError::from(error);
-                if let Some(converged) = converged
-                    && error.kind() == ErrorKind::OutcomeUnknown
-                {
-                    converged.ticket.unknown();
-                }
-                Err(error)
-            }
         }
     }
 

@@ -75,7 +75,7 @@ pub use rows::{QueryResult, Row};
 pub use ser::{to_map, to_value};
 pub use statement::Prepared;
 pub use stream::{RowCursor, RowStream};
-pub use transaction::Transaction;
+pub use transaction::{Committing, Transaction};
 pub use typed::TypedBucket;
 pub use watch::Watch;
 

@@ -1,8 +1,12 @@
 //! One transaction over all models.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    task::{Context, Poll},
 };
 
 use isomer_data::{Access, DataError, Durability, Version};
@@ -37,6 +41,18 @@ pub struct Transaction {
     pub(crate) inner: isomer_data::Transaction,
     lost_race: bool,
     serial: u64,
+}
+
+/// A commit that is under way: see [`Transaction::start_commit`].
+#[must_use = "the outcome of a commit is told here"]
+pub struct Committing(isomer_data::Committing);
+
+impl Future for Committing {
+    type Output = Result<Version>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<Version>> {
+        Pin::new(&mut self.0).poll(context).map_err(Error::from)
+    }
 }
 
 /// How many transactions there were in this process: a query knows its own by this number.
@@ -225,6 +241,34 @@ impl Transaction {
     /// ```
     pub fn commit_with(self, durability: Durability) -> Result<Version> {
         Ok(self.inner.commit_with(durability)?)
+    }
+
+    /// Begins to commit and does not wait for the disk, as [`Durability`] of the database says: what is returned is a future
+    /// of what [`Transaction::commit`] returns, for programs with few threads and many users, which have better things to
+    /// do meanwhile. Any executor does, and none is needed to make it go on. Dropped before its end, it waits for that.
+    ///
+    /// ```
+    /// use isomer_db::{Database, params};
+    ///
+    /// # fn block_on<F: Future>(future: F) -> F::Output {
+    /// #     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    /// #     let mut future = std::pin::pin!(future);
+    /// #     loop {
+    /// #         if let std::task::Poll::Ready(output) = future.as_mut().poll(&mut context) { return output; }
+    /// #         std::thread::yield_now();
+    /// #     }
+    /// # }
+    /// # block_on(async {
+    /// let db = Database::open_in_memory()?;
+    /// let mut tx = db.begin()?;
+    /// tx.query("CREATE (:Visit {at: $at})", params! { "at" => 1 })?;
+    /// tx.start_commit().await?;
+    /// # Ok::<(), isomer_db::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub fn start_commit(self) -> Committing {
+        let durability = self.db.inner.options.durability;
+        Committing(self.inner.start_commit(durability))
     }
 
     /// Drops the changes.

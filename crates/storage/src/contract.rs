@@ -1,6 +1,13 @@
 //! The traits and types that an engine fills.
 
-use std::{any::Any, fmt, ops::ControlFlow, path::Path, sync::Arc};
+use std::{
+    any::Any,
+    fmt,
+    ops::ControlFlow,
+    path::Path,
+    sync::Arc,
+    task::{Poll, Waker},
+};
 
 use thiserror::Error;
 
@@ -203,6 +210,42 @@ pub trait Transaction: Read {
     /// Checks the footprint and applies the writes. Returns the version at which they are visible; a transaction that
     /// wrote nothing returns the version it read and never conflicts.
     fn commit(self: Box<Self>, durability: Durability) -> Result<Version, StorageError>;
+    /// As [`Transaction::commit`], for whoever has other things to do than to wait for it. It is under way when this returns,
+    /// or over: an engine that cannot do one thing and another waits here. `during` is dropped when it is over, whether anybody
+    /// has asked or not.
+    fn start_commit(
+        self: Box<Self>,
+        durability: Durability,
+        during: Box<dyn Send>,
+    ) -> Box<dyn Committing> {
+        let committed = self.commit(durability);
+        drop(during);
+        Box::new(Settled(committed))
+    }
+}
+
+/// A commit that is under way. It goes on, and is not taken back, when this is dropped.
+pub trait Committing: Send {
+    /// How it ended, once; where it has not, `waker` is woken when it has (the one given last).
+    fn poll(&mut self, waker: &Waker) -> Poll<Result<Version, StorageError>>;
+    /// Waits for its end.
+    fn wait(self: Box<Self>) -> Result<Version, StorageError>;
+}
+
+/// A commit that is over.
+pub(crate) struct Settled(pub(crate) Result<Version, StorageError>);
+
+impl Committing for Settled {
+    fn poll(&mut self, _: &Waker) -> Poll<Result<Version, StorageError>> {
+        let told = Err(StorageError::Invalid(
+            "the end of a commit is told once".to_owned(),
+        ));
+        Poll::Ready(std::mem::replace(&mut self.0, told))
+    }
+
+    fn wait(self: Box<Self>) -> Result<Version, StorageError> {
+        self.0
+    }
 }
 
 /// Half-open range of keys: `start` inclusive, `end` exclusive, `None` for the end of the key space.

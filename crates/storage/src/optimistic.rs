@@ -3,7 +3,8 @@
 //! A transaction reads one view and collects its writes and its footprint. At commit it queues; the first in the queue
 //! leads: it takes everybody who waits, validates each in order against the guard table (the ones before it in the
 //! group included), hands the survivors to the backend as one group, and wakes them. While one group is being synced,
-//! the next one gathers.
+//! the next one gathers. Where that happens, and for those who do not wait for their commits, a thread of the engine's own
+//! leads from then on, until nobody is left: it has the next group on its way to the disk before those of the last one run.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -14,17 +15,18 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    task::{Poll, Waker},
     time::{Duration, Instant},
 };
 
-use crate::contract::visit_by_pages;
-use crate::sync::{Condvar, Mutex, RwLock};
+use crate::contract::{Settled, visit_by_pages};
+use crate::sync::{Condvar, Mutex, RwLock, Thread};
 
 use crate::{
-    Backend, Capabilities, Commit, CommitHook, Durability, Footprint, Granule, GuardMode,
-    GuardTable, KeyRange, Order, Page, PageLimit, Pairs, Parked, Read, Savepoint, Snapshot,
-    Statistics, StorageError, StreamEntry, Transaction, ValueVisitor, Version, View, Visitor,
-    WriteSet,
+    Backend, Capabilities, Commit, CommitHook, Committing, Durability, Footprint, Granule,
+    GuardMode, GuardTable, KeyRange, Order, Page, PageLimit, Pairs, Parked, Read, Savepoint,
+    Snapshot, Statistics, StorageError, StreamEntry, Transaction, ValueVisitor, Version, View,
+    Visitor, WriteSet,
 };
 
 /// Largest page, whatever the caller allows.
@@ -47,9 +49,13 @@ struct Core<B: Backend> {
     guards: Mutex<GuardTable>,
     /// Of the group that is led now.
     fresh: Mutex<GuardTable>,
-    queue: Mutex<Queue>,
-    /// Told when somebody joins the queue.
+    queue: Mutex<Queue<B>>,
+    /// Told when all are in the queue whom the leader awaits.
     joined: Condvar,
+    /// The engine's own leader, once there was work for it.
+    leader: Mutex<Option<Thread>>,
+    /// Told when it has to lead, or to end.
+    called: Condvar,
     /// Held by whoever changes the backend.
     writer: Mutex<()>,
     hook: RwLock<Option<Arc<dyn CommitHook>>>,
@@ -58,31 +64,75 @@ struct Core<B: Backend> {
     conflicts: AtomicU64,
 }
 
-#[derive(Default)]
-struct Queue {
-    waiting: VecDeque<Arc<Ticket>>,
+struct Queue<B: Backend> {
+    waiting: VecDeque<Arc<Ticket<B>>>,
     led: bool,
+    /// The engine's own leader has to lead.
+    called: bool,
+    /// The engine goes: its own leader ends.
+    ends: bool,
     /// How many writers were about during the last group: its members and those who came meanwhile.
     writers: usize,
     /// How long the last group took.
     took: Duration,
 }
 
+impl<B: Backend> Queue<B> {
+    fn new() -> Self {
+        Self {
+            waiting: VecDeque::new(),
+            led: false,
+            called: false,
+            ends: false,
+            writers: 0,
+            took: Duration::ZERO,
+        }
+    }
+}
+
 /// A transaction that waits for its commit.
-struct Ticket {
-    snapshot: Version,
+struct Ticket<B: Backend> {
+    /// As long as it may be checked against what came since.
+    live: Live<B>,
     footprint: Footprint,
     writes: WriteSet,
     stream: Vec<u8>,
     durability: Durability,
     state: Mutex<TicketState>,
     changed: Condvar,
+    /// Whether a thread waits for it that can lead.
+    has_thread: bool,
+    /// Dropped when it is over.
+    during: Mutex<Option<Box<dyn Send>>>,
 }
 
 enum TicketState {
-    Waiting,
+    Waiting(Option<Waker>),
     Leads,
     Done(Result<Version, StorageError>),
+}
+
+/// A commit that somebody asks for from time to time.
+struct Queued<B: Backend>(Arc<Ticket<B>>);
+
+impl<B: Backend> Committing for Queued<B> {
+    fn poll(&mut self, waker: &Waker) -> Poll<Result<Version, StorageError>> {
+        let mut state = self.0.state.lock();
+        match std::mem::replace(&mut *state, TicketState::Waiting(Some(waker.clone()))) {
+            TicketState::Done(result) => Poll::Ready(result),
+            TicketState::Waiting(_) | TicketState::Leads => Poll::Pending,
+        }
+    }
+
+    fn wait(self: Box<Self>) -> Result<Version, StorageError> {
+        let mut state = self.0.state.lock();
+        loop {
+            match std::mem::replace(&mut *state, TicketState::Waiting(None)) {
+                TicketState::Done(result) => return result,
+                TicketState::Waiting(_) | TicketState::Leads => self.0.changed.wait(&mut state),
+            }
+        }
+    }
 }
 
 impl<B: Backend> Optimistic<B> {
@@ -96,8 +146,10 @@ impl<B: Backend> Optimistic<B> {
                 live: Mutex::default(),
                 guards: Mutex::default(),
                 fresh: Mutex::default(),
-                queue: Mutex::default(),
+                queue: Mutex::new(Queue::new()),
                 joined: Condvar::new(),
+                leader: Mutex::default(),
+                called: Condvar::new(),
                 writer: Mutex::default(),
                 hook: RwLock::default(),
                 commits: AtomicU64::new(0),
@@ -419,31 +471,57 @@ impl<B: Backend> Core<B> {
             .map_or(published, |&oldest| oldest.min(published))
     }
 
-    fn commit(&self, ticket: Arc<Ticket>) -> Result<Version, StorageError> {
-        let leads = {
-            let mut queue = self.queue.lock();
-            queue.waiting.push_back(ticket.clone());
+    /// Puts a ticket into the queue; whether nobody leads, and who put it there has to see to it.
+    fn join(&self, ticket: Arc<Ticket<B>>) -> bool {
+        let mut queue = self.queue.lock();
+        queue.waiting.push_back(ticket);
+        if queue.waiting.len() >= queue.writers {
             self.joined.notify_one();
-            !std::mem::replace(&mut queue.led, true)
-        };
-        if leads {
+        }
+        !std::mem::replace(&mut queue.led, true)
+    }
+
+    fn commit(self: &Arc<Self>, ticket: &Arc<Ticket<B>>) -> Result<Version, StorageError> {
+        if self.join(ticket.clone()) {
             self.lead();
         }
         loop {
             let mut state = ticket.state.lock();
-            match std::mem::replace(&mut *state, TicketState::Waiting) {
+            match std::mem::replace(&mut *state, TicketState::Waiting(None)) {
                 TicketState::Done(result) => return result,
                 TicketState::Leads => {
                     drop(state);
                     self.lead();
                 }
-                TicketState::Waiting => ticket.changed.wait(&mut state),
+                TicketState::Waiting(_) => ticket.changed.wait(&mut state),
             }
         }
     }
 
-    /// Commits everybody who waits, then hands the lead to the first of those who came meanwhile.
-    fn lead(&self) {
+    /// Commits everybody who waits, then hands the lead on, if anybody came meanwhile: to the engine's own leader where
+    /// groups take long, else to the first of those who came.
+    fn lead(self: &Arc<Self>) {
+        let outcome = self.lead_group();
+        let mut queue = self.queue.lock();
+        match queue.waiting.front() {
+            None => {
+                queue.led = false;
+                drop(queue);
+            }
+            Some(next) if next.has_thread && queue.took < MIN_PATIENCE => {
+                next.set(TicketState::Leads);
+                drop(queue);
+            }
+            Some(_) => {
+                drop(queue);
+                self.call_leader();
+            }
+        }
+        tell(outcome);
+    }
+
+    /// Commits everybody who waits. The lead stays with the caller, who tells them how it ended.
+    fn lead_group(&self) -> Vec<(Arc<Ticket<B>>, Result<Version, StorageError>)> {
         let writer = self.writer.lock();
         let group = self.gather();
         let began = Instant::now();
@@ -459,21 +537,66 @@ impl<B: Backend> Core<B> {
         let mut queue = self.queue.lock();
         queue.took = crate::sync::elapsed(began);
         queue.writers = group.len() + queue.waiting.len();
-        match queue.waiting.front() {
-            Some(next) => next.set(TicketState::Leads),
-            None => queue.led = false,
-        }
         drop(queue);
-        // Each is let go of at once, so that who waits for it frees its buffers: freed here, they would lie about in his
-        // thread's share of the heap.
-        for (ticket, result) in group.into_iter().zip(results) {
-            ticket.set(TicketState::Done(result));
+        group.into_iter().zip(results).collect()
+    }
+
+    /// Has the engine's own leader lead; where there is none to be had, the caller does.
+    fn call_leader(self: &Arc<Self>) {
+        let is_called = {
+            let mut queue = self.queue.lock();
+            queue.called = !queue.ends;
+            queue.called
+        };
+        if is_called {
+            self.called.notify_one();
+            if self.has_leader() || !std::mem::take(&mut self.queue.lock().called) {
+                return;
+            }
+        }
+        self.lead_until_nobody_waits();
+    }
+
+    /// Starts the engine's own leader, unless it is there; whether there is one.
+    fn has_leader(self: &Arc<Self>) -> bool {
+        let mut leader = self.leader.lock();
+        if leader.is_none() {
+            let core = self.clone();
+            *leader = Thread::start("commit-leader", move || core.lead_for_others());
+        }
+        leader.is_some()
+    }
+
+    fn lead_until_nobody_waits(&self) {
+        loop {
+            tell(self.lead_group());
+            let mut queue = self.queue.lock();
+            if queue.waiting.is_empty() {
+                queue.led = false;
+                return;
+            }
+        }
+    }
+
+    /// What the engine's own leader does until the engine goes.
+    fn lead_for_others(&self) {
+        loop {
+            {
+                let mut queue = self.queue.lock();
+                while !std::mem::take(&mut queue.called) {
+                    if queue.ends {
+                        return;
+                    }
+                    self.called.wait(&mut queue);
+                }
+            }
+            self.lead_until_nobody_waits();
         }
     }
 
     /// Takes everybody who waits. Where groups take long, because they sync, the writers of the last group get a
     /// moment to come back, so that they share one sync with those who came meanwhile.
-    fn gather(&self) -> Vec<Arc<Ticket>> {
+    fn gather(&self) -> Vec<Arc<Ticket<B>>> {
         let mut queue = self.queue.lock();
         let patience = queue.took / 2;
         if patience >= MIN_PATIENCE {
@@ -491,7 +614,7 @@ impl<B: Backend> Core<B> {
         self.hook.read().clone()
     }
 
-    fn commit_group(&self, group: &[Arc<Ticket>]) -> Vec<Result<Version, StorageError>> {
+    fn commit_group(&self, group: &[Arc<Ticket<B>>]) -> Vec<Result<Version, StorageError>> {
         let first = match self.backend.view() {
             Ok(view) => view.version() + 1,
             Err(error) => return group.iter().map(|_| Err(copy_of(&error))).collect(),
@@ -509,8 +632,8 @@ impl<B: Backend> Core<B> {
             for ticket in group {
                 let version = first + commits.len() as u64;
                 let checked = guards
-                    .check(ticket.snapshot, &ticket.footprint)
-                    .and_then(|()| fresh.check(ticket.snapshot, &ticket.footprint));
+                    .check(ticket.live.version, &ticket.footprint)
+                    .and_then(|()| fresh.check(ticket.live.version, &ticket.footprint));
                 if checked.is_ok() {
                     fresh.record(version, &ticket.footprint);
                     commits.push(Commit {
@@ -557,10 +680,35 @@ impl<B: Backend> Core<B> {
     }
 }
 
-impl Ticket {
+impl<B: Backend> Ticket<B> {
     fn set(&self, state: TicketState) {
-        *self.state.lock() = state;
-        self.changed.notify_one();
+        let before = std::mem::replace(&mut *self.state.lock(), state);
+        match before {
+            TicketState::Waiting(Some(waker)) => waker.wake(),
+            _ => {
+                self.changed.notify_one();
+            }
+        }
+    }
+}
+
+impl<B: Backend> Drop for Optimistic<B> {
+    /// Its own leader ends; who is in the queue by then is committed.
+    fn drop(&mut self) {
+        self.core.queue.lock().ends = true;
+        self.core.called.notify_one();
+        if let Some(leader) = self.core.leader.lock().take() {
+            leader.join();
+        }
+    }
+}
+
+/// Tells the members of a group how it ended. Each is let go of at once, so that who waits for it frees its buffers: freed
+/// here, they would lie about in his thread's share of the heap.
+fn tell<B: Backend>(outcome: Vec<(Arc<Ticket<B>>, Result<Version, StorageError>)>) {
+    for (ticket, result) in outcome {
+        drop(ticket.during.lock().take());
+        ticket.set(TicketState::Done(result));
     }
 }
 
@@ -731,6 +879,44 @@ impl<B: Backend> OptimisticTransaction<B> {
     }
 }
 
+impl<B: Backend> OptimisticTransaction<B> {
+    /// What is queued of it; where it wrote nothing, the version that it read. `during` is given where no thread waits for it.
+    fn into_ticket(
+        self,
+        durability: Durability,
+        during: Option<Box<dyn Send>>,
+    ) -> Result<Arc<Ticket<B>>, Version> {
+        let Self {
+            live,
+            view,
+            mut writes,
+            footprint,
+            stream,
+            ..
+        } = self;
+        writes.stop_recording();
+        if writes.is_empty() && stream.is_empty() {
+            return Err(view.version());
+        }
+        // Before anybody waits for it.
+        writes.prepare();
+        // The view is not needed any more; an engine may reuse its space.
+        drop(view);
+        let ticket = Ticket {
+            live,
+            footprint,
+            writes,
+            stream,
+            durability,
+            state: Mutex::new(TicketState::Waiting(None)),
+            changed: Condvar::new(),
+            has_thread: during.is_none(),
+            during: Mutex::new(during),
+        };
+        Ok(Arc::new(ticket))
+    }
+}
+
 impl<B: Backend> Read for OptimisticTransaction<B> {
     fn version(&self) -> Version {
         self.view.version()
@@ -850,32 +1036,26 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
     }
 
     fn commit(self: Box<Self>, durability: Durability) -> Result<Version, StorageError> {
-        let Self {
-            live,
-            view,
-            mut writes,
-            footprint,
-            stream,
-            ..
-        } = *self;
-        writes.stop_recording();
-        if writes.is_empty() && stream.is_empty() {
-            return Ok(view.version());
+        match self.into_ticket(durability, None) {
+            Ok(ticket) => ticket.live.core.commit(&ticket),
+            Err(version) => Ok(version),
         }
-        // Before anybody waits for it.
-        writes.prepare();
-        let snapshot = view.version();
-        // The view is not needed any more; an engine may reuse its space.
-        drop(view);
-        let (state, changed) = (Mutex::new(TicketState::Waiting), Condvar::new());
-        live.core.commit(Arc::new(Ticket {
-            snapshot,
-            footprint,
-            writes,
-            stream,
-            durability,
-            state,
-            changed,
-        }))
+    }
+
+    fn start_commit(
+        self: Box<Self>,
+        durability: Durability,
+        during: Box<dyn Send>,
+    ) -> Box<dyn Committing> {
+        match self.into_ticket(durability, Some(during)) {
+            Ok(ticket) => {
+                let core = &ticket.live.core;
+                if core.join(ticket.clone()) {
+                    core.call_leader();
+                }
+                Box::new(Queued(ticket))
+            }
+            Err(version) => Box::new(Settled(Ok(version))),
+        }
     }
 }

@@ -1,12 +1,18 @@
 //! Group commit under a model checker: in every order of steps tried nobody waits for ever, nothing is lost, and whoever
 //! reads finds whole groups.
 
-use std::{collections::BTreeMap, ops::ControlFlow, path::Path, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::ControlFlow,
+    path::Path,
+    sync::Arc,
+    task::{Poll, Wake, Waker},
+};
 
 use crate::{
-    Backend, Capabilities, Commit, Durability, Granule, GuardMode, KeyRange, Optimistic, Order,
-    Pairs, Statistics, StorageError, StreamEntry, Version, View, Visitor,
-    sync::{Mutex, RwLock},
+    Backend, Capabilities, Commit, Committing, Durability, Granule, GuardMode, KeyRange,
+    Optimistic, Order, Pairs, Statistics, StorageError, StreamEntry, Version, View, Visitor,
+    sync::{Condvar, Mutex, RwLock},
 };
 
 type Tree = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -198,7 +204,12 @@ fn write(engine: &Optimistic<Slow>, writer: u8) {
                 0 => Durability::Synced,
                 _ => Durability::Buffered,
             };
-            match transaction.commit(durability) {
+            let committed = match writer {
+                0 => transaction.start_commit(durability, Box::new(())).wait(),
+                1 => awaited(transaction.start_commit(durability, Box::new(()))),
+                _ => transaction.commit(durability),
+            };
+            match committed {
                 Ok(version) => {
                     assert!(engine.version() >= version, "committed and not seen");
                     if durability == Durability::Synced {
@@ -209,6 +220,34 @@ fn write(engine: &Optimistic<Slow>, writer: u8) {
                 Err(StorageError::Conflict { .. }) => {}
                 Err(other) => panic!("{other}"),
             }
+        }
+    }
+}
+
+/// Somebody who is told by a waker.
+#[derive(Default)]
+struct Told {
+    woken: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Wake for Told {
+    fn wake(self: Arc<Self>) {
+        *self.woken.lock() = true;
+        self.changed.notify_one();
+    }
+}
+
+fn awaited(mut commit: Box<dyn Committing>) -> Result<Version, StorageError> {
+    let told = Arc::new(Told::default());
+    let waker = Waker::from(told.clone());
+    loop {
+        if let Poll::Ready(outcome) = commit.poll(&waker) {
+            return outcome;
+        }
+        let mut woken = told.woken.lock();
+        while !std::mem::take(&mut *woken) {
+            told.changed.wait(&mut woken);
         }
     }
 }

@@ -9,12 +9,42 @@ pub use model::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWrite
 
 use std::time::{Duration, Instant};
 
-/// Time since `began`; the same each time in a model.
-pub fn elapsed(began: Instant) -> Duration {
-    match cfg!(feature = "model") {
-        true => Duration::from_millis(1),
-        false => began.elapsed(),
+#[cfg(feature = "model")]
+use shuttle::thread;
+#[cfg(not(feature = "model"))]
+use std::thread;
+
+/// A thread of an engine's own.
+pub struct Thread(thread::JoinHandle<()>);
+
+impl Thread {
+    /// Starts one; nothing where the system has none to give.
+    pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Option<Self> {
+        let builder = thread::Builder::new().name(name.to_owned());
+        builder.spawn(work).ok().map(Self)
     }
+
+    /// Waits for its end. It does not wait for itself.
+    pub fn join(self) {
+        if self.0.thread().id() != thread::current().id() {
+            // What it broke off with was told to those for whom it worked.
+            let _ = self.0.join();
+        }
+    }
+}
+
+/// Time since `began`; in a model one or the other.
+#[cfg(not(feature = "model"))]
+pub fn elapsed(began: Instant) -> Duration {
+    began.elapsed()
+}
+
+/// Time since `began`; in a model one or the other.
+#[cfg(feature = "model")]
+pub fn elapsed(_: Instant) -> Duration {
+    use shuttle::rand::Rng as _;
+
+    Duration::from_millis(shuttle::rand::thread_rng().gen_range(0..2))
 }
 
 #[cfg(feature = "model")]

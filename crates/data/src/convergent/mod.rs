@@ -33,7 +33,7 @@ pub(crate) use effect::Action;
 pub use fields::ScalarField;
 pub(crate) use join::{join_rows, stays_alone};
 pub use operate::ConvergentOp;
-pub(crate) use operate::Ongoing;
+pub(crate) use operate::{AfterCommit, Ongoing};
 pub use origins::ConvergentOrigin;
 pub use place::{ConvergentKind, SKETCH_PRECISION, SKETCH_PRECISIONS};
 pub(crate) use place::{Entries, entry as entry_parts, entry_dot, skip_item, take_kind};

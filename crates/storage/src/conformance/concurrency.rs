@@ -4,12 +4,16 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
+        mpsc,
     },
+    task::{Poll, Wake, Waker},
     thread,
 };
 
 use super::{ALL, Make, SubjectOptions, get, put, scan};
-use crate::{Durability, Engine, Granule, GuardMode, Order, Read, StorageError, Transaction};
+use crate::{
+    Committing, Durability, Engine, Granule, GuardMode, Order, Read, StorageError, Transaction,
+};
 
 /// The table at [`GuardMode`], line by line, and what lies outside it.
 pub fn guards_matrix(make: Make) {
@@ -163,6 +167,116 @@ fn try_raise(engine: &dyn Engine, counter: u64) -> Result<u64, StorageError> {
     let value = read_counter(&*transaction, counter) + 1;
     transaction.put(&counter.to_be_bytes(), &value.to_be_bytes())?;
     transaction.commit(Durability::Buffered)
+}
+
+/// Somebody who sleeps until he is woken.
+struct Sleeper(thread::Thread);
+
+impl Wake for Sleeper {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn awaited(mut commit: Box<dyn Committing>) -> Result<u64, StorageError> {
+    let waker = Waker::from(Arc::new(Sleeper(thread::current())));
+    loop {
+        match commit.poll(&waker) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// Commits that nobody waits for: one thread has many under way, beside threads that wait for theirs. They end as others do,
+/// whether they are asked, awaited or forgotten, and those that a dropped engine still has to do are done.
+pub fn started_commits_end(make: Make) {
+    const MANY: u64 = 200;
+    let mut subject = make(SubjectOptions::default());
+    let engine = subject.engine();
+    let start = |key: u64, granule: u64| {
+        let mut transaction = engine.begin().expect("a transaction");
+        transaction.guard(Granule(u128::from(granule)), GuardMode::Write);
+        transaction
+            .put(&key.to_be_bytes(), b"there")
+            .expect("a put");
+        transaction.start_commit(Durability::Synced, Box::new(()))
+    };
+    let empty = engine.begin().expect("a transaction");
+    let version =
+        awaited(empty.start_commit(Durability::Synced, Box::new(()))).expect("no conflict");
+    assert_eq!(version, 0, "nothing was written");
+    thread::scope(|scope| {
+        let waiting = || {
+            (0..MANY).for_each(|key| {
+                put(&*engine, &key.to_le_bytes(), b"x");
+            })
+        };
+        let threads = [scope.spawn(waiting), scope.spawn(waiting)];
+        let mut versions: Vec<u64> = (0..MANY)
+            .map(|key| start(key, key))
+            .collect::<Vec<_>>()
+            .into_iter()
+            .enumerate()
+            .map(|(at, commit)| match at % 2 {
+                0 => awaited(commit),
+                _ => commit.wait(),
+            })
+            .map(|outcome| outcome.expect("nobody collides"))
+            .collect();
+        versions.sort_unstable();
+        versions.dedup();
+        assert_eq!(versions.len() as u64, MANY, "each has a version of its own");
+        for thread in threads {
+            thread.join().expect("no panic");
+        }
+    });
+    assert_eq!(engine.version(), 3 * MANY);
+
+    let granule = u64::MAX;
+    let of_one_state: Vec<_> = (0..3)
+        .map(|key| {
+            let mut transaction = engine.begin().expect("a transaction");
+            transaction.guard(Granule(u128::from(granule)), GuardMode::Write);
+            transaction.put(&[key], b"one of three").expect("a put");
+            transaction
+        })
+        .collect();
+    let outcomes: Vec<_> = of_one_state
+        .into_iter()
+        .map(|transaction| transaction.start_commit(Durability::Synced, Box::new(())))
+        .collect();
+    let won = outcomes
+        .into_iter()
+        .map(awaited)
+        .filter(|outcome| match outcome {
+            Ok(_) => true,
+            Err(error) => {
+                assert!(matches!(error, StorageError::Conflict { .. }), "{error}");
+                false
+            }
+        });
+    assert_eq!(won.count(), 1);
+
+    let (told, over) = mpsc::channel::<()>();
+    let mut transaction = engine.begin().expect("a transaction");
+    transaction
+        .put(&MANY.to_be_bytes(), b"there")
+        .expect("a put");
+    drop(transaction.start_commit(Durability::Synced, Box::new(told)));
+    assert!(
+        over.recv().is_err(),
+        "what is kept until its end is let go of"
+    );
+    drop(engine);
+    subject.reopen();
+    let engine = subject.engine();
+    assert_eq!(
+        engine.version(),
+        3 * MANY + 2,
+        "a forgotten commit took place"
+    );
+    assert!(get(&*engine, &MANY.to_be_bytes()).is_some());
 }
 
 /// Snapshots on other threads never change, and never see half a commit, while transactions go on.

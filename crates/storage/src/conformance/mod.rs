@@ -13,7 +13,7 @@ use std::{ops::ControlFlow, sync::Arc};
 
 pub use concurrency::{
     concurrent_counters, guards_matrix, guards_see_the_group_before_them,
-    snapshots_stay_while_others_write,
+    snapshots_stay_while_others_write, started_commits_end,
 };
 pub use history::random_history;
 pub use life::{
@@ -66,7 +66,7 @@ macro_rules! conformance_tests {
             reads_see_commits, get_many_keeps_order, values_of_all_sizes, pages_in_both_directions, pages_under_own_writes,
             own_writes_are_read, delete_ranges_and_own_writes, savepoints_nest, dropped_transactions_leave_no_trace,
             limits_are_errors, what_can_be_undone_is_limited, guards_matrix, guards_see_the_group_before_them, snapshots_stay_while_others_write,
-            concurrent_counters, stream_keeps_order_and_is_trimmed, commits_survive_reopening,
+            concurrent_counters, started_commits_end, stream_keeps_order_and_is_trimmed, commits_survive_reopening,
             buffered_commits_become_durable, checkpoint_is_a_database_of_its_own, ingest_is_one_commit,
             verify_finds_nothing);
     };
