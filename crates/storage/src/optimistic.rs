@@ -112,6 +112,9 @@ enum TicketState {
     Done(Result<Version, StorageError>),
 }
 
+/// A member of a group, and how its commit ended.
+type Ended<B> = (Arc<Ticket<B>>, Result<Version, StorageError>);
+
 /// A commit that somebody asks for from time to time.
 struct Queued<B: Backend>(Arc<Ticket<B>>);
 
@@ -521,7 +524,7 @@ impl<B: Backend> Core<B> {
     }
 
     /// Commits everybody who waits. The lead stays with the caller, who tells them how it ended.
-    fn lead_group(&self) -> Vec<(Arc<Ticket<B>>, Result<Version, StorageError>)> {
+    fn lead_group(&self) -> Vec<Ended<B>> {
         let writer = self.writer.lock();
         let group = self.gather();
         let began = Instant::now();
@@ -705,7 +708,7 @@ impl<B: Backend> Drop for Optimistic<B> {
 
 /// Tells the members of a group how it ended. Each is let go of at once, so that who waits for it frees its buffers: freed
 /// here, they would lie about in his thread's share of the heap.
-fn tell<B: Backend>(outcome: Vec<(Arc<Ticket<B>>, Result<Version, StorageError>)>) {
+fn tell<B: Backend>(outcome: Vec<Ended<B>>) {
     for (ticket, result) in outcome {
         drop(ticket.during.lock().take());
         ticket.set(TicketState::Done(result));
