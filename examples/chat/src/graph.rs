@@ -63,6 +63,26 @@ queries! {
     members: "MATCH (:Chat {_key: $chat})<-[:MEMBER_OF]-(u:User) RETURN u._key, u.username ORDER BY u._key";
 }
 
+impl Queries {
+    /// Adds a message in a transaction; its number, nothing where there is no such chat.
+    fn add_message(
+        &self,
+        tx: &mut Transaction,
+        chat: Id,
+        sender: Id,
+        text: &str,
+        timestamp: u64,
+    ) -> isomer_db::Result<Option<Id>> {
+        let message = params! { "chat" => number(chat), "sender" => number(sender), "text" => text, "at" => number(timestamp) };
+        let Some((id,)) = one::<(Id,)>(&tx.query_prepared(&self.say, message)?)? else {
+            return Ok(None);
+        };
+        // In the same transaction, so that whoever follows this bucket hears of the message when it is there.
+        tx.bucket(SPOKEN).put(chat.to_be_bytes(), number(id))?;
+        Ok(Some(id))
+    }
+}
+
 impl GraphStore {
     /// Opens it, or makes it with its indexes.
     pub fn open(folder: &Path, durability: Durability) -> Result<Self> {
@@ -210,15 +230,9 @@ impl ChatStore for GraphStore {
         text: &str,
         timestamp: u64,
     ) -> Result<Option<Id>> {
-        Ok(self.db.transact(|tx| {
-            let message = params! { "chat" => number(chat), "sender" => number(sender), "text" => text, "at" => number(timestamp) };
-            let Some((id,)) = one::<(Id,)>(&tx.query_prepared(&self.queries.say, message)?)? else {
-                return Ok(None);
-            };
-            // In the same transaction, so that whoever follows this bucket hears of the message when it is there.
-            tx.bucket(SPOKEN).put(chat.to_be_bytes(), number(id))?;
-            Ok::<_, Error>(Some(id))
-        })?)
+        Ok(self
+            .db
+            .transact(|tx| self.queries.add_message(tx, chat, sender, text, timestamp))?)
     }
 
     fn create_chat(&self, name: &str, admin: Id, members: &[Id], timestamp: u64) -> Result<Id> {
@@ -304,6 +318,10 @@ impl ChatStore for GraphStore {
             .query(params! { "chat" => number(chat) })?;
         let member = |(id, username)| Member { id, username };
         Ok(rows.deserialize()?.into_iter().map(member).collect())
+    }
+
+    fn waits(&self) -> bool {
+        false
     }
 
     fn listen(&self, listener: Listener) -> Result<bool> {

@@ -3,7 +3,10 @@
 //! A session is a cookie that scripts cannot read (`HttpOnly`, `SameSite=Strict`), or the field `Session` of a program.
 //! Bodies must say that they are JSON, which no form of another site can do.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::{
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    thread,
+};
 
 use anyhow::{Result, anyhow};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -25,11 +28,14 @@ const MOST_MEMBERS: usize = 100;
 /// Most messages of one answer.
 pub const MOST_MESSAGES: usize = 1_000;
 
+/// Workers where each may have to wait for its store: as many as may be at work there.
+const WAITING_WORKERS: usize = 16;
+
 /// The chat over a store.
 pub struct App {
     store: Arc<dyn ChatStore>,
     hub: Arc<Hub>,
-    passwords: Passwords,
+    passwords: Arc<Passwords>,
     /// Whether the store itself tells of messages; nothing before somebody listened.
     feed: OnceLock<bool>,
     /// Held while the feed begins.
@@ -43,6 +49,12 @@ impl From<anyhow::Error> for Failure {
     fn from(error: anyhow::Error) -> Self {
         eprintln!("a request failed: {error:#}");
         Self(500, "the store failed: the server's log tells more".into())
+    }
+}
+
+impl From<Failure> for Answer {
+    fn from(Failure(status, text): Failure) -> Self {
+        Self::error(status, &text)
     }
 }
 
@@ -110,15 +122,14 @@ impl Handler for App {
     fn answer(&self, request: &Request<'_>) -> Reply {
         match self.route(request) {
             Ok(reply) => reply,
-            Err(Failure(status, text)) => {
-                let body = json!({ "error": text }).to_string().into_bytes();
-                Reply::Whole(Answer {
-                    status,
-                    content_type: "application/json",
-                    fields: Vec::new(),
-                    body,
-                })
-            }
+            Err(failure) => Reply::Whole(failure.into()),
+        }
+    }
+
+    fn workers(&self) -> usize {
+        match self.store.waits() {
+            true => WAITING_WORKERS,
+            false => thread::available_parallelism().map_or(1, usize::from),
         }
     }
 }
@@ -129,7 +140,7 @@ impl App {
         Ok(Self {
             store,
             hub: Arc::default(),
-            passwords: Passwords::default(),
+            passwords: Arc::default(),
             feed: OnceLock::new(),
             beginning: Mutex::default(),
         })
@@ -166,8 +177,8 @@ impl App {
                 include_str!("page/page.js"),
             ),
             ("GET", ["page.css"]) => page("text/css; charset=utf-8", include_str!("page/page.css")),
-            ("POST", ["api", "users"]) => self.sign_up(request)?,
-            ("POST", ["api", "session"]) => self.log_in(request)?,
+            ("POST", ["api", "users"]) => return self.sign_up(request),
+            ("POST", ["api", "session"]) => return self.log_in(request),
             ("GET", ["api", "session"]) => {
                 json_body(200, &json!({ "id": self.user(&session(request))? }))?
             }
@@ -175,7 +186,9 @@ impl App {
             ("GET", ["api", "chats"]) => self.chats(request)?,
             ("POST", ["api", "chats"]) => self.make_chat(request)?,
             ("GET", ["api", "chats", chat]) => self.chat(request, number(chat)?)?,
-            ("DELETE", ["api", "chats", chat]) => self.delete_chat(request, number(chat)?)?,
+            ("DELETE", ["api", "chats", chat]) => {
+                return self.delete_chat(request, number(chat)?);
+            }
             ("GET", ["api", "chats", chat, "members"]) => self.members(request, number(chat)?)?,
             ("POST", ["api", "chats", chat, "members"]) => {
                 self.add_member(request, number(chat)?)?
@@ -184,7 +197,9 @@ impl App {
                 self.remove_member(request, number(chat)?, number(user)?)?
             }
             ("GET", ["api", "chats", chat, "messages"]) => self.messages(request, number(chat)?)?,
-            ("POST", ["api", "chats", chat, "messages"]) => self.say(request, number(chat)?)?,
+            ("POST", ["api", "chats", chat, "messages"]) => {
+                return self.say(request, number(chat)?);
+            }
             ("GET", ["api", "chats", chat, "feed"]) => return self.feed(request, number(chat)?),
             ("GET" | "POST" | "DELETE", _) => return refuse(404, "there is no such thing"),
             _ => return refuse(405, "GET, POST and DELETE are understood"),
@@ -221,7 +236,7 @@ impl App {
         }
     }
 
-    fn sign_up(&self, request: &Request<'_>) -> Outcome<Answer> {
+    fn sign_up(&self, request: &Request<'_>) -> Outcome<Reply> {
         let asked: Credentials = body(request)?;
         let plain = !asked.username.is_empty()
             && asked.username.len() <= 64
@@ -233,33 +248,36 @@ impl App {
                 "a name of 1 to 64 bytes without `:` and `,`, and a password of 8 characters at least",
             );
         }
-        let hash = self.passwords.hash(&asked.password)?.or_else(busy)?;
-        match self.store.create_user(&asked.username, &hash)? {
-            Some(id) => json_body(201, &json!({ "id": id })),
-            None => refuse(409, "the name is taken"),
-        }
+        let (store, passwords) = (self.store.clone(), self.passwords.clone());
+        Ok(aside(move || {
+            let hash = passwords.hash(&asked.password)?.or_else(busy)?;
+            match store.create_user(&asked.username, &hash)? {
+                Some(id) => json_body(201, &json!({ "id": id })),
+                None => refuse(409, "the name is taken"),
+            }
+        }))
     }
 
-    fn log_in(&self, request: &Request<'_>) -> Outcome<Answer> {
+    fn log_in(&self, request: &Request<'_>) -> Outcome<Reply> {
         let asked: Credentials = body(request)?;
-        let user = self.store.get_user(&asked.username)?;
-        let hash = user.as_ref().map(|user| user.password.as_str());
-        let is_right = self
-            .passwords
-            .is_right(&asked.password, hash, request.from)?
-            .or_else(busy)?;
-        let Some(user) = user.filter(|_| is_right) else {
-            return refuse(401, "the name or the password is wrong");
-        };
-        let bytes: [u8; 24] = random()?;
-        let session: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        self.store
-            .set_user_session(&session, user.id, now_ms() + SESSION_MS)?;
-        let mut answer = json_body(200, &json!({ "id": user.id, "username": user.username }))?;
-        answer
-            .fields
-            .push(("Set-Cookie", cookie(&session, SESSION_MS / 1000)));
-        Ok(answer)
+        let (store, passwords, from) = (self.store.clone(), self.passwords.clone(), request.from);
+        Ok(aside(move || {
+            let user = store.get_user(&asked.username)?;
+            let hash = user.as_ref().map(|user| user.password.as_str());
+            let is_right = passwords.is_right(&asked.password, hash, from)?;
+            let is_right = is_right.or_else(busy)?;
+            let Some(user) = user.filter(|_| is_right) else {
+                return refuse(401, "the name or the password is wrong");
+            };
+            let bytes: [u8; 24] = random()?;
+            let session: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+            store.set_user_session(&session, user.id, now_ms() + SESSION_MS)?;
+            let mut answer = json_body(200, &json!({ "id": user.id, "username": user.username }))?;
+            answer
+                .fields
+                .push(("Set-Cookie", cookie(&session, SESSION_MS / 1000)));
+            Ok(answer)
+        }))
     }
 
     fn log_out(&self, request: &Request<'_>) -> Outcome<Answer> {
@@ -324,12 +342,15 @@ impl App {
         }
     }
 
-    fn delete_chat(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
+    fn delete_chat(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
         self.admin(&session(request), chat)?;
-        self.store.delete_chat(chat)?;
-        // Whoever follows it finds out that it is gone.
-        self.hub.tell(chat);
-        Ok(done())
+        let (store, hub) = (self.store.clone(), self.hub.clone());
+        Ok(aside(move || {
+            store.delete_chat(chat)?;
+            // Whoever follows it finds out that it is gone.
+            hub.tell(chat);
+            Ok(done())
+        }))
     }
 
     fn members(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
@@ -390,23 +411,33 @@ impl App {
         json_body(200, &Messages { messages })
     }
 
-    fn say(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
+    fn say(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
         let user = self.member(&session(request), chat)?;
         let asked: NewMessage = body(request)?;
         if asked.text.is_empty() || asked.text.len() > MOST_TEXT {
             return refuse(400, "a message has 1 to 4,000 bytes");
         }
-        let said = self
-            .store
-            .add_chat_message(chat, user, &asked.text, now_ms())?;
-        let Some(message) = said else {
-            return refuse(404, "the chat is gone");
-        };
         // Who begins to listen meanwhile looks for messages only after the feed has begun.
-        if self.feed.get() != Some(&true) {
-            self.hub.tell(chat);
+        let untold = (self.feed.get() != Some(&true)).then(|| self.hub.clone());
+        let answer = move |said: Result<Option<Id>>| {
+            let Some(message) = said? else {
+                return refuse(404, "the chat is gone");
+            };
+            if let Some(hub) = untold {
+                hub.tell(chat);
+            }
+            json_body(201, &json!({ "id": message }))
+        };
+        let (text, now) = (asked.text, now_ms());
+        if !request.shares_worker {
+            let said = self.store.add_chat_message(chat, user, &text, now);
+            return answer(said).map(Reply::Whole);
         }
-        json_body(201, &json!({ "id": message }))
+        let store = self.store.clone();
+        Ok(Reply::Later(Box::new(move |responder| {
+            let done = move |said| responder.answer(whole(answer(said)));
+            store.add_chat_message_then(chat, user, &text, now, Box::new(done));
+        })))
     }
 
     /// Messages as they are said, as server-sent events; `after`, or `Last-Event-ID`, is the number of the last one that is known.
@@ -439,6 +470,20 @@ impl App {
             feed::follow(&*store, &heard, after, &may_read, out)
         })))
     }
+}
+
+fn whole(outcome: Outcome<Answer>) -> Answer {
+    outcome.unwrap_or_else(Answer::from)
+}
+
+/// Answers from a thread of its own what takes so long that others would notice.
+fn aside(work: impl FnOnce() -> Outcome<Answer> + Send + 'static) -> Reply {
+    Reply::Later(Box::new(move |responder| {
+        let spawned = thread::Builder::new().spawn(move || responder.answer(whole(work())));
+        if let Err(error) = spawned {
+            eprintln!("no thread for a request: {error}");
+        }
+    }))
 }
 
 fn busy<T>(why: Busy) -> Outcome<T> {

@@ -127,6 +127,10 @@ impl KeyStore for IsomerKeys {
         Ok(done?)
     }
 
+    fn waits(&self) -> bool {
+        false
+    }
+
     fn follow(&self, heard: Box<dyn Fn(&str) + Send + Sync>) -> Result<bool> {
         // The bucket comes into being with its first key: a watcher needs it to be there.
         self.db

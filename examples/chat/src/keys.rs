@@ -17,7 +17,7 @@
 
 use anyhow::{Context, Result};
 
-use crate::store::{Chat, ChatStore, Id, Listener, Member, Message, Said, User};
+use crate::store::{Added, Chat, ChatStore, Id, Listener, Member, Message, Said, User};
 
 /// What a transaction of the store can do.
 pub trait Keys {
@@ -44,6 +44,16 @@ pub trait KeyStore: Send + Sync {
         &self,
         work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
     ) -> Result<T>;
+    /// Runs one that may write, and calls with its outcome, here or on another thread, where the store can do without waiting.
+    fn transact_then<T: Send + 'static>(
+        &self,
+        work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
+        done: Box<dyn FnOnce(Result<T>) + Send>,
+    ) {
+        done(self.transact(work));
+    }
+    /// Whether reading waits for a server or another thread.
+    fn waits(&self) -> bool;
     /// Calls with each key that is put below `chat:`, from now on; false where there is no feed.
     fn follow(&self, _heard: Box<dyn Fn(&str) + Send + Sync>) -> Result<bool> {
         Ok(false)
@@ -139,6 +149,29 @@ fn put_chat(keys: &mut dyn Keys, name: &str, admin: Id, all: &[Id], timestamp: u
     }
     put_list(keys, &chat_key(id, "members"), &known)?;
     Ok(id)
+}
+
+/// Puts a message behind the others of its chat; its number, nothing where there is no such chat.
+fn put_message(
+    keys: &mut dyn Keys,
+    chat: Id,
+    sender: Id,
+    text: &str,
+    timestamp: u64,
+) -> Result<Option<Id>> {
+    if keys.get(&chat_key(chat, "name"))?.is_none() {
+        return Ok(None);
+    }
+    let id = next_number(keys, &chat_key(chat, "messages:nextId"))?;
+    let message = Message {
+        id,
+        sender,
+        text: text.to_owned(),
+        timestamp,
+    };
+    keys.put(&message_key(chat, id), &serde_json::to_string(&message)?)?;
+    keys.put(&chat_key(chat, "lastActivity"), &timestamp.to_string())?;
+    Ok(Some(id))
 }
 
 /// Takes a session out; whether it was there.
@@ -261,21 +294,14 @@ impl<S: KeyStore> ChatStore for KeyedChat<S> {
         timestamp: u64,
     ) -> Result<Option<Id>> {
         let text = text.to_owned();
-        self.0.transact(move |keys| {
-            if keys.get(&chat_key(chat, "name"))?.is_none() {
-                return Ok(None);
-            }
-            let id = next_number(keys, &chat_key(chat, "messages:nextId"))?;
-            let message = Message {
-                id,
-                sender,
-                text: text.clone(),
-                timestamp,
-            };
-            keys.put(&message_key(chat, id), &serde_json::to_string(&message)?)?;
-            keys.put(&chat_key(chat, "lastActivity"), &timestamp.to_string())?;
-            Ok(Some(id))
-        })
+        self.0
+            .transact(move |keys| put_message(keys, chat, sender, &text, timestamp))
+    }
+
+    fn add_chat_message_then(&self, chat: Id, sender: Id, text: &str, timestamp: u64, done: Added) {
+        let text = text.to_owned();
+        let work = move |keys: &mut dyn Keys| put_message(keys, chat, sender, &text, timestamp);
+        self.0.transact_then(work, done);
     }
 
     fn create_chat(&self, name: &str, admin: Id, members: &[Id], timestamp: u64) -> Result<Id> {
@@ -384,6 +410,10 @@ impl<S: KeyStore> ChatStore for KeyedChat<S> {
             });
             named.collect()
         })
+    }
+
+    fn waits(&self) -> bool {
+        self.0.waits()
     }
 
     fn listen(&self, listener: Listener) -> Result<bool> {

@@ -175,4 +175,9 @@ impl KeyStore for LevelStore {
             })
         })
     }
+
+    /// For the one thread.
+    fn waits(&self) -> bool {
+        true
+    }
 }

@@ -64,6 +64,9 @@ pub struct Said {
 /// Called with each new message.
 pub type Listener = Box<dyn Fn(Said) + Send + Sync>;
 
+/// Called with a message's number once it is as durable as was asked for; nothing where there is no such chat.
+pub type Added = Box<dyn FnOnce(Result<Option<Id>>) + Send>;
+
 /// The sixteen operations, and the one that two of them make together.
 pub trait ChatStore: Send + Sync {
     /// The chats of a user, the one with the last activity first.
@@ -95,6 +98,10 @@ pub trait ChatStore: Send + Sync {
         text: &str,
         timestamp: u64,
     ) -> Result<Option<Id>>;
+    /// The same without waiting for the commit, where the store can do that: `done` is called here or on another thread.
+    fn add_chat_message_then(&self, chat: Id, sender: Id, text: &str, timestamp: u64, done: Added) {
+        done(self.add_chat_message(chat, sender, text, timestamp));
+    }
     /// Makes a chat with these members and its admin.
     fn create_chat(&self, name: &str, admin: Id, members: &[Id], timestamp: u64) -> Result<Id>;
     /// Makes a chat of two, unless they have one already: both in one transaction, so that two who ask at once get one chat.
@@ -119,6 +126,11 @@ pub trait ChatStore: Send + Sync {
     fn remove_session(&self, session: &str) -> Result<bool>;
     /// The members of a chat, in ascending order of their numbers.
     fn get_members(&self, chat: Id) -> Result<Vec<Member>>;
+
+    /// Whether reading waits for somebody, a server or another thread: then others can be at work meanwhile.
+    fn waits(&self) -> bool {
+        true
+    }
 
     /// Follows new messages through the store's own change feed, from now on; false where the store has none, and whoever
     /// writes has to tell.

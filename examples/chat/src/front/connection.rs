@@ -1,0 +1,273 @@
+//! A connection: what came and was not answered yet, and what is answered and was not taken yet.
+//!
+//! The kernel tells once when there is something to read or room to write again, so a connection remembers what it was told until
+//! a call says that it is over. It answers one request a turn, in the order in which they came; while an answer is not there, or not taken, it reads
+//! no further.
+
+use std::{
+    io::{self, Read, Write},
+    net::{self, IpAddr},
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+    time::Instant,
+};
+
+use mio::{event::Event, net::TcpStream};
+
+use super::{
+    ARRIVAL, Answer, Events, Handler, IDLE, Later, MOST_FIELDS, MOST_HEAD, Place, Reply, Request,
+    TAKING,
+    head::{Stop, head, write_answer},
+};
+
+/// Bytes that a buffer keeps for the next request.
+const KEPT: usize = 16 << 10;
+
+/// What a connection's turn leaves to do.
+pub(super) enum Turn {
+    /// Nothing, until the kernel tells of it or an answer comes.
+    Waits,
+    /// There may be another request: others come first.
+    Again,
+    /// The answer comes later.
+    Later(Later),
+    /// The connection goes to a thread of its own.
+    Events(Events),
+    /// It is over.
+    Ends,
+}
+
+pub(super) struct Connection {
+    stream: TcpStream,
+    from: IpAddr,
+    place: Place,
+    /// What came and was not answered yet.
+    buffer: Vec<u8>,
+    /// How long the request at the front of the buffer is, once its head is there.
+    awaited: usize,
+    /// The answer, and how much of it was taken.
+    out: Vec<u8>,
+    taken: usize,
+    /// Whether there may be something to read.
+    readable: bool,
+    /// Whether the client said that nothing more will come.
+    half_closed: bool,
+    /// When a request that has begun must be there.
+    arrival: Option<Instant>,
+    /// Whether an answer comes later.
+    answering: bool,
+    /// Whether more requests may follow.
+    keep: bool,
+    /// When it is given up.
+    pub(super) deadline: Option<Instant>,
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, place: Place, now: Instant) -> io::Result<Self> {
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            from: stream.peer_addr()?.ip(),
+            stream,
+            place,
+            buffer: Vec::new(),
+            awaited: 0,
+            out: Vec::new(),
+            taken: 0,
+            readable: true,
+            half_closed: false,
+            arrival: None,
+            answering: false,
+            keep: true,
+            deadline: Some(now + IDLE),
+        })
+    }
+
+    pub(super) fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// What the kernel told.
+    pub(super) fn told(&mut self, event: &Event) {
+        self.readable |= event.is_readable() || event.is_read_closed() || event.is_error();
+        self.half_closed |= event.is_read_closed();
+    }
+
+    /// The answer that was to come later.
+    pub(super) fn answered(&mut self, answer: &Answer) {
+        self.answering = false;
+        write_answer(&mut self.out, answer, self.keep);
+    }
+
+    /// Goes on as far as it can with one request; `piece` is what reading needs, whatever is in it.
+    pub(super) fn turn(
+        &mut self,
+        handler: &dyn Handler,
+        shares_worker: bool,
+        piece: &mut [u8],
+        now: Instant,
+    ) -> io::Result<Turn> {
+        if self.answering || !self.write(now)? {
+            return Ok(Turn::Waits);
+        }
+        if !self.keep {
+            return Ok(Turn::Ends);
+        }
+        loop {
+            if let Some(reply) = self.request(handler, shares_worker) {
+                self.arrival = None;
+                return self.reply(reply, now);
+            }
+            if !self.write(now)? {
+                return Ok(Turn::Waits);
+            }
+            self.expect(now);
+            if !self.read(piece)? {
+                return Ok(Turn::Waits);
+            }
+        }
+    }
+
+    /// Has the request at the front of the buffer answered, if it has come whole.
+    fn request(&mut self, handler: &dyn Handler, shares_worker: bool) -> Option<Reply> {
+        if self.buffer.is_empty() || self.buffer.len() < self.awaited {
+            return None;
+        }
+        let mut fields = [httparse::EMPTY_HEADER; MOST_FIELDS];
+        let mut parsed = httparse::Request::new(&mut fields);
+        let refused = |status, text| Some(Reply::Whole(Answer::error(status, text)));
+        let head = match head(&self.buffer, &mut parsed) {
+            Ok(head) => head,
+            Err(Stop::Partial) if self.buffer.len() < MOST_HEAD => return None,
+            Err(stop) => {
+                self.keep = false;
+                let (status, text) = stop.reason();
+                return refused(status, text);
+            }
+        };
+        let end = head.bytes + head.body;
+        if self.buffer.len() < end {
+            if head.waits && self.awaited == 0 && self.buffer.len() == head.bytes {
+                self.out.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+            }
+            self.awaited = end;
+            return None;
+        }
+        let target = parsed.path.unwrap_or("/");
+        let (path, query) = target.split_once('?').unwrap_or((target, ""));
+        let request = Request {
+            from: self.from,
+            method: parsed.method.unwrap_or_default(),
+            path,
+            query,
+            body: &self.buffer[head.bytes..end],
+            shares_worker,
+            fields: parsed.headers,
+        };
+        self.keep = head.keep;
+        // A bug that one request meets is not the others' end.
+        let reply = catch_unwind(AssertUnwindSafe(|| handler.answer(&request)));
+        self.buffer.drain(..end);
+        self.buffer.shrink_to(KEPT);
+        self.awaited = 0;
+        reply.map_or_else(
+            |_| {
+                self.keep = false;
+                refused(500, "the server failed: its log tells more")
+            },
+            Some,
+        )
+    }
+
+    fn reply(&mut self, reply: Reply, now: Instant) -> io::Result<Turn> {
+        match reply {
+            Reply::Whole(answer) => {
+                write_answer(&mut self.out, &answer, self.keep);
+                if !self.write(now)? {
+                    return Ok(Turn::Waits);
+                }
+                self.deadline = Some(now + IDLE);
+                Ok(match self.keep {
+                    true if self.buffer.is_empty() && !self.readable => Turn::Waits,
+                    true => Turn::Again,
+                    false => Turn::Ends,
+                })
+            }
+            Reply::Later(begin) => {
+                self.answering = true;
+                self.deadline = None;
+                Ok(Turn::Later(begin))
+            }
+            Reply::Events(run) => Ok(Turn::Events(run)),
+        }
+    }
+
+    /// Says until when the next bytes may come: a request that has begun has its own time, however many pieces it comes in.
+    fn expect(&mut self, now: Instant) {
+        self.deadline = Some(match self.buffer.is_empty() {
+            true => now + IDLE,
+            false => *self.arrival.get_or_insert(now + ARRIVAL),
+        });
+    }
+
+    /// Whether all is taken; otherwise the client has time for the next piece from now on.
+    fn write(&mut self, now: Instant) -> io::Result<bool> {
+        while self.taken < self.out.len() {
+            match self.stream.write(&self.out[self.taken..]) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    self.taken += count;
+                    self.deadline = Some(now + TAKING);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        self.out.clear();
+        self.out.shrink_to(KEPT);
+        self.taken = 0;
+        Ok(true)
+    }
+
+    /// Reads a piece; whether there was one.
+    fn read(&mut self, piece: &mut [u8]) -> io::Result<bool> {
+        while self.readable {
+            match self.stream.read(piece) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => {
+                    self.buffer.extend_from_slice(&piece[..count]);
+                    // Where the kernel gives less than there is room for there is no more: it tells when something comes. That
+                    // nothing will come it told already.
+                    self.readable = count == piece.len() || self.half_closed || !cfg!(unix);
+                    return Ok(true);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.readable = false,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Leaves the worker for a thread of its own.
+    pub(super) fn stream_events(self, run: Events) {
+        let Self { stream, place, .. } = self;
+        let spawned = thread::Builder::new().spawn(move || {
+            let _place = place;
+            // The client is gone, or the store failed and told: nobody is left to tell.
+            let _ = events(stream.into(), run);
+        });
+        if let Err(error) = spawned {
+            eprintln!("no thread for a stream of events: {error}");
+        }
+    }
+}
+
+fn events(mut stream: net::TcpStream, run: Events) -> io::Result<()> {
+    stream.set_nonblocking(false)?;
+    stream.set_write_timeout(Some(TAKING))?;
+    stream.write_all(
+        b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
+    )?;
+    run(&mut stream)
+}

@@ -1,0 +1,196 @@
+//! The transport of the front: HTTP/1.1 over a few threads, each of which serves many connections.
+//!
+//! A worker asks the kernel which of its connections have something to read, has their requests answered by the handler on its own
+//! thread, one after the other, and writes the answers. What takes long is answered later, from whatever thread; a stream of
+//! events has a thread of its own. Everything that a client sends has a limit in size and in time.
+
+mod connection;
+mod head;
+mod polling;
+mod worker;
+
+use std::{
+    io::{self, Write},
+    net::{IpAddr, TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+pub use worker::Responder;
+use worker::Worker;
+
+/// Most bytes of a request's line and fields.
+const MOST_HEAD: usize = 16 << 10;
+/// Most bytes of a request's body.
+const MOST_BODY: usize = 64 << 10;
+/// Most fields of a request.
+const MOST_FIELDS: usize = 64;
+/// Most connections at once.
+const MOST_CONNECTIONS: usize = 1_000;
+/// How long a connection may be silent between two requests.
+const IDLE: Duration = Duration::from_secs(60);
+/// How long a request may take to arrive once it has begun.
+const ARRIVAL: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of its answer.
+const TAKING: Duration = Duration::from_secs(20);
+/// How often a silent stream of events says that it is there.
+pub const HEARTBEAT: Duration = Duration::from_secs(15);
+
+/// What a client asks.
+pub struct Request<'b> {
+    /// `GET`, `POST`, …
+    pub method: &'b str,
+    /// Up to the question mark.
+    pub path: &'b str,
+    /// What comes after it.
+    pub query: &'b str,
+    /// All of it.
+    pub body: &'b [u8],
+    /// Where it comes from.
+    pub from: IpAddr,
+    /// Whether other connections wait while this thread does.
+    pub shares_worker: bool,
+    fields: &'b [httparse::Header<'b>],
+}
+
+impl<'b> Request<'b> {
+    /// A field of the head; its name in lower case or not.
+    pub fn field(&self, name: &str) -> Option<&'b str> {
+        let mut fields = self.fields.iter();
+        let found = fields.find(|field| field.name.eq_ignore_ascii_case(name))?;
+        std::str::from_utf8(found.value).ok()
+    }
+
+    /// A parameter of the query, as it stands there: for numbers and words.
+    pub fn parameter(&self, name: &str) -> Option<&'b str> {
+        let mut pairs = self
+            .query
+            .split('&')
+            .filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+}
+
+/// An answer that is complete.
+pub struct Answer {
+    /// Status code.
+    pub status: u16,
+    /// What the body is.
+    pub content_type: &'static str,
+    /// More fields.
+    pub fields: Vec<(&'static str, String)>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+impl Answer {
+    /// Says why there is no other answer.
+    pub fn error(status: u16, text: &str) -> Self {
+        Self {
+            status,
+            content_type: "application/json",
+            fields: Vec::new(),
+            body: serde_json::json!({ "error": text })
+                .to_string()
+                .into_bytes(),
+        }
+    }
+}
+
+/// Answers, piece by piece, on a thread of the connection's own; an error ends the connection.
+pub type Events = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
+
+/// Begins on the worker what any thread may end with an answer; the connection's next request waits for that.
+pub type Later = Box<dyn FnOnce(Responder) + Send>;
+
+/// What a request leads to.
+pub enum Reply {
+    /// An answer.
+    Whole(Answer),
+    /// An answer that is not there yet.
+    Later(Later),
+    /// Server-sent events until one side ends it.
+    Events(Events),
+}
+
+/// Answers requests.
+pub trait Handler: Send + Sync + 'static {
+    /// Answers one.
+    fn answer(&self, request: &Request<'_>) -> Reply;
+    /// How many threads it can make use of.
+    fn workers(&self) -> usize;
+}
+
+/// Serves connections until accepting them fails for good.
+pub fn serve(listener: &TcpListener, handler: &Arc<impl Handler>) -> io::Result<()> {
+    let open = Arc::new(AtomicUsize::new(0));
+    let mut workers = Vec::new();
+    for number in 0..handler.workers().max(1) {
+        let (worker, mailbox) = Worker::new(handler.clone())?;
+        thread::Builder::new()
+            .name(format!("front-{number}"))
+            .spawn(move || worker.run())?;
+        workers.push(mailbox);
+    }
+    for stream in listener.incoming() {
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(error) if is_passing(&error) => {
+                thread::sleep(Duration::from_millis(50));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let Some(place) = Place::take(&open) else {
+            refuse(stream);
+            continue;
+        };
+        let fewest = workers.iter().min_by_key(|mailbox| mailbox.connections());
+        fewest.expect("there is a worker").give(stream, place);
+    }
+    Ok(())
+}
+
+/// One too many: it is told, if it can be told at once.
+fn refuse(mut stream: TcpStream) {
+    let mut out = Vec::new();
+    let answer = Answer::error(503, "too many connections: try again later");
+    head::write_answer(&mut out, &answer, false);
+    // Whoever does not take it finds the connection closed.
+    let _ = stream
+        .set_nonblocking(true)
+        .and_then(|()| stream.write_all(&out));
+}
+
+/// Whether accepting may succeed later: the client was gone already, or too many files are open.
+fn is_passing(error: &io::Error) -> bool {
+    const TOO_MANY_FILES: [i32; 2] = [23, 24];
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::Interrupted
+    ) || error
+        .raw_os_error()
+        .is_some_and(|code| TOO_MANY_FILES.contains(&code))
+}
+
+/// A place among the connections, given back at its end.
+struct Place(Arc<AtomicUsize>);
+
+impl Place {
+    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
+        let place = Self(open.clone());
+        (open.fetch_add(1, Ordering::Relaxed) < MOST_CONNECTIONS).then_some(place)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
