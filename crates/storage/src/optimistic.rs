@@ -487,6 +487,9 @@ impl<B: Backend> Core<B> {
     fn commit(self: &Arc<Self>, ticket: &Arc<Ticket<B>>) -> Result<Version, StorageError> {
         if self.join(ticket.clone()) {
             self.lead();
+        } else if self.leads_here() {
+            // Somebody commits when he is told that a commit of his has ended: nobody else leads meanwhile.
+            tell(self.lead_group());
         }
         loop {
             let mut state = ticket.state.lock();
@@ -568,6 +571,11 @@ impl<B: Backend> Core<B> {
             *leader = Thread::start("commit-leader", move || core.lead_for_others());
         }
         leader.is_some()
+    }
+
+    /// Whether this is the thread of the engine's own leader.
+    fn leads_here(&self) -> bool {
+        self.leader.lock().as_ref().is_some_and(Thread::is_current)
     }
 
     fn lead_until_nobody_waits(&self) {

@@ -178,6 +178,19 @@ impl Wake for Sleeper {
     }
 }
 
+/// Somebody who commits where he is woken.
+struct Committer {
+    engine: Arc<dyn Engine>,
+    told: mpsc::Sender<u64>,
+}
+
+impl Wake for Committer {
+    fn wake(self: Arc<Self>) {
+        let version = put(&*self.engine, b"woken", b"there");
+        self.told.send(version).expect("somebody waits");
+    }
+}
+
 fn awaited(mut commit: Box<dyn Committing>) -> Result<u64, StorageError> {
     let waker = Waker::from(Arc::new(Sleeper(thread::current())));
     loop {
@@ -258,6 +271,20 @@ pub fn started_commits_end(make: Make) {
         });
     assert_eq!(won.count(), 1);
 
+    let (told, over) = mpsc::channel();
+    let mut first = start(MANY, MANY);
+    let committing = Committer {
+        engine: engine.clone(),
+        told,
+    };
+    let waker = Waker::from(Arc::new(committing));
+    match first.poll(&waker) {
+        Poll::Ready(outcome) => drop(outcome.expect("nobody collides")),
+        Poll::Pending => drop(over.recv().expect("who is woken may commit")),
+    }
+    drop((first, waker));
+    let commits = engine.version();
+
     let (told, over) = mpsc::channel::<()>();
     let mut transaction = engine.begin().expect("a transaction");
     transaction
@@ -273,7 +300,7 @@ pub fn started_commits_end(make: Make) {
     let engine = subject.engine();
     assert_eq!(
         engine.version(),
-        3 * MANY + 2,
+        commits + 1,
         "a forgotten commit took place"
     );
     assert!(get(&*engine, &MANY.to_be_bytes()).is_some());
