@@ -271,3 +271,82 @@ fn events(mut stream: net::TcpStream, run: Events) -> io::Result<()> {
     )?;
     run(&mut stream)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, atomic::AtomicUsize},
+        time::Duration,
+    };
+
+    use super::*;
+
+    struct Large;
+
+    impl Handler for Large {
+        fn answer(&self, _: &Request<'_>) -> Reply {
+            let mut answer = Answer::error(200, "");
+            answer.body = vec![0; 64 << 20];
+            Reply::Whole(answer)
+        }
+
+        fn workers(&self) -> usize {
+            1
+        }
+    }
+
+    /// A connection at its client, and here.
+    fn pair(now: Instant) -> (net::TcpStream, Connection) {
+        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        let place = Place::take(&Arc::new(AtomicUsize::new(0))).unwrap();
+        let stream = TcpStream::from_std(stream);
+        (client, Connection::new(stream, place, now).unwrap())
+    }
+
+    #[test]
+    fn silence_a_request_that_arrives_and_one_that_is_not_taken_have_times_of_their_own() {
+        let began = Instant::now();
+        let at = |seconds| began + Duration::from_secs(seconds);
+        let (mut client, mut connection) = pair(began);
+        let turn = |connection: &mut Connection, now| {
+            // What was sent over the loopback is there.
+            connection.readable = true;
+            let turn = connection.turn(&Large, false, &mut [0; 1024], now);
+            assert!(matches!(turn, Ok(Turn::Waits)));
+        };
+        assert_eq!(connection.deadline, Some(began + IDLE));
+        client.write_all(b"GET /large HT").unwrap();
+        turn(&mut connection, at(1));
+        assert_eq!(connection.deadline, Some(at(1) + ARRIVAL));
+        // A piece now and then does not prolong it.
+        client
+            .write_all(b"TP/1.1\r\nExpect: 100-continue\r\n")
+            .unwrap();
+        turn(&mut connection, at(5));
+        client.write_all(b"Content-Length: 2\r\n\r\n").unwrap();
+        turn(&mut connection, at(9));
+        assert_eq!(connection.deadline, Some(at(1) + ARRIVAL));
+        client.write_all(b"ab").unwrap();
+        turn(&mut connection, at(10));
+        assert_eq!(connection.deadline, Some(at(10) + TAKING));
+        turn(&mut connection, at(11));
+        assert_eq!(
+            connection.deadline,
+            Some(at(10) + TAKING),
+            "nothing is taken"
+        );
+        client.read_exact(&mut vec![0; 1 << 20]).unwrap();
+        turn(&mut connection, at(20));
+        assert_eq!(connection.deadline, Some(at(20) + TAKING));
+        let reading =
+            thread::spawn(move || client.read_exact(&mut vec![0; 63 << 20]).map(|()| client));
+        while !connection.out.is_empty() {
+            turn(&mut connection, at(30));
+        }
+        let _client = reading.join().unwrap().unwrap();
+        assert_eq!(connection.deadline, Some(at(30) + IDLE));
+    }
+}

@@ -3,6 +3,7 @@
 
 mod front;
 mod histories;
+mod transport;
 
 use std::sync::{Arc, Barrier, mpsc};
 

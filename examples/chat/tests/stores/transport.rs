@@ -1,0 +1,236 @@
+//! The front without a store: one worker, many connections, answers that come later.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use isomer_chat::front::{self, Answer, Handler, Reply, Request};
+
+/// More than the sockets of both sides hold.
+const LARGE: usize = 64 << 20;
+
+/// Answers what its path says.
+struct Paths;
+
+fn text(text: impl Into<Vec<u8>>) -> Answer {
+    Answer {
+        status: 200,
+        content_type: "text/plain",
+        fields: Vec::new(),
+        body: text.into(),
+    }
+}
+
+impl Handler for Paths {
+    fn answer(&self, request: &Request<'_>) -> Reply {
+        let own = request.path.to_owned();
+        match request.path {
+            "/large" => Reply::Whole(text(vec![b'a'; LARGE])),
+            "/shares" => Reply::Whole(text(request.shares_worker.to_string())),
+            "/at-once" => Reply::Later(Box::new(|responder| responder.answer(text(own)))),
+            "/later" => Reply::Later(Box::new(|responder| {
+                thread::spawn(|| {
+                    thread::sleep(Duration::from_millis(200));
+                    responder.answer(text(own));
+                });
+            })),
+            "/dropped" => Reply::Later(Box::new(|responder| {
+                drop(thread::spawn(|| drop(responder)))
+            })),
+            "/bug" => panic!("a bug of the handler"),
+            "/later-bug" => Reply::Later(Box::new(|_| panic!("a bug of what comes later"))),
+            "/events" => Reply::Events(Box::new(|out| {
+                for _ in 0..3 {
+                    out.write_all(b"data: a\n\n")?;
+                    thread::sleep(Duration::from_millis(20));
+                }
+                Ok(())
+            })),
+            "/echo" => Reply::Whole(text(request.body)),
+            _ => Reply::Whole(text(own)),
+        }
+    }
+
+    fn workers(&self) -> usize {
+        1
+    }
+}
+
+fn start() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    thread::spawn(move || front::serve(&listener, &Arc::new(Paths)));
+    address
+}
+
+struct Client(BufReader<TcpStream>);
+
+impl Client {
+    fn new(address: SocketAddr) -> Self {
+        let stream = TcpStream::connect(address).unwrap();
+        let patience = Some(Duration::from_secs(20));
+        stream.set_read_timeout(patience).unwrap();
+        stream.set_write_timeout(patience).unwrap();
+        Self(BufReader::new(stream))
+    }
+
+    fn send(&mut self, bytes: &str) {
+        self.0.get_mut().write_all(bytes.as_bytes()).unwrap();
+    }
+
+    fn ask(&mut self, path: &str) {
+        self.send(&format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
+    }
+
+    /// The next answer: status and body.
+    fn answer(&mut self) -> (u16, String) {
+        let mut lines = Vec::new();
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "it is closed");
+            match line.trim_end() {
+                "" => break,
+                line => lines.push(line.to_owned()),
+            }
+        }
+        let length = |line: &String| line.strip_prefix("Content-Length: ")?.parse().ok();
+        let length: usize = lines.iter().find_map(length).unwrap_or(0);
+        let mut body = vec![0; length];
+        self.0.read_exact(&mut body).unwrap();
+        let status = lines[0].split(' ').nth(1).unwrap().parse().unwrap();
+        (status, String::from_utf8(body).unwrap())
+    }
+
+    fn get(&mut self, path: &str) -> (u16, String) {
+        self.ask(path);
+        self.answer()
+    }
+
+    fn is_closed(&mut self) -> bool {
+        matches!(self.0.read(&mut [0]), Ok(0))
+    }
+}
+
+fn ok(path: &str) -> (u16, String) {
+    (200, path.to_owned())
+}
+
+#[test]
+fn a_slow_reader_of_a_large_answer_holds_up_nobody_and_gets_all_of_it() {
+    let address = start();
+    let (mut slow, mut quick) = (Client::new(address), Client::new(address));
+    slow.ask("/large");
+    slow.ask("/after");
+    thread::sleep(Duration::from_millis(100));
+    for _ in 0..100 {
+        assert_eq!(quick.get("/quick"), ok("/quick"));
+    }
+    let (status, body) = slow.answer();
+    assert_eq!((status, body.len()), (200, LARGE));
+    assert_eq!(slow.answer(), ok("/after"));
+}
+
+#[test]
+fn requests_of_a_connection_are_answered_in_order_though_one_is_answered_later() {
+    let mut client = Client::new(start());
+    let paths = ["/a", "/later", "/b", "/at-once", "/dropped", "/c"];
+    let asked = paths.map(|path| format!("GET {path} HTTP/1.1\r\n\r\n"));
+    client.send(&asked.concat());
+    for path in paths {
+        let (status, body) = client.answer();
+        match path {
+            "/dropped" => assert_eq!(status, 500),
+            _ => assert_eq!((status, &*body), (200, path)),
+        }
+    }
+    // The half that the client closed is not the half that it reads.
+    client.send("GET /later HTTP/1.1\r\n\r\nGET /d HTTP/1.1\r\n\r\n");
+    client
+        .0
+        .get_ref()
+        .shutdown(std::net::Shutdown::Write)
+        .unwrap();
+    assert_eq!(client.answer(), ok("/later"));
+    assert_eq!(client.answer(), ok("/d"));
+    assert!(client.is_closed());
+}
+
+#[test]
+fn while_one_is_answered_later_another_one_is_answered_by_the_same_worker() {
+    let address = start();
+    let (mut later, mut other) = (Client::new(address), Client::new(address));
+    assert_eq!(other.get("/first"), ok("/first"));
+    later.ask("/later");
+    later.0.get_ref().set_nonblocking(true).unwrap();
+    assert_eq!(other.get("/other"), ok("/other"));
+    let early = later.0.fill_buf().unwrap_err();
+    assert_eq!(early.kind(), std::io::ErrorKind::WouldBlock);
+    later.0.get_ref().set_nonblocking(false).unwrap();
+    assert_eq!(later.answer(), ok("/later"));
+    // Who went away meanwhile is nobody's trouble.
+    later.ask("/later");
+    drop(later);
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(other.get("/shares"), ok("false"));
+}
+
+#[test]
+fn a_bug_of_the_handler_is_the_end_of_one_request() {
+    let address = start();
+    let (mut met, mut other) = (Client::new(address), Client::new(address));
+    assert_eq!(met.get("/later-bug").0, 500);
+    assert_eq!(met.get("/bug").0, 500);
+    assert!(met.is_closed());
+    assert_eq!(other.get("/other"), ok("/other"));
+}
+
+#[test]
+fn hundreds_of_idle_connections_beside_a_busy_one() {
+    let address = start();
+    let mut busy = Client::new(address);
+    assert_eq!(busy.get("/shares"), ok("false"));
+    let mut idle: Vec<Client> = (0..300).map(|_| Client::new(address)).collect();
+    for client in &mut idle {
+        // Some have asked before, and some have begun to.
+        client.send("GET /idle HTTP/1.1\r\n\r\nGET /i");
+    }
+    for _ in 0..1_000 {
+        assert_eq!(busy.get("/busy"), ok("/busy"));
+    }
+    assert_eq!(busy.get("/shares"), ok("true"));
+    for client in &mut idle {
+        assert_eq!(client.answer(), ok("/idle"));
+        client.send("dle HTTP/1.1\r\nConnection: close\r\n\r\n");
+        assert_eq!(client.answer(), ok("/idle"));
+        assert!(client.is_closed());
+    }
+    assert_eq!(busy.get("/busy"), ok("/busy"));
+}
+
+#[test]
+fn a_body_that_waits_is_asked_for_and_one_in_pieces_is_put_together() {
+    let mut client = Client::new(start());
+    client.send("POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 50000\r\n\r\n");
+    assert_eq!(client.answer(), (100, String::new()));
+    for _ in 0..50 {
+        client.send(&"b".repeat(1_000));
+    }
+    assert_eq!(client.answer(), (200, "b".repeat(50_000)));
+    assert_eq!(client.get("/after"), ok("/after"));
+}
+
+#[test]
+fn events_leave_the_worker() {
+    let address = start();
+    let (mut events, mut other) = (Client::new(address), Client::new(address));
+    events.ask("/events");
+    assert_eq!(events.answer(), (200, String::new()));
+    assert_eq!(other.get("/shares"), ok("false"));
+    let mut told = String::new();
+    events.0.read_to_string(&mut told).unwrap();
+    assert_eq!(told, "data: a\n\n".repeat(3));
+}
