@@ -1,7 +1,11 @@
 //! The chat on IsomerDB's language: users, chats and messages are documents, membership is a relationship, sessions are keys
 //! that expire.
 
-use std::{ops::ControlFlow, path::Path, sync::Mutex};
+use std::{
+    ops::ControlFlow,
+    path::Path,
+    sync::{Arc, Mutex},
+};
 
 use anyhow::{Result, anyhow};
 use isomer_db::{
@@ -10,7 +14,10 @@ use isomer_db::{
 };
 use serde::de::DeserializeOwned;
 
-use crate::store::{Chat, ChatStore, Durability, Id, Listener, Member, Message, Said, User};
+use crate::{
+    later,
+    store::{Added, Chat, ChatStore, Durability, Id, Listener, Member, Message, Said, User},
+};
 
 /// Told of new messages: the number of the last one, by chat.
 const SPOKEN: &str = "spoken";
@@ -20,7 +27,7 @@ const NUMBERS: &str = "numbers";
 /// The store.
 pub struct GraphStore {
     db: Database,
-    queries: Queries,
+    queries: Arc<Queries>,
     watching: Mutex<Vec<Watcher>>,
 }
 
@@ -107,7 +114,7 @@ impl GraphStore {
             }
         }
         Ok(Self {
-            queries: Queries::prepare(&db)?,
+            queries: Arc::new(Queries::prepare(&db)?),
             db,
             watching: Mutex::default(),
         })
@@ -233,6 +240,14 @@ impl ChatStore for GraphStore {
         Ok(self
             .db
             .transact(|tx| self.queries.add_message(tx, chat, sender, text, timestamp))?)
+    }
+
+    fn add_chat_message_then(&self, chat: Id, sender: Id, text: &str, timestamp: u64, done: Added) {
+        let (queries, text) = (self.queries.clone(), text.to_owned());
+        let work =
+            move |tx: &mut Transaction| queries.add_message(tx, chat, sender, &text, timestamp);
+        let done = move |outcome: isomer_db::Result<Option<Id>>| done(outcome.map_err(Into::into));
+        later::transact_then(&self.db, work, done);
     }
 
     fn create_chat(&self, name: &str, admin: Id, members: &[Id], timestamp: u64) -> Result<Id> {

@@ -9,6 +9,7 @@ use isomer_db::{
 
 use crate::{
     keys::{KeyStore, Keys},
+    later,
     store::Durability,
 };
 
@@ -125,6 +126,16 @@ impl KeyStore for IsomerKeys {
     ) -> Result<T> {
         let done: Result<T, Ended> = self.db.read(|tx| Ok(work(&mut InTransaction(tx))?));
         Ok(done?)
+    }
+
+    fn transact_then<T: Send + 'static>(
+        &self,
+        mut work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
+        done: Box<dyn FnOnce(Result<T>) + Send>,
+    ) {
+        let work = move |tx: &mut Transaction| Ok(work(&mut InTransaction(tx))?);
+        let done = move |outcome: Result<T, Ended>| done(outcome.map_err(Into::into));
+        later::transact_then(&self.db, work, done);
     }
 
     fn waits(&self) -> bool {
