@@ -18,8 +18,8 @@ const LEAST: Duration = Duration::from_micros(10);
 const SPARED: Duration = Duration::from_micros(100);
 /// Somebody else had the processor if one look took so long.
 const OTHERS: Duration = Duration::from_micros(15);
-/// How often a worker sleeps without looking after others wanted the processor, at first and at most.
-const RESTS: (u32, u32) = (16, 4_096);
+/// How often a worker sleeps without looking after a look that did not pay, at most.
+const MOST_RESTS: u32 = 4_096;
 
 /// How many workers look.
 static LOOKING: AtomicUsize = AtomicUsize::new(0);
@@ -45,7 +45,8 @@ pub(super) struct Polling {
     window: Duration,
     /// How often nothing is looked for.
     rest: u32,
-    /// How often that will be when others want the processor next.
+    /// How often that will be after the next look that does not pay. One that finds nothing costs its window, so that one in five may; one
+    /// during which others take the processor costs milliseconds, so that few may.
     next_rest: u32,
     /// How many workers may look at once: each has a client somewhere, here perhaps.
     places: usize,
@@ -57,7 +58,7 @@ impl Polling {
         Self {
             window: Duration::ZERO,
             rest: 0,
-            next_rest: RESTS.0,
+            next_rest: 1,
             places: processors / 2,
         }
     }
@@ -78,19 +79,24 @@ impl Polling {
         let mut last = began;
         while last - began < self.window {
             if found() {
-                self.next_rest = RESTS.0;
+                self.next_rest = 1.max(self.next_rest - 1);
                 return true;
             }
             thread::yield_now();
             let now = Instant::now();
             if now - last > OTHERS {
-                self.rest = self.next_rest;
-                self.next_rest = RESTS.1.min(self.next_rest * 2);
+                self.rest(16.max(self.next_rest * 2));
                 return false;
             }
             last = now;
         }
+        self.rest(self.next_rest + 4);
         false
+    }
+
+    fn rest(&mut self, next_rest: u32) {
+        self.rest = self.next_rest;
+        self.next_rest = next_rest.min(MOST_RESTS);
     }
 
     /// Learns from a sleep that work ended.
@@ -106,38 +112,58 @@ impl Polling {
 mod tests {
     use super::*;
 
-    #[test]
-    fn looking_begins_with_short_sleeps_and_ends_with_a_long_one() {
+    /// It has slept for so short a time that it looks.
+    fn looking() -> Polling {
         let mut polling = Polling::new();
         polling.places = usize::MAX;
-        let mut looks = 0;
-        assert!(!polling.look(|| panic!("it has not slept yet")));
-        for _ in 0..4 {
+        polling.slept(Duration::from_micros(40));
+        polling
+    }
+
+    fn not_looked_for() -> bool {
+        panic!("nothing is looked for")
+    }
+
+    #[test]
+    fn looking_begins_with_short_sleeps_and_ends_with_a_long_one() {
+        let mut polling = looking();
+        for _ in 0..3 {
             polling.slept(Duration::from_micros(40));
         }
         assert_eq!(polling.window, MOST);
-        assert!(polling.look(|| {
-            looks += 1;
-            true
-        }));
-        assert_eq!(looks, 1);
+        assert!(polling.look(|| true));
         polling.slept(Duration::from_millis(1));
-        assert!(!polling.look(|| panic!("nobody asks again so soon")));
+        assert!(!polling.look(not_looked_for));
+    }
+
+    #[test]
+    fn whoever_found_nothing_looks_less_often_and_whoever_finds_more_often() {
+        let mut polling = looking();
+        assert!(!polling.look(|| false));
+        let after_one = polling.next_rest;
+        while polling.rest > 0 {
+            assert!(!polling.look(not_looked_for));
+        }
+        assert!(!polling.look(|| false));
+        let after_two = polling.next_rest;
+        assert!(1 < after_one && after_one < after_two);
+        polling.rest = 0;
+        assert!(polling.look(|| true) && polling.look(|| true));
+        assert_eq!(polling.next_rest, after_two - 2);
     }
 
     #[test]
     fn whoever_has_no_processor_to_spare_does_not_look() {
-        let mut polling = Polling::new();
+        let mut polling = looking();
         polling.places = 0;
-        polling.slept(Duration::from_micros(40));
-        assert!(!polling.look(|| panic!("there is no place")));
+        assert!(!polling.look(not_looked_for));
         polling.places = usize::MAX;
-        let slow = || {
+        let others = || {
             thread::sleep(2 * OTHERS);
             false
         };
-        assert!(!polling.look(slow));
-        assert_eq!(polling.rest, RESTS.0, "others had the processor");
-        assert!(!polling.look(|| panic!("it rests")));
+        assert!(!polling.look(others));
+        assert!(polling.next_rest >= 16, "others had the processor");
+        assert!(!polling.look(not_looked_for));
     }
 }
