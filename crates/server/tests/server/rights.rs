@@ -588,6 +588,16 @@ fn a_proxy_is_believed_where_it_is_trusted() {
             if is_trusted { 200 } else { 429 },
             "{trusted}"
         );
+        // A customer of IPv6 has 2^64 addresses: they are one.
+        if is_trusted {
+            let guess = |address: &str| proxied(address, "https").json("POST", "/v1/login", wrong);
+            let statuses: Vec<u16> = ["::1", "::2", "::3", ":a::4"]
+                .iter()
+                .map(|rest| guess(&format!("2001:db8:0:7{rest}")).status)
+                .collect();
+            assert_eq!(statuses, [401, 401, 401, 429]);
+            assert_eq!(guess("2001:db8:0:8::1").status, 401);
+        }
         let log = std::fs::read_to_string(server.folder.path().join("system/audit.jsonl")).unwrap();
         assert_eq!(log.contains("198.51.100.7"), is_trusted, "{trusted}");
         assert!(
