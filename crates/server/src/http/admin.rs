@@ -27,7 +27,7 @@ fn token_value(info: &TokenInfo) -> Value {
         map.insert("scope", scope.to_map().into());
     }
     if let Some(end) = info.expires_ms {
-        map.insert("expires_ms", (end as i64).into());
+        map.insert("expires_ms", i64::try_from(end).unwrap_or(i64::MAX).into());
     }
     map.into()
 }
@@ -44,7 +44,7 @@ fn logged_in(call: &Call, status: StatusCode, new: &NewToken, in_cookie: bool) -
     }
     let told = params! { "csrf" => cookie::csrf(&new.token), "about" => token_value(&new.info) };
     // A page that a browser loaded over TLS says so by itself, too.
-    let page = call.header(header::ORIGIN).unwrap_or_default();
+    let page = call.header(header::ORIGIN)?.unwrap_or_default();
     let secure = call.over_tls || page.starts_with("https://");
     Ok(Reply::value_with(status, &told.into())?.with(
         header::SET_COOKIE,

@@ -12,7 +12,7 @@ use isomer_db::{CancelHandle, Map, Value, json};
 
 use parking_lot::Mutex;
 
-use super::route::Route;
+use super::{heads, route::Route};
 use crate::{Result, ServerError, core::Core, traces::Span};
 
 /// A request that was let in.
@@ -97,20 +97,17 @@ impl Call {
             .collect()
     }
 
-    /// A field of the head, as text.
-    pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
-        self.headers.get(name).and_then(|value| value.to_str().ok())
+    /// A field of the head, as text. One that is no text, or stands there twice, is refused: what it asks for must not be left out.
+    pub fn header(&self, name: impl AsRef<str>) -> Result<Option<&str>> {
+        heads::once(&self.headers, name.as_ref())
     }
 
-    /// Whether the client takes this type of content, by name.
-    pub fn accepts(&self, media_types: &[&str]) -> bool {
-        let accept = self.header(header::ACCEPT).unwrap_or_default();
-        accept.split(',').any(|one| {
-            let media_type = one.split(';').next().unwrap_or_default().trim();
-            media_types
-                .iter()
-                .any(|known| media_type.eq_ignore_ascii_case(known))
-        })
+    /// Whether the client takes one of these types of content, and none of the others rather.
+    pub fn accepts(&self, media_types: &[&str], others: &[&[&str]]) -> Result<bool> {
+        let accepted = heads::list(&self.headers, header::ACCEPT.as_str())?;
+        let offers: Vec<&[&str]> = others.iter().copied().chain([media_types]).collect();
+        let best = heads::preferred(accepted.as_deref().unwrap_or_default(), &offers);
+        Ok(best == Some(others.len()))
     }
 
     /// The type of the body, without its parameters, in small letters.
@@ -141,9 +138,8 @@ impl Call {
                 "the body is larger than {most} bytes: send less at once, or import it (limits.body)"
             ))
         };
-        let said = self
-            .header(header::CONTENT_LENGTH)
-            .and_then(|said| said.parse::<u64>().ok());
+        let said = self.header(header::CONTENT_LENGTH)?;
+        let said = said.and_then(|said| said.parse::<u64>().ok());
         if said.is_some_and(|said| said > most as u64) {
             return Err(too_large());
         }
@@ -302,10 +298,14 @@ impl Fields {
     }
 }
 
-fn wrong(name: &str, expected: &str, value: &Value) -> ServerError {
+/// Refuses what a field holds.
+pub(super) fn wrong(name: &str, expected: &str, value: &Value) -> ServerError {
+    let found = match value {
+        Value::Int(number) => number.to_string(),
+        other => format!("a {}", other.type_name()),
+    };
     ServerError::Invalid(format!(
-        "the field `{name}` is a {}: {expected} is expected",
-        value.type_name()
+        "the field `{name}` is {found}: {expected} is expected"
     ))
 }
 

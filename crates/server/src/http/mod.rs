@@ -17,6 +17,7 @@ mod ending;
 mod fields;
 mod files;
 mod graph;
+mod heads;
 mod lines;
 mod once;
 pub mod openapi;
@@ -198,6 +199,7 @@ async fn answer(
 /// Checks a request and runs its handler.
 async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Result<Reply> {
     check_host(&call, uri)?;
+    check_coding(&call)?;
     let needs = call.route.needs;
     let session = match needs {
         Needs::Nobody => None,
@@ -249,7 +251,7 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
             let name = call.place("db").to_owned();
             who.database = Some(name.chars().take(64).collect());
             let transaction = match call.place("transaction") {
-                "" => call.header("isomer-transaction"),
+                "" => call.header("isomer-transaction")?,
                 id => Some(id),
             };
             // The right is looked at before anything is said of the transaction.
@@ -309,7 +311,7 @@ fn check_host(call: &Call, uri: &Uri) -> Result<()> {
             "the server is not known as `{name}`: add the name to `hosts`, or call it as localhost"
         )));
     }
-    let Some(origin) = call.header(header::ORIGIN) else {
+    let Some(origin) = call.header(header::ORIGIN)? else {
         return Ok(());
     };
     let site = origin.split_once("://").map(|(_, site)| site);
@@ -321,15 +323,26 @@ fn check_host(call: &Call, uri: &Uri) -> Result<()> {
     )))
 }
 
+/// Refuses a body that is coded for the way otherwise than in chunks: it would be taken for what is behind its coding.
+fn check_coding(call: &Call) -> Result<()> {
+    match heads::list(&call.headers, header::TRANSFER_ENCODING.as_str())? {
+        Some(coding) if !coding.trim().eq_ignore_ascii_case("chunked") => {
+            Err(ServerError::Invalid(format!(
+                "`Transfer-Encoding: {coding}` is not understood: send chunks, and what is compressed with `Content-Encoding`"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The host that a request names. Several would let a proxy and the server each believe another one (RFC 9112, 3.2).
 fn asked_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
-    let host = call.header(header::HOST).unwrap_or_default();
-    let is_one = call.headers.get_all(header::HOST).iter().count() <= 1;
-    if is_one && uri.authority().is_none_or(|target| target == host) {
+    let host = call.header(header::HOST)?.unwrap_or_default();
+    if uri.authority().is_none_or(|target| target == host) {
         return Ok(host);
     }
     Err(ServerError::Invalid(
-        "the request names several hosts: send one field `Host`, and no other host in the target"
+        "the request names several hosts: send no other one in its target than in the field `Host`"
             .into(),
     ))
 }

@@ -12,12 +12,12 @@ use isomer_db::{
 };
 
 use super::{
-    call::{Call, StopOnDrop},
+    call::{Call, StopOnDrop, wrong},
     columns::{self, Batches},
     ending::Outcome,
     lines::{self, Limit, Source},
     once::{self, Answer, Once},
-    reply::{ARROW, JSON, JSON_LINES, Reply, takes_gzip},
+    reply::{ARROW, JSON, JSON_LINES, Reply, takes_gzip, told},
 };
 use crate::{
     Result, ServerError,
@@ -56,12 +56,9 @@ pub(super) async fn asked(call: &mut Call, known: &[&str]) -> Result<Asked> {
         None => Ok(None),
         Some(value) => {
             let number = value.as_int().and_then(|number| u64::try_from(number).ok());
-            number.map(Some).ok_or_else(|| {
-                ServerError::Invalid(format!(
-                    "`limits.{name}` is a {}: a number is expected",
-                    value.type_name()
-                ))
-            })
+            number
+                .map(Some)
+                .ok_or_else(|| wrong(&format!("limits.{name}"), "a number from 0", &value))
         }
     };
     let asked = Asked {
@@ -132,19 +129,20 @@ pub(super) fn options(
 
 /// `POST …/query`
 pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
-    let key = call.header("idempotency-key").map(str::to_owned);
+    let key = call.header("idempotency-key")?.map(str::to_owned);
     let asked = asked(&mut call, FIELDS).await?;
     let cancel = CancelHandle::new();
     let mut options = options(&mut access, &asked, &cancel)?;
     let stop = StopOnDrop::new(&cancel);
     let core = call.core.clone();
     let span = core.traces.query(&call.span, access.name());
-    let as_columns = call.accepts(&[ARROW]);
-    let as_lines = call.accepts(&[
+    let lines = &[
         JSON_LINES,
         "application/x-ndjson",
         "application/x-jsonlines",
-    ]);
+    ];
+    let as_columns = call.accepts(&[ARROW], &[&[JSON], lines])?;
+    let as_lines = call.accepts(lines, &[&[JSON], &[ARROW]])?;
     if as_columns || as_lines {
         if key.is_some() {
             return Err(ServerError::Invalid(
@@ -483,8 +481,7 @@ impl Rows {
             Err(error) => Err(error),
         };
         let more = written.or_else(|error: ServerError| {
-            let told = params! { "kind" => error.kind(), "message" => error.to_string() };
-            json::write(&params! { "error" => told }.into(), out)?;
+            json::write(&told(&error), out)?;
             Ok::<_, ServerError>(false)
         })?;
         out.push('\n');

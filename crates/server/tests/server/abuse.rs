@@ -132,6 +132,46 @@ fn a_compression_bomb_is_refused_at_the_limit() {
     assert_eq!(bomb("zstd", &fine), 200);
 }
 
+/// What a field asks for is done or refused, never left out.
+#[test]
+fn fields_of_a_head_that_cannot_be_read_are_refused() {
+    let server = Server::new();
+    let admin = server.admin();
+    let key = "/v1/databases/people/buckets/b/keys/k";
+    let one = admin.json("PUT", key, "1");
+    let tag = one.header("etag").unwrap().to_owned();
+    for (name, values) in [
+        ("If-Match", vec!["\"é\""]),
+        ("If-None-Match", vec!["\"é\""]),
+        ("Isomer-Transaction", vec!["é"]),
+        ("Isomer-Transaction", vec!["a", "b"]),
+        ("Idempotency-Key", vec!["é"]),
+        ("Idempotency-Key", vec!["a", "a"]),
+        ("Origin", vec!["http://é"]),
+        ("Origin", vec!["http://localhost", "http://elsewhere"]),
+    ] {
+        let asked = values
+            .iter()
+            .fold(admin.clone(), |client, value| client.with(name, value));
+        let answer = asked.json("PUT", key, "2");
+        assert_eq!(
+            (answer.status, answer.kind().as_str()),
+            (400, "Invalid"),
+            "{name} {values:?}"
+        );
+    }
+    // Lists may stand in several fields.
+    let listed = |name: &str, values: [&str; 2]| {
+        let asked = admin.with(name, values[0]).with(name, values[1]);
+        asked.json("PUT", key, "2").status
+    };
+    assert_eq!(listed("If-None-Match", ["\"x\"", "*"]), 412);
+    assert_eq!(listed("If-Match", ["\"x\"", "\"y\""]), 412);
+    assert_eq!(admin.get(key).text(), "1");
+    assert_eq!(listed("If-Match", ["\"x\"", &tag]), 204);
+    assert_eq!(admin.get(key).text(), "2");
+}
+
 #[test]
 fn deep_json_overflows_nothing_before_login_and_after() {
     let server = Server::new();
@@ -327,6 +367,15 @@ fn smuggled_requests_are_not_seen() {
     assert!(matches!(first.status, 200 | 400), "{first:?}");
     if let Ok(second) = read_answer(&mut stream) {
         assert!(matches!(second.status, 400 | 401), "{second:?}");
+    }
+    // What is compressed on its way would be taken for what it is not.
+    for coding in ["gzip, chunked", "gzip,chunked"] {
+        let head = post_head(
+            &server.admin,
+            &format!("Transfer-Encoding: {coding}\r\nConnection: close\r\n"),
+        );
+        let answer = admin.raw(format!("{head}{body}").as_bytes()).unwrap();
+        assert_eq!(answer.status, 400, "{coding}: {answer:?}");
     }
     for name in ["Authorization\0", "Authori zation", "Authorization\r"] {
         let request = format!(

@@ -106,6 +106,13 @@ fn a_streamed_result_is_lines_with_a_summary() {
     let last: serde_json::Value =
         serde_json::from_str(broken.text().lines().last().unwrap()).unwrap();
     assert_eq!(last["error"]["kind"], "Invalid", "{broken:?}");
+    let gathered = server.admin().json(
+        "POST",
+        QUERY,
+        &query("UNWIND [1, 2, 0] AS n RETURN 10 / n AS x"),
+    );
+    assert!(last["error"]["code"].is_string(), "{broken:?}");
+    assert_eq!(last["error"], gathered.value()["error"]);
     // What a streamed query writes is there when its summary is.
     let wrote = lines.json(
         "POST",
@@ -330,6 +337,55 @@ fn a_write_that_is_sent_again_with_its_key_is_done_once() {
             .unwrap()
             .len(),
         1
+    );
+}
+
+/// Of several contents that a client takes it gets the one that it wants most.
+#[test]
+fn the_content_is_the_one_that_is_wanted_most() {
+    let server = Server::new();
+    let json = "application/json";
+    let (lines, arrow) = ("application/jsonl", "application/vnd.apache.arrow.stream");
+    for (accept, content) in [
+        ("*/*", json),
+        ("application/json, application/jsonl;q=0.1", json),
+        ("application/jsonl;q=0.1, application/json;q=0.01", lines),
+        ("application/jsonl;q=0", json),
+        ("application/vnd.apache.arrow.stream;q=0, */*", json),
+        (
+            "application/vnd.apache.arrow.stream;q=0.5, application/jsonl",
+            lines,
+        ),
+        (
+            "application/jsonl;q=0.5, application/vnd.apache.arrow.stream",
+            arrow,
+        ),
+        ("application/x-ndjson", lines),
+    ] {
+        let asked = server.admin().with("Accept", accept);
+        let answer = asked.json("POST", QUERY, &query("RETURN 1 AS one"));
+        assert_eq!(answer.header("content-type"), Some(content), "{accept}");
+        let vary = answer.header("vary").unwrap_or_default();
+        assert!(vary.contains("accept-encoding"), "{accept}: {vary}");
+    }
+}
+
+#[test]
+fn numbers_below_zero_are_called_what_they_are() {
+    let server = Server::new();
+    let ask = |path: &str, body: &str| {
+        let answer = server.admin().json("POST", path, body);
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let message = answer.value()["error"]["message"].clone();
+        message.as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        ask(QUERY, r#"{"query": "RETURN 1", "limits": {"time_ms": -1}}"#),
+        "the field `limits.time_ms` is -1: a number from 0 is expected"
+    );
+    assert_eq!(
+        ask("/v1/tokens", r#"{"expires_in_ms": -5}"#),
+        "the field `expires_in_ms` is -5: a number from 0 is expected"
     );
 }
 

@@ -282,6 +282,16 @@ fn a_transaction_is_of_no_use_to_another_user() {
     assert_eq!(ada.json("POST", &path("people"), query).status, 200);
 }
 
+/// The end of time is not before 1970.
+#[test]
+fn a_token_may_last_for_longer_than_time_is_counted() {
+    let server = Server::new();
+    let body = "{\"expires_in_ms\":9223372036854775807}";
+    let token = server.admin().json("POST", "/v1/tokens", body);
+    assert_eq!(token.status, 201, "{token:?}");
+    assert!(token.value()["about"]["expires_ms"].as_i64().unwrap() > 0);
+}
+
 #[test]
 fn a_token_does_no_more_than_its_scope_and_leaves_no_other_behind() {
     let server = Server::new();
