@@ -19,6 +19,7 @@ pub use gate::{Entry, Gates};
 pub use guesses::{Guesses, Turn};
 pub use role::{ALL_DATABASES, Rights, Role};
 pub use session::{Access, Principal, ServerAccess, Session};
+pub(crate) use system::is_user_name;
 pub use system::{Credential, Login, NewToken, System, TokenInfo, UserInfo};
 
 /// Milliseconds since 1970 UTC.

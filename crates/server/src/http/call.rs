@@ -13,7 +13,7 @@ use isomer_db::{CancelHandle, Map, Value, json};
 use parking_lot::Mutex;
 
 use super::{heads, route::Route};
-use crate::{Result, ServerError, core::Core, traces::Span};
+use crate::{Result, ServerError, audit::Told, core::Core, traces::Span};
 
 /// A request that was let in.
 pub struct Call {
@@ -32,6 +32,8 @@ pub struct Call {
     pub(super) over_tls: bool,
     /// What a page must show beside the cookie that it was let in by.
     pub(super) csrf: Option<String>,
+    /// What the audit log is told.
+    pub(super) told: Arc<Mutex<Told>>,
 }
 
 impl Call {
@@ -39,6 +41,12 @@ impl Call {
     pub fn place(&self, name: &str) -> &str {
         let found = self.places.iter().find(|(place, _)| place == name);
         found.map(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+
+    /// What stands in a place of the path, for the audit log; nothing where there is no such place.
+    pub(super) fn named(&self, name: &str) -> Option<String> {
+        let (_, value) = self.places.iter().find(|(place, _)| place == name)?;
+        Some(value.chars().take(64).collect())
     }
 
     /// The number in a place of the path.
@@ -124,6 +132,11 @@ impl Call {
             .unwrap_or_default()
             .trim()
             .to_ascii_lowercase()
+    }
+
+    /// Tells the audit log something of it.
+    pub(super) fn tell(&self, tell: impl FnOnce(&mut Told)) {
+        tell(&mut self.told.lock());
     }
 
     /// The body, as sent: within the limit, within its time, decompressed.

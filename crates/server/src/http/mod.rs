@@ -42,6 +42,8 @@ use axum::{
     response::IntoResponse,
     routing::{MethodFilter, MethodRouter, on},
 };
+use isomer_db::StatementClass;
+use parking_lot::Mutex;
 
 use self::{
     call::Call,
@@ -49,7 +51,13 @@ use self::{
     reply::{Content, Reply},
     route::{Handler, Needs, ROUTES, Route},
 };
-use crate::{Result, ServerError, access::Principal, audit::Event, core::Core, traces::Span};
+use crate::{
+    Result, ServerError,
+    access::Principal,
+    audit::{Event, Told},
+    core::Core,
+    traces::Span,
+};
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
@@ -118,6 +126,7 @@ async fn answer(
     let headers = Arc::new(parts.headers);
     let from = Origin::of(from.0, &headers, &core.config.trusted_proxies);
     let mut who = Who::default();
+    let told = Arc::<Mutex<Told>>::default();
     let call = Call {
         core: core.clone(),
         span: Span::none(),
@@ -130,10 +139,11 @@ async fn answer(
             .map(|target| target.as_str().to_owned())
             .unwrap_or_default(),
         headers: headers.clone(),
-        body: parking_lot::Mutex::new(body),
+        body: Mutex::new(body),
         from: from.address,
         over_tls: from.over_tls || core.config.tls.is_some(),
         csrf: None,
+        told: told.clone(),
     };
     let outcome = let_in(call, &parts.uri, places, &mut who).await;
     let (reply, error) = match outcome {
@@ -167,16 +177,21 @@ async fn answer(
         took_ms = took.as_secs_f64() * 1e3,
         "answered"
     );
+    let told = std::mem::take(&mut *told.lock());
+    let principal = who.principal.as_ref();
+    let token = principal.and_then(|principal| principal.token.as_deref());
     core.audit.record(&Event {
-        user: who.principal.as_ref().map(|principal| &*principal.name),
-        token: who
-            .principal
-            .as_ref()
-            .and_then(|principal| principal.token.as_deref()),
+        user: principal
+            .map(|principal| &*principal.name)
+            .or(told.user.as_deref()),
+        token: token.or(told.token.as_deref()),
         from: from.address,
         action: route.action(),
         database: who.database.as_deref(),
-        class: route.needs.class(),
+        target: told.target.as_deref(),
+        class: told
+            .class
+            .map_or_else(|| route.needs.class(), StatementClass::name),
         status,
         error: error.as_ref().map(ServerError::kind),
         took_ms: took.as_secs_f64() * 1e3,
@@ -224,6 +239,14 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
         who.span = Some(call.span.clone());
     }
     call.places = texts_of(places)?;
+    if let Some(name) = call.named("db") {
+        who.database = Some(name);
+    }
+    if matches!(call.route.tag, "access" | "databases") {
+        let target = ["user", "id", "backup"].iter();
+        let target = target.filter_map(|place| call.named(place)).next();
+        call.tell(|told| told.target = target);
+    }
     call.query = call::parse_query(uri.query().unwrap_or_default())?;
     let known: Vec<_> = call.route.params().collect();
     for (name, _) in &call.query {
@@ -249,7 +272,6 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
         }
         (Handler::Database(handler), Some(session), Needs::Database(role)) => {
             let name = call.place("db").to_owned();
-            who.database = Some(name.chars().take(64).collect());
             let transaction = match call.place("transaction") {
                 "" => call.header("isomer-transaction")?,
                 id => Some(id),

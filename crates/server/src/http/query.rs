@@ -136,6 +136,7 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
     let stop = StopOnDrop::new(&cancel);
     let core = call.core.clone();
     let span = core.traces.query(&call.span, access.name());
+    let told = call.told.clone();
     let lines = &[
         JSON_LINES,
         "application/x-ndjson",
@@ -170,11 +171,13 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
                 let (text, parameters) = (&slow.asked.text, &slow.asked.parameters);
                 let rows = slow.access.stream(text, parameters, &options);
                 let rows = rows.inspect_err(|error| {
+                    told.lock().class = slow.access.class_of(text);
                     span.failed(error.kind());
                     slow.tell(began.elapsed(), Some(error.kind()));
                 })?;
                 span.text(text);
                 span.class(rows.class().name());
+                told.lock().class = Some(rows.class());
                 let took = began.elapsed();
                 Ok(Found {
                     rows,
@@ -228,19 +231,24 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
                 Some(once) => once::write(&access, Role::Editor, Some(once), |tx| {
                     let result = tx.query_with(&asked.text, &asked.parameters, &options)?;
                     span.class(result.class().name());
+                    told.lock().class = Some(result.class());
                     Ok(Answer::of(StatusCode::OK).with_json(result_json(&result, most)?))
                 }),
                 None => access
                     .query(&asked.text, &asked.parameters, &options)
                     .and_then(|result| {
                         span.class(result.class().name());
+                        told.lock().class = Some(result.class());
                         let text = result_json(&result, most)?;
                         Ok(Reply::whole(StatusCode::OK, JSON, text))
                     }),
             };
             match &reply {
                 Ok(_) => span.text(&asked.text),
-                Err(error) => span.failed(error.kind()),
+                Err(error) => {
+                    span.failed(error.kind());
+                    told.lock().class = access.class_of(&asked.text);
+                }
             }
             let slow = Slow {
                 core,
@@ -575,10 +583,12 @@ pub async fn look(_call: Call, access: Access) -> Result<Reply> {
 
 /// `POST …/tx/{transaction}/commit`
 pub async fn commit(call: Call, access: Access) -> Result<Reply> {
-    let (core, open) = (call.core.clone(), the_open(&access)?);
+    let core = call.core.clone();
+    let class = the_open(&access)?.class();
+    call.tell(|told| told.class = Some(class));
     core.clone()
         .blocking(move || {
-            let version = core.open.commit(&open)?;
+            let version = access.commit(&core.open)?;
             Reply::object(params! { "version" => i64::try_from(version).unwrap_or(i64::MAX) })
         })
         .await
