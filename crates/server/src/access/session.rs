@@ -8,7 +8,7 @@ use isomer_db::{
     data::{BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, DataError, Version},
 };
 
-use super::{Gates, Rights, Role, databases::Databases, gate::Entry};
+use super::{Body, Gates, Rights, Role, databases::Databases, gate::Entry};
 use crate::{
     Result, ServerError,
     feed::Feed,
@@ -136,6 +136,11 @@ impl Session {
     /// Who it is.
     pub fn principal(&self) -> &Arc<Principal> {
         &self.principal
+    }
+
+    /// What was sent with the request.
+    pub(crate) fn body(&self) -> &Arc<Body> {
+        self.entry.body()
     }
 
     /// Where the request comes from.

@@ -277,7 +277,7 @@ async fn value(call: &mut Call) -> Result<(Value, Vec<u8>)> {
         }
     };
     let value = match content_type.as_str() {
-        "application/json" => typed_value(json::parse_bytes(&body)?),
+        "application/json" => typed_value(call.parse(&body)?),
         "text/plain" => match std::str::from_utf8(&body) {
             Ok(text) => text.into(),
             Err(_) => {

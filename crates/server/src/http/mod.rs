@@ -143,6 +143,7 @@ async fn answer(
         from: from.address,
         over_tls: from.over_tls || core.config.tls.is_some(),
         csrf: None,
+        sent: None,
         told: told.clone(),
     };
     let outcome = let_in(call, &parts.uri, places, &mut who).await;
@@ -226,6 +227,7 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
             };
             let session = call.core.session(token, call.from)?;
             who.principal = Some(session.principal().clone());
+            call.sent = Some(session.body().clone());
             if let (None, Some(token)) = (bearer, token) {
                 call.csrf = Some(cookie::check(&call, token)?);
             }
