@@ -27,7 +27,7 @@ pub(super) async fn write(
     body: &[u8],
     work: impl FnMut(&mut Transaction) -> Result<Answer> + Send + 'static,
 ) -> Result<Reply> {
-    let once = match call.header("idempotency-key")? {
+    let once = match call.header(once::KEY)? {
         Some(key) if access.open().is_none() => {
             let parts = [call.route.method.as_bytes(), call.target.as_bytes(), body];
             Some(Once::new(&access.principal().name, key, &parts)?)

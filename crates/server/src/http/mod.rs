@@ -270,6 +270,7 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
         (Handler::Nobody(handler), None, _) => handler(call).await,
         (Handler::Server(handler), Some(session), Needs::Server(role)) => {
             let access = session.server(role)?;
+            check_key(&call, false)?;
             handler(call, access).await
         }
         (Handler::Database(handler), Some(session), Needs::Database(role)) => {
@@ -283,12 +284,29 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
             let allowed = session.principal().rights.on(&name) >= Some(role);
             let open = if allowed { open.transpose()? } else { None };
             let access = session.database(&name, role, open)?;
+            check_key(&call, access.open().is_some())?;
             handler(call, access).await
         }
         _ => Err(ServerError::Internal(
             "the route's handler does not fit what it needs".into(),
         )),
     }
+}
+
+/// Refuses the key of a request whose answer is not kept: it would be done as often as it is sent.
+fn check_key(call: &Call, in_transaction: bool) -> Result<()> {
+    let route = call.route;
+    if route.method == "GET" || call.header(once::KEY)?.is_none() {
+        return Ok(());
+    }
+    let why = match (route.keeps_answers(), in_transaction) {
+        (true, false) => return Ok(()),
+        (true, true) => "in a transaction between requests",
+        (false, _) => "here",
+    };
+    Err(ServerError::Invalid(format!(
+        "an answer is not kept {why}: leave the Idempotency-Key away (queries, and writes of keys, documents, convergent fields and the graph have one)"
+    )))
 }
 
 /// The places of a path, decoded.
