@@ -68,6 +68,8 @@ pub struct Transaction {
     pub(crate) converging: Option<Box<Ongoing>>,
     /// For its end, where it is told to other replicas.
     pub(crate) noted: Noted,
+    /// Buckets whose names begin so are not written.
+    reserved: Option<&'static str>,
 }
 
 /// A state of a transaction: no two states have the same one, neither of one transaction nor of two.
@@ -158,6 +160,7 @@ impl Transaction {
             stamp: Stamp::new(),
             converging: None,
             noted: Noted::default(),
+            reserved: None,
         })
     }
 
@@ -188,6 +191,7 @@ impl Transaction {
             stamp: Stamp::new(),
             converging: None,
             noted: Noted::default(),
+            reserved: self.reserved,
         })
     }
 
@@ -264,6 +268,11 @@ impl Transaction {
         self.store.intern(kind, name)
     }
 
+    /// Refuses writes to buckets whose names begin with `prefix`, from now on; to none where there is none.
+    pub fn reserve_buckets(&mut self, prefix: Option<&'static str>) {
+        self.reserved = prefix;
+    }
+
     /// Whether this transaction has written.
     pub fn has_writes(&self) -> bool {
         !self.operations.is_empty()
@@ -301,7 +310,9 @@ impl Transaction {
             ));
         }
         let outcome = self.store.change_schema_while(change, go_on)?;
+        let reserved = self.reserved;
         *self = Self::begin(self.store.clone(), Access::Write)?;
+        self.reserved = reserved;
         Ok(outcome)
     }
 
@@ -456,6 +467,17 @@ impl Transaction {
                 "a write of this transaction failed half-way: roll it back and run it again".into(),
             )),
             State::Writing(_) => Ok(()),
+        }
+    }
+
+    /// As [`Transaction::check_writable`], for the bucket of that name.
+    pub(crate) fn check_bucket_writable(&self, name: &str) -> Result<(), DataError> {
+        self.check_writable()?;
+        match self.reserved.filter(|prefix| name.starts_with(prefix)) {
+            None => Ok(()),
+            Some(prefix) => Err(DataError::Denied(format!(
+                "the bucket `{name}` is not written from outside, as no bucket is whose name begins with `{prefix}`: choose another name"
+            ))),
         }
     }
 

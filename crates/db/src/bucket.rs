@@ -33,6 +33,8 @@ use crate::{Cursor, Error, Result, Transaction};
 pub struct Bucket<'t> {
     transaction: &'t mut Transaction,
     name: String,
+    /// Whether it is written although it is reserved.
+    is_open: bool,
 }
 
 /// What a scan reads at once.
@@ -43,6 +45,14 @@ impl<'t> Bucket<'t> {
         Self {
             transaction,
             name: name.to_owned(),
+            is_open: false,
+        }
+    }
+
+    pub(crate) fn reserved(transaction: &'t mut Transaction, name: &str) -> Self {
+        Self {
+            is_open: true,
+            ..Self::new(transaction, name)
         }
     }
 
@@ -364,8 +374,14 @@ impl<'t> Bucket<'t> {
         &mut self,
         run: impl FnOnce(&mut isomer_data::Transaction, &str) -> Result<T, DataError>,
     ) -> Result<T, Error> {
-        let name = &self.name;
-        self.transaction.below(|data| run(data, name))
+        let (name, reserved) = (&self.name, self.transaction.db.reserved());
+        let opened = reserved.filter(|_| !self.is_open);
+        self.transaction.below(|data| {
+            data.reserve_buckets(opened);
+            let result = run(data, name);
+            data.reserve_buckets(reserved);
+            result
+        })
     }
 }
 

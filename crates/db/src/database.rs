@@ -39,6 +39,8 @@ use crate::{
 #[derive(Clone)]
 pub struct Database {
     pub(crate) inner: Arc<Inner>,
+    /// Buckets whose names begin so are not written through this handle.
+    reserved: Option<&'static str>,
 }
 
 pub(crate) struct Inner {
@@ -183,6 +185,7 @@ impl Database {
         };
         Ok(Self {
             inner: Arc::new(inner),
+            reserved: None,
         })
     }
 
@@ -532,6 +535,32 @@ impl Database {
             }
             _ => Ok(()),
         }
+    }
+
+    /// This database for others: through this handle no bucket is written whose name begins with `prefix` (`Denied`), neither by
+    /// transactions nor by queries. Who hands it on writes there through [`Transaction::reserved_bucket`].
+    ///
+    /// ```
+    /// use isomer_db::{Database, ErrorKind};
+    ///
+    /// let db = Database::open_in_memory()?;
+    /// let handed_on = db.reserving("own.");
+    /// handed_on.query("CALL kv.put('others', 'k', 1)", ())?;
+    /// let error = handed_on.query("CALL kv.put('own.notes', 'k', 1)", ()).unwrap_err();
+    /// assert_eq!(error.kind(), ErrorKind::Denied);
+    /// handed_on.transact(|tx| tx.reserved_bucket("own.notes").put("k", 1))?;
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn reserving(&self, prefix: &'static str) -> Self {
+        Self {
+            inner: self.inner.clone(),
+            reserved: Some(prefix),
+        }
+    }
+
+    /// What [`Database::reserving`] said.
+    pub(crate) fn reserved(&self) -> Option<&'static str> {
+        self.reserved
     }
 
     /// Whether [`Database::close`] was called.

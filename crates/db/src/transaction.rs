@@ -14,7 +14,7 @@ use isomer_value::Map;
 
 use crate::{
     Bucket, Collection, Database, Error, ErrorKind, IntoParameters, Prepared, QueryOptions,
-    QueryResult, Reads, Result, RowCursor, RowStream,
+    QueryResult, Reads, Result, RowCursor, RowStream, StatementClass,
     parameters::given,
     statement::{self, Statement},
 };
@@ -64,7 +64,8 @@ impl Transaction {
         Ok(Self::of(db, inner))
     }
 
-    pub(crate) fn of(db: Database, inner: isomer_data::Transaction) -> Self {
+    pub(crate) fn of(db: Database, mut inner: isomer_data::Transaction) -> Self {
+        inner.reserve_buckets(db.reserved());
         Self {
             db,
             inner,
@@ -157,6 +158,18 @@ impl Transaction {
         })
     }
 
+    /// What a query may do, as its plan says.
+    ///
+    /// ```
+    /// use isomer_db::StatementClass;
+    /// # let db = isomer_db::Database::open_in_memory()?;
+    /// assert_eq!(db.begin_read()?.class_of("MATCH (n:Old) DETACH DELETE n")?, StatementClass::Write);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn class_of(&self, text: &str) -> Result<StatementClass> {
+        Ok(Statement::ready(self, text)?.ready.plan.class)
+    }
+
     /// The documents of a label: insert, get, replace, patch, remove, by key.
     pub fn collection<'t>(&'t mut self, label: &str) -> Collection<'t> {
         Collection::new(self, label)
@@ -165,6 +178,16 @@ impl Transaction {
     /// A bucket of keys and values.
     pub fn bucket<'t>(&'t mut self, name: &str) -> Bucket<'t> {
         Bucket::new(self, name)
+    }
+
+    /// A bucket that [`Database::reserving`] keeps from being written; it is not, while this is there.
+    pub fn reserved_bucket<'t>(&'t mut self, name: &str) -> Bucket<'t> {
+        Bucket::reserved(self, name)
+    }
+
+    /// The database that it is of.
+    pub fn database(&self) -> &Database {
+        &self.db
     }
 
     /// All buckets, by name, and how they were made.

@@ -9,6 +9,7 @@ use std::{
     path::Path,
 };
 
+use isomer_db::StatementClass;
 use parking_lot::Mutex;
 
 use crate::{Result, ServerError, access::now_ms, config::AuditLevel};
@@ -26,6 +27,8 @@ pub struct Event<'a> {
     pub action: &'a str,
     /// The database.
     pub database: Option<&'a str>,
+    /// The user, token, backup, query or database that it is about, where the path or the body names one.
+    pub target: Option<&'a str>,
     /// What the request may do: read, write, schema, admin.
     pub class: &'a str,
     /// The status of the answer.
@@ -34,6 +37,19 @@ pub struct Event<'a> {
     pub error: Option<&'a str>,
     /// How long it took.
     pub took_ms: f64,
+}
+
+/// What is found out of a request while it is answered.
+#[derive(Debug, Default)]
+pub struct Told {
+    /// Who logged in, or wanted to.
+    pub user: Option<String>,
+    /// The public half of the token that he was given.
+    pub token: Option<String>,
+    /// The user, token, backup, query or database that it is about.
+    pub target: Option<String>,
+    /// What a query may do, as its plan says, or what a transaction has done.
+    pub class: Option<StatementClass>,
 }
 
 /// The log.
@@ -96,6 +112,7 @@ impl Audit {
             "from": event.from.to_string(),
             "action": event.action,
             "database": event.database,
+            "target": event.target,
             "class": event.class,
             "status": event.status,
             "error": event.error,

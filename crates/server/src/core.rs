@@ -144,7 +144,7 @@ impl Core {
                 Err(error) => {
                     // Whoever guesses is answered less and less; right tokens are never held up.
                     self.metrics.logins_failed.fetch_add(1, Ordering::Relaxed);
-                    self.guesses.wrong_token(&from.to_string(), token)?;
+                    self.guesses.wrong_token(from, token)?;
                     return Err(error);
                 }
             },
@@ -254,7 +254,7 @@ impl Core {
 
     /// The right to look at a password that somebody shows, one after the other for each address; refused where too many were wrong.
     pub(crate) async fn login_turn(&self, from: IpAddr) -> Result<Turn<'_>> {
-        self.guesses.turn(&from.to_string()).await
+        self.guesses.turn(from).await
     }
 
     /// The database of a principal that names none: the one that is set, or the first that the server was started with, where it

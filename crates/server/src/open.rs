@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{Transaction, data::Version};
+use isomer_db::{Database, StatementClass, Transaction, data::Version};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -19,6 +19,10 @@ pub struct Open {
     id: String,
     user: Arc<str>,
     database: Arc<str>,
+    /// What it reads and writes.
+    db: Database,
+    /// The most that was done in it.
+    class: Mutex<StatementClass>,
     /// Absent once it has ended.
     transaction: Mutex<Option<Transaction>>,
     times: Mutex<Times>,
@@ -47,6 +51,17 @@ impl Open {
             .saturating_duration_since(Instant::now())
     }
 
+    /// Something of this class was done in it.
+    pub(crate) fn note(&self, class: StatementClass) {
+        let mut most = self.class.lock();
+        *most = class.max(*most);
+    }
+
+    /// The most that was done in it: who commits it must have the right to that.
+    pub(crate) fn class(&self) -> StatementClass {
+        *self.class.lock()
+    }
+
     /// Refuses whoever it does not belong to, in the words for one that is not there.
     pub(crate) fn check(&self, user: &str, database: &str) -> Result<()> {
         if *self.user == *user && *self.database == *database {
@@ -73,7 +88,7 @@ fn busy() -> ServerError {
     )
 }
 
-fn no_transaction() -> ServerError {
+pub(crate) fn no_transaction() -> ServerError {
     ServerError::NotFound(
         "there is no such transaction: it has ended, or was not used for too long".into(),
     )
@@ -145,6 +160,8 @@ impl OpenTransactions {
             id: id.clone(),
             user: user.clone(),
             database: database.clone(),
+            db: transaction.database().clone(),
+            class: Mutex::new(StatementClass::Read),
             transaction: Mutex::new(Some(transaction)),
             times: Mutex::new(Times {
                 idle_end: now + idle,
@@ -155,13 +172,11 @@ impl OpenTransactions {
         Ok(open)
     }
 
-    /// An open transaction, which is used now.
+    /// An open transaction, which is used now. It ends with its database: one that is made anew, or opened again, is another one.
     pub fn get(&self, id: &str) -> Result<Arc<Open>> {
-        let open = self
-            .all
-            .lock()
-            .get(id)
-            .cloned()
+        let open = self.all.lock().get(id).cloned();
+        let open = open
+            .filter(|open| !open.db.is_closed())
             .ok_or_else(no_transaction)?;
         open.times.lock().idle_end = Instant::now() + self.idle;
         Ok(open)
@@ -182,12 +197,12 @@ impl OpenTransactions {
         Ok(())
     }
 
-    /// Rolls back those whose time is over. One that is at work ends with its request.
+    /// Rolls back those whose time is over, or whose database is closed. One that is at work ends with its request.
     pub fn sweep(&self) -> usize {
         let now = Instant::now();
         let over = |open: &Arc<Open>| {
             let times = *open.times.lock();
-            times.idle_end.min(times.end) <= now
+            times.idle_end.min(times.end) <= now || open.db.is_closed()
         };
         let ended: Vec<_> = self
             .all

@@ -13,6 +13,42 @@ pub fn of_row(row: &Row) -> usize {
     2 * size_of::<Row>() + row.values().iter().map(|value| of(value, 0)).sum::<usize>()
 }
 
+/// The least that an `Arc` of a text takes, as allocated.
+const TEXT_BYTES: usize = 32;
+/// What a list or an object begins with: its head, and room for four entries.
+const BEGUN_BYTES: usize = 160;
+
+/// Bytes that the values of a JSON text take at most, about: told before they are made. Short values take much more than their
+/// text.
+pub fn of_json(text: &[u8]) -> usize {
+    let mut bytes = text.len();
+    let mut rest = text.iter();
+    while let Some(byte) = rest.next() {
+        bytes += match byte {
+            b'"' => {
+                skip_string(&mut rest);
+                TEXT_BYTES
+            }
+            b'{' | b'[' => BEGUN_BYTES,
+            // Lists and objects have room for twice as many.
+            b',' => 2 * size_of::<Value>(),
+            b':' => 2 * (size_of::<Value>() + 16),
+            _ => 0,
+        };
+    }
+    bytes
+}
+
+fn skip_string(rest: &mut std::slice::Iter<'_, u8>) {
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'"' => return,
+            b'\\' => drop(rest.next()),
+            _ => {}
+        }
+    }
+}
+
 fn of(value: &Value, level: usize) -> usize {
     if level > MOST_LEVELS {
         return 0;
@@ -63,6 +99,27 @@ mod tests {
     fn weight(query: &str) -> usize {
         let db = isomer_db::Database::open_in_memory().unwrap();
         of_row(db.query(query, ()).unwrap().single().unwrap())
+    }
+
+    #[test]
+    fn json_counts_as_what_is_made_of_it() {
+        for one in [
+            "{\"a\":0}",
+            "[]",
+            "0",
+            "\"\"",
+            "\"a \\\" text, with {[marks]}\"",
+            "{\"name\":\"Ada Lovelace\",\"born\":1815,\"tags\":[\"a\",\"b\"]}",
+            "[[[[1,2],[3]]]]",
+        ] {
+            let text = format!("[{}]", vec![one; 1_000].join(","));
+            let (told, made) = (
+                of_json(text.as_bytes()),
+                isomer_db::json::parse(&text).unwrap(),
+            );
+            let made = of(&made, 0);
+            assert!((made..8 * made).contains(&told), "{one}: {told}, {made}");
+        }
     }
 
     #[test]

@@ -193,7 +193,7 @@ impl Transaction {
 
     /// Takes `key` out; no error where it is not there. Reads nothing, except in a reversible bucket.
     pub fn kv_delete(&mut self, bucket: &str, key: &[u8]) -> Result<(), DataError> {
-        self.check_writable()?;
+        self.check_bucket_writable(bucket)?;
         let name = bucket;
         let Some(bucket) = self.bucket(name)? else {
             return Ok(());
@@ -206,7 +206,7 @@ impl Transaction {
 
     /// Takes every key of `range` out. In a reversible bucket, and for a range within one, one by one.
     pub fn kv_delete_range(&mut self, bucket: &str, range: KeyRange<'_>) -> Result<(), DataError> {
-        self.check_writable()?;
+        self.check_bucket_writable(bucket)?;
         let name = bucket;
         let Some(bucket) = self.bucket(name)? else {
             return Ok(());
@@ -249,7 +249,7 @@ impl Transaction {
         expected: Option<&[u8]>,
         new: Option<&[u8]>,
     ) -> Result<bool, DataError> {
-        self.check_writable()?;
+        self.check_bucket_writable(bucket)?;
         if self.kv_get(bucket, key)?.as_deref() != expected {
             return Ok(false);
         }
@@ -267,7 +267,7 @@ impl Transaction {
         key: &[u8],
         expiry: Expiry,
     ) -> Result<bool, DataError> {
-        self.check_writable()?;
+        self.check_bucket_writable(bucket)?;
         let Some(found) = self.map_bucket(bucket)? else {
             return Ok(false);
         };

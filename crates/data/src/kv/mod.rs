@@ -184,7 +184,7 @@ impl Transaction {
     /// # Errors
     /// [`DataError::NameExists`] if it exists; [`DataError::Invalid`] for a multi-value bucket that is reversible.
     pub fn create_bucket(&mut self, name: &str, options: BucketOptions) -> Result<(), DataError> {
-        self.check_writable()?;
+        self.check_bucket_writable(name)?;
         if options.kind == BucketKind::Multi && options.reversible {
             return Err(DataError::invalid(
                 "a multi-value bucket cannot be reversible: keep a second bucket from value to key",
@@ -201,7 +201,7 @@ impl Transaction {
 
     /// Drops a bucket with all that is in it, sequences included; answers whether there was one.
     pub fn drop_bucket(&mut self, name: &str) -> Result<bool, DataError> {
-        self.check_writable()?;
+        self.check_bucket_writable(name)?;
         let Some(bucket) = self.bucket(name)? else {
             return Ok(false);
         };
@@ -285,7 +285,7 @@ impl Transaction {
 
     /// The bucket to write to; a plain map is made where there is none.
     fn bucket_to_write(&mut self, name: &str) -> Result<Bucket, DataError> {
-        self.check_writable()?;
+        self.check_bucket_writable(name)?;
         match self.bucket(name)? {
             Some(bucket) => Ok(bucket),
             None => self.define(name, BucketOptions::default()),

@@ -17,7 +17,7 @@ impl Transaction {
     /// [`DataError::Invalid`] for a bucket that is no multi-value bucket, one that does not exist included;
     /// [`DataError::Limit`] for keys and values over 16 KiB.
     pub fn kv_add(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
-        self.check_writable()?;
+        self.check_bucket_writable(bucket)?;
         let Some(found) = self.multi_bucket(bucket)? else {
             return Err(DataError::invalid(format!(
                 "there is no bucket `{bucket}`: create it as a multi-value bucket first"
@@ -50,7 +50,7 @@ impl Transaction {
 
     /// Takes `value` out of the values of `key`; no error where it is not there.
     pub fn kv_remove(&mut self, bucket: &str, key: &[u8], value: &[u8]) -> Result<(), DataError> {
-        self.check_writable()?;
+        self.check_bucket_writable(bucket)?;
         let Some(found) = self.multi_bucket(bucket)? else {
             return Ok(());
         };
@@ -59,7 +59,7 @@ impl Transaction {
 
     /// Takes all values of `key` out; answers how many there were.
     pub fn kv_remove_all(&mut self, bucket: &str, key: &[u8]) -> Result<u64, DataError> {
-        self.check_writable()?;
+        self.check_bucket_writable(bucket)?;
         let mut removed = 0;
         loop {
             let values = self.kv_values(bucket, key, None, PAGE.keys)?;

@@ -70,6 +70,9 @@ const LOCK: &str = "databases.lock";
 /// Longest wait of a stop for a database that is being made or dropped.
 const CLOSE_WAIT: Duration = Duration::from_secs(1);
 
+/// What the names of buckets begin with that only the server writes.
+const OWN_BUCKETS: &str = "isomer.";
+
 /// What folders of databases that are put together, or were dropped, are called until they have a name, or are gone.
 const UNNAMED: [&str; 2] = [".restored-", ".dropped-"];
 
@@ -535,7 +538,7 @@ impl Databases {
         let feed = Feed::follow(&db)?;
         let served = Served {
             name: name.into(),
-            db,
+            db: db.reserving(OWN_BUCKETS),
             feed,
             place,
         };

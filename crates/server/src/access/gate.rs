@@ -1,7 +1,10 @@
 //! What one user may have at work at once: requests, and the memory of their queries and of what these have found; and how many
 //! results between pieces, which work on nothing and hold little.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -42,6 +45,15 @@ pub struct Entry {
     counted: usize,
     /// What was found and is kept.
     kept: usize,
+    body: Arc<Body>,
+}
+
+/// What was sent with a request of one user, and was made of it: it counts until this is dropped.
+#[derive(Debug)]
+pub struct Body {
+    gates: Arc<Gates>,
+    user: Arc<str>,
+    bytes: AtomicUsize,
 }
 
 /// Every query gets so much: all of a user's queries together hold at most this for each request beyond their limit.
@@ -74,6 +86,11 @@ impl Gates {
             share: 0,
             counted: 0,
             kept: 0,
+            body: Arc::new(Body {
+                gates: self.clone(),
+                user: user.clone(),
+                bytes: AtomicUsize::new(0),
+            }),
         })
     }
 
@@ -180,9 +197,52 @@ impl Entry {
         Ok(())
     }
 
+    /// What was sent with it.
+    pub fn body(&self) -> &Arc<Body> {
+        &self.body
+    }
+
     /// Bytes of what is kept.
     pub fn kept(&self) -> usize {
         self.kept
+    }
+}
+
+impl Body {
+    /// So many bytes more, unless its user has too much at work.
+    pub fn add(&self, bytes: usize) -> Result<()> {
+        let most = self.gates.most_bytes;
+        let mut users = self.gates.users.lock();
+        let held = users.entry(self.user.clone()).or_default();
+        if held.bytes.saturating_add(bytes) > most {
+            let message = format!(
+                "what `{}` has at work would hold more than {most} bytes with this body (limits.user_memory)",
+                self.user
+            );
+            let own = self.bytes.load(Ordering::Relaxed);
+            return Err(match own.saturating_add(bytes) > most {
+                true => ServerError::TooLarge(format!("{message}: send less at once")),
+                false => ServerError::TooMany {
+                    message: format!("{message}: wait for another request"),
+                    retry_after_s: 1,
+                },
+            });
+        }
+        held.bytes += bytes;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        let mut users = self.gates.users.lock();
+        if let Some(held) = users.get_mut(&self.user) {
+            held.bytes -= *self.bytes.get_mut();
+            if held.is_nothing() {
+                users.remove(&self.user);
+            }
+        }
     }
 }
 
@@ -234,6 +294,26 @@ mod tests {
         assert!(resting[0].keep(60 << 20).is_err());
         assert_eq!(resting[0].kept(), 60 << 20);
         resting.clear();
+        assert!(gates.users.lock().is_empty());
+    }
+
+    #[test]
+    fn bodies_count_until_nobody_has_them() {
+        let gates = Gates::new(2, 1_000, 100);
+        let ada: Arc<str> = "ada".into();
+        let entry = gates.enter(&ada).unwrap();
+        let body = entry.body().clone();
+        body.add(600).unwrap();
+        let other = gates.enter(&ada).unwrap();
+        let error = other.body().add(600).unwrap_err();
+        assert!(matches!(error, ServerError::TooMany { .. }), "{error}");
+        let error = body.add(600).unwrap_err();
+        assert!(matches!(error, ServerError::TooLarge(_)), "{error}");
+        drop(entry);
+        assert!(other.body().add(600).is_err(), "somebody still has it");
+        drop(body);
+        other.body().add(600).unwrap();
+        drop(other);
         assert!(gates.users.lock().is_empty());
     }
 

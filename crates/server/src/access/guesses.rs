@@ -1,8 +1,9 @@
-//! Failed logins: so many a minute from one address, one after the other. Tokens that nobody has count as well, each of them
+//! Failed logins: so many a minute from one address (of IPv6, from one /64), one after the other. Tokens that nobody has count as well, each of them
 //! once: a page whose login has ended asks several times with the one it had, and guesses nothing.
 
 use std::{
     hash::{BuildHasher, RandomState},
+    net::{IpAddr, Ipv6Addr},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -20,16 +21,27 @@ const MOST_SOURCES: usize = 10_000;
 /// How long a login waits for others from its address.
 const TURN_TIME: Duration = Duration::from_secs(5);
 
+/// Who is counted as one: an address, or 2^64 of them where each customer has so many (RFC 6177).
+fn net_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => {
+            let net = u128::from(address) & (u128::MAX << 64);
+            Ipv6Addr::from(net).into()
+        }
+        address => address,
+    }
+}
+
 /// Counts failures by where they come from. Memory: bounded, about a hundred bytes and 8 for each token that
 /// counts (at most the limit) for each of [`MOST_SOURCES`], and as much for each address from which somebody logs in right now.
 #[derive(Debug)]
 pub struct Guesses {
     limit: u32,
-    sources: Mutex<FxHashMap<String, Source>>,
+    sources: Mutex<FxHashMap<IpAddr, Source>>,
     /// Tokens are told apart by their hashes under this key.
     hasher: RandomState,
     /// Held by the login of a source that is looked at.
-    turns: Mutex<FxHashMap<String, Lock>>,
+    turns: Mutex<FxHashMap<IpAddr, Lock>>,
 }
 
 type Lock = Arc<tokio::sync::Mutex<()>>;
@@ -56,14 +68,15 @@ impl Guesses {
 
     /// Waits until no other login of a source is looked at, and refuses one that has failed too often. Were they looked at side by
     /// side, as many could fail as fit between the look at the limit and the outcome.
-    pub async fn turn(&self, source: &str) -> Result<Turn<'_>> {
+    pub async fn turn(&self, source: IpAddr) -> Result<Turn<'_>> {
+        let net = net_of(source);
         let lock = {
             let mut turns = self.turns.lock();
-            turns.entry(source.to_owned()).or_default().clone()
+            turns.entry(net).or_default().clone()
         };
         let mut turn = Turn {
             guesses: self,
-            source: source.to_owned(),
+            source: net,
             lock: lock.clone(),
             held: None,
         };
@@ -81,8 +94,8 @@ impl Guesses {
     }
 
     /// Refuses a source that has failed too often.
-    pub fn check(&self, source: &str) -> Result<()> {
-        match self.sources.lock().get(source) {
+    pub fn check(&self, source: IpAddr) -> Result<()> {
+        match self.sources.lock().get(&net_of(source)) {
             Some(known) => self.check_known(known),
             None => Ok(()),
         }
@@ -100,12 +113,12 @@ impl Guesses {
     }
 
     /// Counts a failure.
-    pub fn failed(&self, source: &str) {
+    pub fn failed(&self, source: IpAddr) {
         self.with(source, |known| known.failures += 1);
     }
 
     /// Counts a token that nobody has, unless it was counted before; refuses a new one from a source that has failed too often.
-    pub fn wrong_token(&self, source: &str, token: &str) -> Result<()> {
+    pub fn wrong_token(&self, source: IpAddr, token: &str) -> Result<()> {
         let token = self.hasher.hash_one(token);
         self.with(source, |known| {
             if known.tokens.contains(&token) {
@@ -118,9 +131,10 @@ impl Guesses {
         })
     }
 
-    fn with<T>(&self, source: &str, work: impl FnOnce(&mut Source) -> T) -> T {
+    fn with<T>(&self, source: IpAddr, work: impl FnOnce(&mut Source) -> T) -> T {
+        let source = net_of(source);
         let mut sources = self.sources.lock();
-        if sources.len() >= MOST_SOURCES && !sources.contains_key(source) {
+        if sources.len() >= MOST_SOURCES && !sources.contains_key(&source) {
             sources.retain(|_, known| known.since.elapsed() < WINDOW);
             if sources.len() >= MOST_SOURCES {
                 sources.clear();
@@ -131,7 +145,7 @@ impl Guesses {
             failures: 0,
             tokens: Vec::new(),
         };
-        let known = sources.entry(source.to_owned()).or_insert_with(fresh);
+        let known = sources.entry(source).or_insert_with(fresh);
         if known.since.elapsed() >= WINDOW {
             *known = fresh();
         }
@@ -143,7 +157,7 @@ impl Guesses {
 #[derive(Debug)]
 pub struct Turn<'g> {
     guesses: &'g Guesses,
-    source: String,
+    source: IpAddr,
     lock: Lock,
     held: Option<OwnedMutexGuard<()>>,
 }
@@ -151,7 +165,7 @@ pub struct Turn<'g> {
 impl Turn<'_> {
     /// Counts a failure.
     pub fn failed(&self) {
-        self.guesses.failed(&self.source);
+        self.guesses.failed(self.source);
     }
 }
 
@@ -170,6 +184,23 @@ impl Drop for Turn<'_> {
 mod tests {
     use super::*;
 
+    fn address(text: &str) -> IpAddr {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn a_network_of_one_customer_is_one_source() {
+        let guesses = Guesses::new(2);
+        guesses.failed(address("2001:db8:0:1::1"));
+        guesses.failed(address("2001:db8:0:1:ffff::2"));
+        assert!(guesses.check(address("2001:db8:0:1::3")).is_err());
+        assert!(guesses.check(address("2001:db8:0:2::1")).is_ok());
+        guesses.failed(address("::ffff:10.0.0.1"));
+        guesses.failed(address("10.0.0.1"));
+        assert!(guesses.check(address("10.0.0.1")).is_err());
+        assert!(guesses.check(address("10.0.0.2")).is_ok());
+    }
+
     #[test]
     fn logins_of_one_address_are_looked_at_one_after_the_other() {
         let guesses = Arc::new(Guesses::new(3));
@@ -183,7 +214,7 @@ mod tests {
             for _ in 0..20 {
                 let (guesses, seen) = (guesses.clone(), seen.clone());
                 all.spawn(async move {
-                    let Ok(turn) = guesses.turn("10.0.0.1").await else {
+                    let Ok(turn) = guesses.turn(address("10.0.0.1")).await else {
                         return;
                     };
                     seen.lock().0 += 1;
@@ -196,7 +227,7 @@ mod tests {
                     seen.lock().2 += 1;
                 });
             }
-            let other = guesses.turn("10.0.0.2").await;
+            let other = guesses.turn(address("10.0.0.2")).await;
             assert!(other.is_ok(), "another address does not wait");
             drop(other);
             all.join_all().await;
@@ -209,15 +240,15 @@ mod tests {
     fn the_tenth_failure_is_the_last_that_is_looked_at() {
         let guesses = Guesses::new(10);
         for _ in 0..10 {
-            assert!(guesses.check("10.0.0.1").is_ok());
-            guesses.failed("10.0.0.1");
+            assert!(guesses.check(address("10.0.0.1")).is_ok());
+            guesses.failed(address("10.0.0.1"));
         }
         assert!(matches!(
-            guesses.check("10.0.0.1"),
+            guesses.check(address("10.0.0.1")),
             Err(ServerError::TooMany { .. })
         ));
         assert!(
-            guesses.check("10.0.0.2").is_ok(),
+            guesses.check(address("10.0.0.2")).is_ok(),
             "another address is not touched"
         );
     }
@@ -226,24 +257,34 @@ mod tests {
     fn a_token_that_has_ended_is_counted_once() {
         let guesses = Guesses::new(3);
         for _ in 0..100 {
-            guesses.wrong_token("10.0.0.1", "an old login").unwrap();
+            guesses
+                .wrong_token(address("10.0.0.1"), "an old login")
+                .unwrap();
         }
-        guesses.check("10.0.0.1").unwrap();
-        guesses.wrong_token("10.0.0.1", "one guess").unwrap();
-        guesses.wrong_token("10.0.0.1", "another").unwrap();
-        assert!(guesses.wrong_token("10.0.0.1", "one too many").is_err());
+        guesses.check(address("10.0.0.1")).unwrap();
+        guesses
+            .wrong_token(address("10.0.0.1"), "one guess")
+            .unwrap();
+        guesses.wrong_token(address("10.0.0.1"), "another").unwrap();
         assert!(
-            guesses.check("10.0.0.1").is_err(),
+            guesses
+                .wrong_token(address("10.0.0.1"), "one too many")
+                .is_err()
+        );
+        assert!(
+            guesses.check(address("10.0.0.1")).is_err(),
             "guessed tokens hold up passwords, too"
         );
-        guesses.wrong_token("10.0.0.1", "an old login").unwrap();
+        guesses
+            .wrong_token(address("10.0.0.1"), "an old login")
+            .unwrap();
     }
 
     #[test]
     fn many_addresses_take_bounded_memory() {
         let guesses = Guesses::new(1);
         for number in 0..3 * MOST_SOURCES {
-            guesses.failed(&number.to_string());
+            guesses.failed(std::net::Ipv4Addr::from(number as u32).into());
         }
         assert!(guesses.sources.lock().len() <= MOST_SOURCES);
     }

@@ -15,10 +15,11 @@ mod system;
 
 pub(crate) use databases::check_name;
 pub use databases::{Databases, name_of};
-pub use gate::{Entry, Gates};
+pub use gate::{Body, Entry, Gates};
 pub use guesses::{Guesses, Turn};
 pub use role::{ALL_DATABASES, Rights, Role};
 pub use session::{Access, Principal, ServerAccess, Session};
+pub(crate) use system::is_user_name;
 pub use system::{Credential, Login, NewToken, System, TokenInfo, UserInfo};
 
 /// Milliseconds since 1970 UTC.

@@ -4,12 +4,17 @@ use std::{collections::VecDeque, net::IpAddr, sync::Arc};
 
 use isomer_db::{
     Backup, BucketOptions, Database, FileReader, FileWriter, Limits, Map, QueryOptions,
-    QueryResult, RestoreOptions, Restored, Row, RowCursor, RowStream, Transaction,
-    data::{BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, DataError},
+    QueryResult, RestoreOptions, Restored, Row, RowCursor, RowStream, StatementClass, Transaction,
+    data::{BulkEnds, BulkNode, BulkOptions, BulkOutcome, BulkRelationship, DataError, Version},
 };
 
-use super::{Gates, Rights, Role, databases::Databases, gate::Entry};
-use crate::{Result, ServerError, feed::Feed, open::Open, weight};
+use super::{Body, Gates, Rights, Role, databases::Databases, gate::Entry};
+use crate::{
+    Result, ServerError,
+    feed::Feed,
+    open::{Open, OpenTransactions, no_transaction},
+    weight,
+};
 
 /// Who asks, and what he may do.
 #[derive(Clone, Debug)]
@@ -131,6 +136,11 @@ impl Session {
     /// Who it is.
     pub fn principal(&self) -> &Arc<Principal> {
         &self.principal
+    }
+
+    /// What was sent with the request.
+    pub(crate) fn body(&self) -> &Arc<Body> {
+        self.entry.body()
     }
 
     /// Where the request comes from.
@@ -345,9 +355,13 @@ impl Access {
         need: Role,
         work: impl FnMut(&mut Transaction) -> Result<T>,
     ) -> Result<T> {
-        self.require(need.max(Role::Editor))?;
+        let need = need.max(Role::Editor);
+        self.require(need)?;
         match &self.open {
-            Some(open) => open.with(work),
+            Some(open) => {
+                open.note(need.class());
+                open.with(work)
+            }
             None => self.db.transact(work),
         }
     }
@@ -360,9 +374,30 @@ impl Access {
         options: &QueryOptions,
     ) -> Result<QueryResult> {
         match &self.open {
-            Some(open) => open.with(|tx| Ok(tx.query_with(text, parameters, options)?)),
+            Some(open) => {
+                let result = open.with(|tx| Ok(tx.query_with(text, parameters, options)?))?;
+                open.note(result.class());
+                Ok(result)
+            }
             None => Ok(self.db.query_with(text, parameters, options)?),
         }
+    }
+
+    /// What a query may do; nothing where it has no plan.
+    pub(crate) fn class_of(&self, text: &str) -> Option<StatementClass> {
+        self.read(|tx| Ok(tx.class_of(text)?)).ok()
+    }
+
+    /// Commits the open transaction, for those who still have the right to all that was done in it.
+    pub(crate) fn commit(&self, all: &OpenTransactions) -> Result<Version> {
+        let open = self.open.as_ref().ok_or_else(no_transaction)?;
+        if self.role.class() < open.class() {
+            return Err(ServerError::Denied(format!(
+                "`{}` does not have the right on the database `{}` any more with which this was written: roll it back",
+                self.session.principal.name, self.name
+            )));
+        }
+        all.commit(open)
     }
 
     /// Runs a query and gives its rows as they are found; not in an open transaction.

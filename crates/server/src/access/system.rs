@@ -625,13 +625,14 @@ impl System {
 }
 
 /// Names of users: what can be written in a log and a path without quotes.
-fn check_name(name: &str) -> Result<()> {
+/// Whether a user may have this name.
+pub(crate) fn is_user_name(name: &str) -> bool {
     let allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '@');
-    if name.is_empty()
-        || name.len() > MOST_NAME
-        || !name.chars().all(allowed)
-        || name.starts_with('.')
-    {
+    (1..=MOST_NAME).contains(&name.len()) && name.chars().all(allowed) && !name.starts_with('.')
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if !is_user_name(name) {
         return Err(ServerError::Invalid(format!(
             "the name of a user has 1 to {MOST_NAME} letters, digits, `_`, `-`, `.` or `@`, and begins with no dot"
         )));

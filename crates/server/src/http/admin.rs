@@ -12,7 +12,10 @@ use super::{
 };
 use crate::{
     Result, ServerError,
-    access::{Access, NewToken, Rights, Role, ServerAccess, TokenInfo, UserInfo, now_ms},
+    access::{
+        Access, NewToken, Rights, Role, ServerAccess, TokenInfo, UserInfo, check_name,
+        is_user_name, now_ms,
+    },
 };
 
 fn token_value(info: &TokenInfo) -> Value {
@@ -27,7 +30,7 @@ fn token_value(info: &TokenInfo) -> Value {
         map.insert("scope", scope.to_map().into());
     }
     if let Some(end) = info.expires_ms {
-        map.insert("expires_ms", (end as i64).into());
+        map.insert("expires_ms", i64::try_from(end).unwrap_or(i64::MAX).into());
     }
     map.into()
 }
@@ -39,17 +42,27 @@ fn new_token(status: StatusCode, new: &NewToken) -> Result<Reply> {
 
 /// A login: the token itself, or a cookie that scripts cannot read, and what they show beside it.
 fn logged_in(call: &Call, status: StatusCode, new: &NewToken, in_cookie: bool) -> Result<Reply> {
+    call.tell(|told| {
+        told.user = Some(new.info.user.to_string());
+        told.token = Some(new.info.id.to_string());
+    });
     if !in_cookie {
         return new_token(status, new);
     }
     let told = params! { "csrf" => cookie::csrf(&new.token), "about" => token_value(&new.info) };
     // A page that a browser loaded over TLS says so by itself, too.
-    let page = call.header(header::ORIGIN).unwrap_or_default();
+    let page = call.header(header::ORIGIN)?.unwrap_or_default();
     let secure = call.over_tls || page.starts_with("https://");
     Ok(Reply::value_with(status, &told.into())?.with(
         header::SET_COOKIE,
         cookie::begun(&call.headers, &new.token, secure),
     ))
+}
+
+/// The audit log is told who wants to log in, where that may be a name: somebody may have written his password there.
+fn tell_asked(call: &Call, user: &str) {
+    let asked = Some(user).filter(|user| is_user_name(user));
+    call.tell(|told| told.user = asked.map(str::to_owned));
 }
 
 fn user_value(user: &UserInfo) -> Value {
@@ -67,6 +80,7 @@ pub async fn setup(mut call: Call) -> Result<Reply> {
         fields.needed_text("password")?,
     );
     let in_cookie = fields.switch("cookie")?;
+    tell_asked(&call, &user);
     let turn = call.core.login_turn(call.from).await?;
     let lasts = millis(call.core.config.limits.login_time);
     let outcome = call
@@ -91,6 +105,7 @@ pub async fn login(mut call: Call) -> Result<Reply> {
     let mut fields = call.fields(&["user", "password", "cookie"]).await?;
     let (user, password) = (fields.needed_text("user")?, fields.needed_text("password")?);
     let in_cookie = fields.switch("cookie")?;
+    tell_asked(&call, &user);
     // By address, and by name from one address net: a name alone must not be locked by strangers.
     let turn = call.core.login_turn(call.from).await?;
     let lasts = millis(call.core.config.limits.login_time);
@@ -176,6 +191,8 @@ pub async fn open_database(call: Call, access: ServerAccess) -> Result<Reply> {
 pub async fn create_database(mut call: Call, access: ServerAccess) -> Result<Reply> {
     let mut fields = call.fields(&["database", "restore"]).await?;
     let name = fields.needed_text("database")?;
+    check_name(&name)?;
+    call.tell(|told| told.target = Some(name.clone()));
     if let Some(said) = fields.map("restore")? {
         let source = super::backups::Source::of(&call.core, said)?;
         return source.restore(call.core, access, name).await;
@@ -270,6 +287,8 @@ pub async fn create_user(mut call: Call, _access: ServerAccess) -> Result<Reply>
     let mut fields = call.fields(&["user", "password", "roles"]).await?;
     let (name, password) = (fields.needed_text("user")?, fields.needed_text("password")?);
     let roles = Rights::from_map(&fields.map("roles")?.unwrap_or_default())?;
+    let target = Some(&name).filter(|name| is_user_name(name)).cloned();
+    call.tell(|told| told.target = target);
     let user = call
         .core
         .hashing(move |core| core.system()?.add_user(&name, &password, &roles))
@@ -408,6 +427,7 @@ pub async fn create_token(mut call: Call, access: ServerAccess) -> Result<Reply>
                 .add_token(&user, &name, scope, expires, false)
         })
         .await?;
+    call.tell(|told| told.target = Some(new.info.id.to_string()));
     new_token(StatusCode::CREATED, &new)
 }
 

@@ -56,6 +56,7 @@ pub async fn make(mut call: Call, access: Access) -> Result<Reply> {
     let name = fields.needed_text("backup")?;
     let (keep, copy) = (fields.number("keep")?, fields.switch("copy")?);
     check_backup_name(&name)?;
+    call.tell(|told| told.target = Some(name.clone()));
     if keep == Some(0) || (copy && keep.is_some()) {
         return Err(ServerError::Invalid(
             "`keep` is the number of backups under this name that stay, from 1; a copy has no others beside it".into(),

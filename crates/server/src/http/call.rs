@@ -12,8 +12,10 @@ use isomer_db::{CancelHandle, Map, Value, json};
 
 use parking_lot::Mutex;
 
-use super::route::Route;
-use crate::{Result, ServerError, core::Core, traces::Span};
+use super::{heads, route::Route};
+use crate::{
+    Result, ServerError, access::Body as Sent, audit::Told, core::Core, traces::Span, weight,
+};
 
 /// A request that was let in.
 pub struct Call {
@@ -32,13 +34,26 @@ pub struct Call {
     pub(super) over_tls: bool,
     /// What a page must show beside the cookie that it was let in by.
     pub(super) csrf: Option<String>,
+    /// What was sent, as it counts for who asks; none where that is not known.
+    pub(super) sent: Option<Arc<Sent>>,
+    /// What the audit log is told.
+    pub(super) told: Arc<Mutex<Told>>,
 }
+
+/// Most bytes of a body of somebody who is not known yet: a login and no more.
+const UNKNOWN_BODY: usize = 16 << 10;
 
 impl Call {
     /// What stands in a place of the path.
     pub fn place(&self, name: &str) -> &str {
         let found = self.places.iter().find(|(place, _)| place == name);
         found.map(|(_, value)| value.as_str()).unwrap_or_default()
+    }
+
+    /// What stands in a place of the path, for the audit log; nothing where there is no such place.
+    pub(super) fn named(&self, name: &str) -> Option<String> {
+        let (_, value) = self.places.iter().find(|(place, _)| place == name)?;
+        Some(value.chars().take(64).collect())
     }
 
     /// The number in a place of the path.
@@ -97,20 +112,17 @@ impl Call {
             .collect()
     }
 
-    /// A field of the head, as text.
-    pub fn header(&self, name: impl header::AsHeaderName) -> Option<&str> {
-        self.headers.get(name).and_then(|value| value.to_str().ok())
+    /// A field of the head, as text. One that is no text, or stands there twice, is refused: what it asks for must not be left out.
+    pub fn header(&self, name: impl AsRef<str>) -> Result<Option<&str>> {
+        heads::once(&self.headers, name.as_ref())
     }
 
-    /// Whether the client takes this type of content, by name.
-    pub fn accepts(&self, media_types: &[&str]) -> bool {
-        let accept = self.header(header::ACCEPT).unwrap_or_default();
-        accept.split(',').any(|one| {
-            let media_type = one.split(';').next().unwrap_or_default().trim();
-            media_types
-                .iter()
-                .any(|known| media_type.eq_ignore_ascii_case(known))
-        })
+    /// Whether the client takes one of these types of content, and none of the others rather.
+    pub fn accepts(&self, media_types: &[&str], others: &[&[&str]]) -> Result<bool> {
+        let accepted = heads::list(&self.headers, header::ACCEPT.as_str())?;
+        let offers: Vec<&[&str]> = others.iter().copied().chain([media_types]).collect();
+        let best = heads::preferred(accepted.as_deref().unwrap_or_default(), &offers);
+        Ok(best == Some(others.len()))
     }
 
     /// The type of the body, without its parameters, in small letters.
@@ -129,21 +141,29 @@ impl Call {
             .to_ascii_lowercase()
     }
 
+    /// Tells the audit log something of it.
+    pub(super) fn tell(&self, tell: impl FnOnce(&mut Told)) {
+        tell(&mut self.told.lock());
+    }
+
     /// The body, as sent: within the limit, within its time, decompressed.
     pub async fn bytes(&mut self) -> Result<Vec<u8>> {
         self.bytes_up_to(self.core.config.limits.body_bytes).await
     }
 
-    /// As [`Call::bytes`], within a limit of its own.
+    /// As [`Call::bytes`], within a limit of its own. What is sent counts for who asks; nobody is believed to need much who is not
+    /// known.
     pub async fn bytes_up_to(&mut self, most: usize) -> Result<Vec<u8>> {
-        let too_large = move || {
-            ServerError::TooLarge(format!(
-                "the body is larger than {most} bytes: send less at once, or import it (limits.body)"
-            ))
+        let sent = self.sent.clone();
+        let (most, advice) = match sent {
+            Some(_) => (most, ": send less at once, or import it (limits.body)"),
+            None => (most.min(UNKNOWN_BODY), ""),
         };
-        let said = self
-            .header(header::CONTENT_LENGTH)
-            .and_then(|said| said.parse::<u64>().ok());
+        let too_large =
+            move || ServerError::TooLarge(format!("the body is larger than {most} bytes{advice}"));
+        let count = move |bytes| sent.as_ref().map_or(Ok(()), |sent| sent.add(bytes));
+        let said = self.header(header::CONTENT_LENGTH)?;
+        let said = said.and_then(|said| said.parse::<u64>().ok());
         if said.is_some_and(|said| said > most as u64) {
             return Err(too_large());
         }
@@ -160,6 +180,7 @@ impl Call {
                 if bytes.len() + data.len() > most {
                     return Err(too_large());
                 }
+                count(data.len())?;
                 bytes.extend_from_slice(&data);
             }
             Ok(bytes)
@@ -175,7 +196,7 @@ impl Call {
             Coding::Plain => Ok(bytes),
             coding => {
                 self.core
-                    .blocking(move || coding.unpack(&bytes, most, too_large))
+                    .blocking(move || coding.unpack(&bytes, most, too_large, count))
                     .await
             }
         }
@@ -191,11 +212,17 @@ impl Call {
         }
         let bytes = self.bytes().await?;
         if bytes.len() < 64 << 10 {
-            return Ok(json::parse_bytes(&bytes)?);
+            return self.parse(&bytes);
         }
+        let sent = self.sent.clone();
         self.core
-            .blocking(move || Ok(json::parse_bytes(&bytes)?))
+            .blocking(move || parse(sent.as_deref(), &bytes))
             .await
+    }
+
+    /// The value of a body, which counts for who asks.
+    pub(super) fn parse(&self, bytes: &[u8]) -> Result<Value> {
+        parse(self.sent.as_deref(), bytes)
     }
 
     /// As [`Call::fields`]; no fields where there is no body.
@@ -228,6 +255,13 @@ impl Call {
         }
         Ok(Fields(map))
     }
+}
+
+fn parse(sent: Option<&Sent>, bytes: &[u8]) -> Result<Value> {
+    if let Some(sent) = sent {
+        sent.add(weight::of_json(bytes))?;
+    }
+    Ok(json::parse_bytes(bytes)?)
 }
 
 /// The fields of a body.
@@ -302,12 +336,19 @@ impl Fields {
     }
 }
 
-fn wrong(name: &str, expected: &str, value: &Value) -> ServerError {
+/// Refuses what a field holds.
+pub(super) fn wrong(name: &str, expected: &str, value: &Value) -> ServerError {
+    let found = match value {
+        Value::Int(number) => number.to_string(),
+        other => format!("a {}", other.type_name()),
+    };
     ServerError::Invalid(format!(
-        "the field `{name}` is a {}: {expected} is expected",
-        value.type_name()
+        "the field `{name}` is {found}: {expected} is expected"
     ))
 }
+
+/// So many bytes of a body are unpacked before they are counted.
+const UNPACKED_AT_ONCE: u64 = 256 << 10;
 
 /// How a body is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -361,16 +402,23 @@ impl Coding {
         packed: &[u8],
         most: usize,
         too_large: impl Fn() -> ServerError,
+        count: impl Fn(usize) -> Result<()>,
     ) -> Result<Vec<u8>> {
         let mut bytes = Vec::new();
         let mut reader = self.reader(Box::new(packed))?.take(most as u64 + 1);
-        reader.read_to_end(&mut bytes).map_err(|error| {
-            ServerError::Invalid(format!("the body cannot be decompressed: {error}"))
-        })?;
-        if bytes.len() > most {
-            return Err(too_large());
+        loop {
+            let piece = (&mut reader).take(UNPACKED_AT_ONCE).read_to_end(&mut bytes);
+            let piece = piece.map_err(|error| {
+                ServerError::Invalid(format!("the body cannot be decompressed: {error}"))
+            })?;
+            if bytes.len() > most {
+                return Err(too_large());
+            }
+            if piece == 0 {
+                return Ok(bytes);
+            }
+            count(piece)?;
         }
-        Ok(bytes)
     }
 }
 
@@ -455,22 +503,22 @@ mod tests {
         let too_large = || ServerError::TooLarge("large".into());
         assert_eq!(
             Coding::Gzip
-                .unpack(&packed, 1 << 20, too_large)
+                .unpack(&packed, 1 << 20, too_large, |_| Ok(()))
                 .unwrap()
                 .len(),
             1 << 20
         );
         assert!(matches!(
-            Coding::Gzip.unpack(&packed, 1000, too_large),
+            Coding::Gzip.unpack(&packed, 1000, too_large, |_| Ok(())),
             Err(ServerError::TooLarge(_))
         ));
         let packed = zstd::encode_all(&zeros[..], 3).unwrap();
         assert!(matches!(
-            Coding::Zstd.unpack(&packed, 1000, too_large),
+            Coding::Zstd.unpack(&packed, 1000, too_large, |_| Ok(())),
             Err(ServerError::TooLarge(_))
         ));
         assert!(matches!(
-            Coding::Zstd.unpack(b"no zstd", 1000, too_large),
+            Coding::Zstd.unpack(b"no zstd", 1000, too_large, |_| Ok(())),
             Err(ServerError::Invalid(_))
         ));
     }

@@ -43,7 +43,7 @@ const CHANGES: usize = 1_000;
 /// `GET …/changes`
 pub async fn changes(call: Call, access: Access) -> Result<Reply> {
     let place = call.core.feed_place()?;
-    let resumed = call.header("last-event-id").map(|id| {
+    let resumed = call.header("last-event-id")?.map(|id| {
         id.parse()
             .map_err(|_| ServerError::Invalid("Last-Event-ID is a number of an event".into()))
     });

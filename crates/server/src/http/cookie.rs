@@ -67,10 +67,10 @@ pub fn csrf(token: &str) -> String {
 /// Refuses a request with a cookie and without what only a page of this server knows. That page asks `/v1/me` for it.
 pub fn check(call: &Call, token: &str) -> Result<String> {
     let csrf = csrf(token);
-    let site = call.header("sec-fetch-site").unwrap_or("same-origin");
+    let site = call.header("sec-fetch-site")?.unwrap_or("same-origin");
     let own = matches!(site, "same-origin" | "none");
     let asks = call.route.method == "GET" && call.route.path == "/v1/me";
-    let shown = call.header(FIELD).unwrap_or_default();
+    let shown = call.header(FIELD)?.unwrap_or_default();
     if own && (asks || equal(&digest_of(&csrf), &digest_of(shown))) {
         return Ok(csrf);
     }

@@ -27,7 +27,7 @@ pub(super) async fn write(
     body: &[u8],
     work: impl FnMut(&mut Transaction) -> Result<Answer> + Send + 'static,
 ) -> Result<Reply> {
-    let once = match call.header("idempotency-key") {
+    let once = match call.header(once::KEY)? {
         Some(key) if access.open().is_none() => {
             let parts = [call.route.method.as_bytes(), call.target.as_bytes(), body];
             Some(Once::new(&access.principal().name, key, &parts)?)
@@ -242,8 +242,8 @@ pub async fn get_key(call: Call, access: Access) -> Result<Reply> {
         key(&call, call.place("key"))?,
     );
     let (conditions, raw) = (
-        Conditions::of(&call.headers),
-        call.accepts(&["application/octet-stream"]),
+        Conditions::of(&call.headers)?,
+        call.accepts(&["application/octet-stream"], &[&[JSON]])?,
     );
     read_one(&call, access, move |tx| {
         let Some(value) = tx.bucket(&name).get(&key)? else {
@@ -277,7 +277,7 @@ async fn value(call: &mut Call) -> Result<(Value, Vec<u8>)> {
         }
     };
     let value = match content_type.as_str() {
-        "application/json" => typed_value(json::parse_bytes(&body)?),
+        "application/json" => typed_value(call.parse(&body)?),
         "text/plain" => match std::str::from_utf8(&body) {
             Ok(text) => text.into(),
             Err(_) => {
@@ -303,7 +303,7 @@ pub async fn put_key(mut call: Call, access: Access) -> Result<Reply> {
         call.place("bucket").to_owned(),
         key(&call, call.place("key"))?,
     );
-    let conditions = conditions(&call);
+    let conditions = conditions(&call)?;
     let expiry = call
         .number_param("expires_in_ms")?
         .map_or(Expiry::Never, Expiry::After);
@@ -321,10 +321,10 @@ pub async fn put_key(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// The conditions of a change; none where there are none, so that what is there need not be read.
-fn conditions(call: &Call) -> Option<Conditions> {
+fn conditions(call: &Call) -> Result<Option<Conditions>> {
     let given = call.headers.contains_key(header::IF_MATCH)
         || call.headers.contains_key(header::IF_NONE_MATCH);
-    given.then(|| Conditions::of(&call.headers))
+    given.then(|| Conditions::of(&call.headers)).transpose()
 }
 
 /// `DELETE …/buckets/{bucket}/keys/{key}`
@@ -333,7 +333,7 @@ pub async fn delete_key(call: Call, access: Access) -> Result<Reply> {
         call.place("bucket").to_owned(),
         key(&call, call.place("key"))?,
     );
-    let conditions = conditions(&call);
+    let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, b"", move |tx| {
         let mut bucket = tx.bucket(&name);
         if let Some(conditions) = &conditions {
@@ -533,7 +533,7 @@ pub async fn get_document(call: Call, access: Access) -> Result<Reply> {
         call.place("label").to_owned(),
         document_key(&call, call.place("key"))?,
     );
-    let conditions = Conditions::of(&call.headers);
+    let conditions = Conditions::of(&call.headers)?;
     read_one(&call, access, move |tx| {
         let Some(document) = tx.collection(&label).get(key)? else {
             return Err(ServerError::NotFound("there is no such document".into()));
@@ -566,7 +566,7 @@ pub async fn put_document(mut call: Call, access: Access) -> Result<Reply> {
             "`_key` differs from the key in the path: leave it away".into(),
         ));
     }
-    let conditions = Conditions::of(&call.headers);
+    let conditions = Conditions::of(&call.headers)?;
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
         let mut collection = tx.collection(&label);
         let now = collection.get(key.clone())?;
@@ -606,7 +606,7 @@ pub async fn patch_document(mut call: Call, access: Access) -> Result<Reply> {
         call.place("label").to_owned(),
         document_key(&call, call.place("key"))?,
     );
-    let conditions = conditions(&call);
+    let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, text.as_bytes(), move |tx| {
         let mut collection = tx.collection(&label);
         if let Some(conditions) = &conditions {
@@ -631,7 +631,7 @@ pub async fn delete_document(call: Call, access: Access) -> Result<Reply> {
         call.place("label").to_owned(),
         document_key(&call, call.place("key"))?,
     );
-    let (conditions, detach) = (conditions(&call), call.switch("detach")?);
+    let (conditions, detach) = (conditions(&call)?, call.switch("detach")?);
     write(&call, access, Role::Editor, b"", move |tx| {
         let mut collection = tx.collection(&label);
         if let Some(conditions) = &conditions {

@@ -107,14 +107,14 @@ pub async fn get(call: Call, access: Access) -> Result<Reply> {
         .await?;
     let about = reader.about();
     let tag = tag(&about);
-    if Conditions::of(&call.headers).is_known(&tag) {
+    if Conditions::of(&call.headers)?.is_known(&tag) {
         return Ok(Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&tag));
     }
     // A part is of use only to who has the other parts of the same content.
     let same = call
-        .header(header::IF_RANGE)
+        .header(header::IF_RANGE)?
         .is_none_or(|known| known == tag);
-    let asked = call.header(header::RANGE).filter(|_| same);
+    let asked = call.header(header::RANGE)?.filter(|_| same);
     let part = match asked.map_or(Part::All, |text| Part::of(text, about.bytes)) {
         Part::None => {
             let reply = Reply::error(&ServerError::Invalid(format!(
@@ -245,7 +245,7 @@ pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
         ));
     }
     let (path, folders) = (path(&call), call.switch("folders")?);
-    let conditions = Conditions::of(&call.headers);
+    let conditions = Conditions::of(&call.headers)?;
     let coding = super::call::Coding::of(&call.headers)?;
     let limits = &call.core.config.limits;
     let (most, pause) = (limits.import_bytes, limits.body_time);
@@ -296,7 +296,7 @@ pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
 /// `DELETE …/file`
 pub async fn delete(call: Call, access: Access) -> Result<Reply> {
     let (path, all) = (path(&call), call.switch("all")?);
-    let conditions = Conditions::of(&call.headers);
+    let conditions = Conditions::of(&call.headers)?;
     call.core
         .blocking(move || {
             access.write(Role::Editor, |tx| {

@@ -17,6 +17,7 @@ mod ending;
 mod fields;
 mod files;
 mod graph;
+mod heads;
 mod lines;
 mod once;
 pub mod openapi;
@@ -41,6 +42,8 @@ use axum::{
     response::IntoResponse,
     routing::{MethodFilter, MethodRouter, on},
 };
+use isomer_db::StatementClass;
+use parking_lot::Mutex;
 
 use self::{
     call::Call,
@@ -48,7 +51,13 @@ use self::{
     reply::{Content, Reply},
     route::{Handler, Needs, ROUTES, Route},
 };
-use crate::{Result, ServerError, access::Principal, audit::Event, core::Core, traces::Span};
+use crate::{
+    Result, ServerError,
+    access::Principal,
+    audit::{Event, Told},
+    core::Core,
+    traces::Span,
+};
 
 /// Where a connection comes from.
 #[derive(Clone, Copy, Debug)]
@@ -117,6 +126,7 @@ async fn answer(
     let headers = Arc::new(parts.headers);
     let from = Origin::of(from.0, &headers, &core.config.trusted_proxies);
     let mut who = Who::default();
+    let told = Arc::<Mutex<Told>>::default();
     let call = Call {
         core: core.clone(),
         span: Span::none(),
@@ -129,10 +139,12 @@ async fn answer(
             .map(|target| target.as_str().to_owned())
             .unwrap_or_default(),
         headers: headers.clone(),
-        body: parking_lot::Mutex::new(body),
+        body: Mutex::new(body),
         from: from.address,
         over_tls: from.over_tls || core.config.tls.is_some(),
         csrf: None,
+        sent: None,
+        told: told.clone(),
     };
     let outcome = let_in(call, &parts.uri, places, &mut who).await;
     let (reply, error) = match outcome {
@@ -166,16 +178,21 @@ async fn answer(
         took_ms = took.as_secs_f64() * 1e3,
         "answered"
     );
+    let told = std::mem::take(&mut *told.lock());
+    let principal = who.principal.as_ref();
+    let token = principal.and_then(|principal| principal.token.as_deref());
     core.audit.record(&Event {
-        user: who.principal.as_ref().map(|principal| &*principal.name),
-        token: who
-            .principal
-            .as_ref()
-            .and_then(|principal| principal.token.as_deref()),
+        user: principal
+            .map(|principal| &*principal.name)
+            .or(told.user.as_deref()),
+        token: token.or(told.token.as_deref()),
         from: from.address,
         action: route.action(),
         database: who.database.as_deref(),
-        class: route.needs.class(),
+        target: told.target.as_deref(),
+        class: told
+            .class
+            .map_or_else(|| route.needs.class(), StatementClass::name),
         status,
         error: error.as_ref().map(ServerError::kind),
         took_ms: took.as_secs_f64() * 1e3,
@@ -198,6 +215,7 @@ async fn answer(
 /// Checks a request and runs its handler.
 async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Result<Reply> {
     check_host(&call, uri)?;
+    check_coding(&call)?;
     let needs = call.route.needs;
     let session = match needs {
         Needs::Nobody => None,
@@ -209,6 +227,7 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
             };
             let session = call.core.session(token, call.from)?;
             who.principal = Some(session.principal().clone());
+            call.sent = Some(session.body().clone());
             if let (None, Some(token)) = (bearer, token) {
                 call.csrf = Some(cookie::check(&call, token)?);
             }
@@ -222,6 +241,14 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
         who.span = Some(call.span.clone());
     }
     call.places = texts_of(places)?;
+    if let Some(name) = call.named("db") {
+        who.database = Some(name);
+    }
+    if matches!(call.route.tag, "access" | "databases") {
+        let target = ["user", "id", "backup"].iter();
+        let target = target.filter_map(|place| call.named(place)).next();
+        call.tell(|told| told.target = target);
+    }
     call.query = call::parse_query(uri.query().unwrap_or_default())?;
     let known: Vec<_> = call.route.params().collect();
     for (name, _) in &call.query {
@@ -243,13 +270,13 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
         (Handler::Nobody(handler), None, _) => handler(call).await,
         (Handler::Server(handler), Some(session), Needs::Server(role)) => {
             let access = session.server(role)?;
+            check_key(&call, false)?;
             handler(call, access).await
         }
         (Handler::Database(handler), Some(session), Needs::Database(role)) => {
             let name = call.place("db").to_owned();
-            who.database = Some(name.chars().take(64).collect());
             let transaction = match call.place("transaction") {
-                "" => call.header("isomer-transaction"),
+                "" => call.header("isomer-transaction")?,
                 id => Some(id),
             };
             // The right is looked at before anything is said of the transaction.
@@ -257,12 +284,29 @@ async fn let_in(mut call: Call, uri: &Uri, places: Places, who: &mut Who) -> Res
             let allowed = session.principal().rights.on(&name) >= Some(role);
             let open = if allowed { open.transpose()? } else { None };
             let access = session.database(&name, role, open)?;
+            check_key(&call, access.open().is_some())?;
             handler(call, access).await
         }
         _ => Err(ServerError::Internal(
             "the route's handler does not fit what it needs".into(),
         )),
     }
+}
+
+/// Refuses the key of a request whose answer is not kept: it would be done as often as it is sent.
+fn check_key(call: &Call, in_transaction: bool) -> Result<()> {
+    let route = call.route;
+    if route.method == "GET" || call.header(once::KEY)?.is_none() {
+        return Ok(());
+    }
+    let why = match (route.keeps_answers(), in_transaction) {
+        (true, false) => return Ok(()),
+        (true, true) => "in a transaction between requests",
+        (false, _) => "here",
+    };
+    Err(ServerError::Invalid(format!(
+        "an answer is not kept {why}: leave the Idempotency-Key away (queries, and writes of keys, documents, convergent fields and the graph have one)"
+    )))
 }
 
 /// The places of a path, decoded.
@@ -309,7 +353,7 @@ fn check_host(call: &Call, uri: &Uri) -> Result<()> {
             "the server is not known as `{name}`: add the name to `hosts`, or call it as localhost"
         )));
     }
-    let Some(origin) = call.header(header::ORIGIN) else {
+    let Some(origin) = call.header(header::ORIGIN)? else {
         return Ok(());
     };
     let site = origin.split_once("://").map(|(_, site)| site);
@@ -321,15 +365,26 @@ fn check_host(call: &Call, uri: &Uri) -> Result<()> {
     )))
 }
 
+/// Refuses a body that is coded for the way otherwise than in chunks: it would be taken for what is behind its coding.
+fn check_coding(call: &Call) -> Result<()> {
+    match heads::list(&call.headers, header::TRANSFER_ENCODING.as_str())? {
+        Some(coding) if !coding.trim().eq_ignore_ascii_case("chunked") => {
+            Err(ServerError::Invalid(format!(
+                "`Transfer-Encoding: {coding}` is not understood: send chunks, and what is compressed with `Content-Encoding`"
+            )))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The host that a request names. Several would let a proxy and the server each believe another one (RFC 9112, 3.2).
 fn asked_host<'a>(call: &'a Call, uri: &Uri) -> Result<&'a str> {
-    let host = call.header(header::HOST).unwrap_or_default();
-    let is_one = call.headers.get_all(header::HOST).iter().count() <= 1;
-    if is_one && uri.authority().is_none_or(|target| target == host) {
+    let host = call.header(header::HOST)?.unwrap_or_default();
+    if uri.authority().is_none_or(|target| target == host) {
         return Ok(host);
     }
     Err(ServerError::Invalid(
-        "the request names several hosts: send one field `Host`, and no other host in the target"
+        "the request names several hosts: send no other one in its target than in the field `Host`"
             .into(),
     ))
 }

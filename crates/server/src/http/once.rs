@@ -1,7 +1,7 @@
 //! Writes that may be sent twice: the answer to a request with an `Idempotency-Key` is kept in the transaction that did it,
 //! so that the same request is done once, whatever happens between server and client, a crash included.
 //!
-//! Answers stand in the bucket `isomer.answers` of the database, under the SHA-256 of user and key, for a day.
+//! Answers stand in the bucket `isomer.answers` of the database, which nobody else writes, under the SHA-256 of user and key, for a day.
 
 use axum::http::StatusCode;
 use isomer_db::{Expiry, Transaction, Value, params};
@@ -13,6 +13,8 @@ use crate::{
     access::{Access, Role, password::hex},
 };
 
+/// The field of the head.
+pub(super) const KEY: &str = "idempotency-key";
 /// The bucket.
 pub(super) const ANSWERS: &str = "isomer.answers";
 /// How long an answer is kept.
@@ -149,9 +151,9 @@ pub fn write(
         return Ok(access.write(need, work)?.into_reply(false));
     };
     let (answer, again) = access.write(need, |tx| {
-        if let Some(kept) = tx.bucket(ANSWERS).get(&once.key)? {
-            let (request, answer) = Answer::of_value(&kept)
-                .ok_or_else(|| ServerError::Internal("a kept answer cannot be read".into()))?;
+        // One that cannot be read was written by nobody here.
+        let kept = tx.bucket(ANSWERS).get(&once.key)?;
+        if let Some((request, answer)) = kept.as_ref().and_then(Answer::of_value) {
             if request != once.request {
                 return Err(ServerError::Invalid(
                     "this Idempotency-Key was used for another request: choose a new one".into(),
@@ -165,7 +167,7 @@ pub fn write(
                 "the answer to a request with an Idempotency-Key has at most {MOST_BYTES} bytes: return less"
             )));
         }
-        tx.bucket(ANSWERS)
+        tx.reserved_bucket(ANSWERS)
             .put_until(&once.key, answer.to_value(&once.request), Expiry::After(KEPT_MS))?;
         Ok((answer, false))
     })?;

@@ -202,15 +202,7 @@ fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
             "a transaction that was begun with POST …/tx",
         ));
     }
-    let writes = route.method != "GET"
-        && matches!(
-            route.tag,
-            "buckets" | "documents" | "graph" | "queries" | "convergent"
-        );
-    if writes
-        && !route.path.contains("/tx")
-        && !(route.method == "PUT" && route.path.ends_with("{bucket}"))
-    {
+    if route.keeps_answers() {
         heads.push((
             "Idempotency-Key",
             "a request with the same key is done once within a day",

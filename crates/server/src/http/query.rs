@@ -12,12 +12,12 @@ use isomer_db::{
 };
 
 use super::{
-    call::{Call, StopOnDrop},
+    call::{Call, StopOnDrop, wrong},
     columns::{self, Batches},
     ending::Outcome,
     lines::{self, Limit, Source},
     once::{self, Answer, Once},
-    reply::{ARROW, JSON, JSON_LINES, Reply, takes_gzip},
+    reply::{ARROW, JSON, JSON_LINES, Reply, takes_gzip, told},
 };
 use crate::{
     Result, ServerError,
@@ -56,12 +56,9 @@ pub(super) async fn asked(call: &mut Call, known: &[&str]) -> Result<Asked> {
         None => Ok(None),
         Some(value) => {
             let number = value.as_int().and_then(|number| u64::try_from(number).ok());
-            number.map(Some).ok_or_else(|| {
-                ServerError::Invalid(format!(
-                    "`limits.{name}` is a {}: a number is expected",
-                    value.type_name()
-                ))
-            })
+            number
+                .map(Some)
+                .ok_or_else(|| wrong(&format!("limits.{name}"), "a number from 0", &value))
         }
     };
     let asked = Asked {
@@ -132,19 +129,21 @@ pub(super) fn options(
 
 /// `POST …/query`
 pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
-    let key = call.header("idempotency-key").map(str::to_owned);
+    let key = call.header(once::KEY)?.map(str::to_owned);
     let asked = asked(&mut call, FIELDS).await?;
     let cancel = CancelHandle::new();
     let mut options = options(&mut access, &asked, &cancel)?;
     let stop = StopOnDrop::new(&cancel);
     let core = call.core.clone();
     let span = core.traces.query(&call.span, access.name());
-    let as_columns = call.accepts(&[ARROW]);
-    let as_lines = call.accepts(&[
+    let told = call.told.clone();
+    let lines = &[
         JSON_LINES,
         "application/x-ndjson",
         "application/x-jsonlines",
-    ]);
+    ];
+    let as_columns = call.accepts(&[ARROW], &[&[JSON], lines])?;
+    let as_lines = call.accepts(lines, &[&[JSON], &[ARROW]])?;
     if as_columns || as_lines {
         if key.is_some() {
             return Err(ServerError::Invalid(
@@ -172,11 +171,13 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
                 let (text, parameters) = (&slow.asked.text, &slow.asked.parameters);
                 let rows = slow.access.stream(text, parameters, &options);
                 let rows = rows.inspect_err(|error| {
+                    told.lock().class = slow.access.class_of(text);
                     span.failed(error.kind());
                     slow.tell(began.elapsed(), Some(error.kind()));
                 })?;
                 span.text(text);
                 span.class(rows.class().name());
+                told.lock().class = Some(rows.class());
                 let took = began.elapsed();
                 Ok(Found {
                     rows,
@@ -210,7 +211,8 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
         });
     }
     let once = match &key {
-        Some(key) if access.open().is_none() => {
+        // What others send writes nothing.
+        Some(key) if access.role() >= Role::Editor => {
             let parameters = json::to_string(&asked.parameters.clone().into())?;
             let parts = [
                 call.target.as_bytes(),
@@ -230,19 +232,24 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
                 Some(once) => once::write(&access, Role::Editor, Some(once), |tx| {
                     let result = tx.query_with(&asked.text, &asked.parameters, &options)?;
                     span.class(result.class().name());
+                    told.lock().class = Some(result.class());
                     Ok(Answer::of(StatusCode::OK).with_json(result_json(&result, most)?))
                 }),
                 None => access
                     .query(&asked.text, &asked.parameters, &options)
                     .and_then(|result| {
                         span.class(result.class().name());
+                        told.lock().class = Some(result.class());
                         let text = result_json(&result, most)?;
                         Ok(Reply::whole(StatusCode::OK, JSON, text))
                     }),
             };
             match &reply {
                 Ok(_) => span.text(&asked.text),
-                Err(error) => span.failed(error.kind()),
+                Err(error) => {
+                    span.failed(error.kind());
+                    told.lock().class = access.class_of(&asked.text);
+                }
             }
             let slow = Slow {
                 core,
@@ -483,8 +490,7 @@ impl Rows {
             Err(error) => Err(error),
         };
         let more = written.or_else(|error: ServerError| {
-            let told = params! { "kind" => error.kind(), "message" => error.to_string() };
-            json::write(&params! { "error" => told }.into(), out)?;
+            json::write(&told(&error), out)?;
             Ok::<_, ServerError>(false)
         })?;
         out.push('\n');
@@ -578,10 +584,12 @@ pub async fn look(_call: Call, access: Access) -> Result<Reply> {
 
 /// `POST …/tx/{transaction}/commit`
 pub async fn commit(call: Call, access: Access) -> Result<Reply> {
-    let (core, open) = (call.core.clone(), the_open(&access)?);
+    let core = call.core.clone();
+    let class = the_open(&access)?.class();
+    call.tell(|told| told.class = Some(class));
     core.clone()
         .blocking(move || {
-            let version = core.open.commit(&open)?;
+            let version = access.commit(&core.open)?;
             Reply::object(params! { "version" => i64::try_from(version).unwrap_or(i64::MAX) })
         })
         .await

@@ -9,7 +9,7 @@ use axum::{
 use isomer_db::{ErrorKind, Map, Value, json, params};
 use ring::digest::{SHA256, digest};
 
-use super::ending::Outcome;
+use super::{ending::Outcome, heads};
 use crate::{Result, ServerError, access::password::hex};
 
 /// An answer.
@@ -111,16 +111,7 @@ impl Reply {
 
     /// The answer to an error.
     pub fn error(error: &ServerError) -> Self {
-        let mut told = params! { "kind" => error.kind(), "message" => error.to_string() };
-        if error.is_retryable() {
-            told.insert("retryable", true.into());
-        }
-        if let ServerError::Database(error) = error
-            && let Some(query) = error.query_error()
-        {
-            told.insert("code", format!("{}.{}", query.class, query.detail).into());
-        }
-        let text = json::to_string(&params! { "error" => told }.into()).unwrap_or_default();
+        let text = json::to_string(&told(error)).unwrap_or_default();
         let mut reply = Self::whole(status(error), JSON, text);
         if let ServerError::TooMany { retry_after_s, .. } = error {
             reply = reply.with(header::RETRY_AFTER, retry_after_s.to_string());
@@ -165,7 +156,7 @@ impl Reply {
             Content::Empty => {}
             Content::Whole(content_type, bytes) => {
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-                headers.append(header::VARY, HeaderValue::from_static("accept-encoding"));
+                headers.append(header::VARY, HeaderValue::from_static(VARY));
                 let packed = (WORTH_PACKING..=PACKED_AT_ONCE)
                     .contains(&bytes.len())
                     .then(|| takes_gzip(asked).then(|| pack(&bytes)))
@@ -181,6 +172,7 @@ impl Reply {
             }
             Content::Stream(content_type, body) => {
                 headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+                headers.append(header::VARY, HeaderValue::from_static(VARY));
                 *response.body_mut() = body;
             }
         }
@@ -188,6 +180,8 @@ impl Reply {
     }
 }
 
+/// What the same request may ask for in its head.
+const VARY: &str = "accept, accept-encoding";
 /// Shorter contents are sent as they are.
 const WORTH_PACKING: usize = 1024;
 /// Longer ones, too, unless they are streamed: packing would hold up the thread that serves others.
@@ -209,17 +203,28 @@ fn pack_at(bytes: &[u8], level: flate2::Compression) -> Vec<u8> {
     encoder.finish().unwrap_or_default()
 }
 
+/// `{"error": {"kind", "message", "retryable", "code"}}`
+pub(super) fn told(error: &ServerError) -> Value {
+    let mut told = params! { "kind" => error.kind(), "message" => error.to_string() };
+    if error.is_retryable() {
+        told.insert("retryable", true.into());
+    }
+    if let ServerError::Database(error) = error
+        && let Some(query) = error.query_error()
+    {
+        told.insert("code", format!("{}.{}", query.class, query.detail).into());
+    }
+    params! { "error" => told }.into()
+}
+
 /// Whether the client takes gzip.
 pub(super) fn takes_gzip(asked: &HeaderMap) -> bool {
-    let accepted = asked
-        .get(header::ACCEPT_ENCODING)
-        .and_then(|value| value.to_str().ok());
-    accepted.unwrap_or_default().split(',').any(|one| {
-        let mut parts = one.split(';').map(str::trim);
-        let name = parts.next().unwrap_or_default();
-        let refused = parts.any(|part| matches!(part.replace(' ', "").as_str(), "q=0" | "q=0.0"));
-        name.eq_ignore_ascii_case("gzip") && !refused
-    })
+    let accepted = asked.get_all(header::ACCEPT_ENCODING).iter();
+    accepted
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|list| list.split(','))
+        .map(heads::wanted)
+        .any(|(name, quality)| name.eq_ignore_ascii_case("gzip") && quality > 0.0)
 }
 
 /// The status that says what an error does.
@@ -271,17 +276,11 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let text = |name: HeaderName| {
-            headers
-                .get(name)
-                .and_then(|value| value.to_str().ok())
-                .map(str::to_owned)
-        };
-        Self {
-            matching: text(header::IF_MATCH),
-            none_matching: text(header::IF_NONE_MATCH),
-        }
+    pub(super) fn of(headers: &HeaderMap) -> Result<Self> {
+        Ok(Self {
+            matching: heads::list(headers, header::IF_MATCH.as_str())?,
+            none_matching: heads::list(headers, header::IF_NONE_MATCH.as_str())?,
+        })
     }
 
     /// Refuses a change of something that has this tag, or is not there.
@@ -329,7 +328,7 @@ mod tests {
                 HeaderName::from_static(name),
                 HeaderValue::from_static(value),
             );
-            Conditions::of(&headers)
+            Conditions::of(&headers).unwrap()
         };
         assert!(Conditions::default().check(None).is_ok());
         let matching = with("if-match", "\"a\", \"b\"");
@@ -349,5 +348,6 @@ mod tests {
         };
         assert!(asked("gzip") && asked("br, GZIP;q=0.5"));
         assert!(!asked("br") && !asked("gzip;q=0") && !asked(""));
+        assert!(!asked("gzip;q=0.00") && !asked("gzip; Q=0.000"));
     }
 }

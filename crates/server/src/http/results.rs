@@ -63,7 +63,7 @@ pub async fn results(mut call: Call, mut access: Access) -> Result<Reply> {
         }
     };
     let known = call
-        .header("last-event-id")
+        .header("last-event-id")?
         .map(Id::parse)
         .transpose()?
         .map(|id| id.tag);

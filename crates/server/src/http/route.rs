@@ -84,6 +84,18 @@ impl Route {
         })
     }
 
+    /// Whether a request with an `Idempotency-Key` is done once: its answer is kept in the transaction that it is done in.
+    pub fn keeps_answers(&self) -> bool {
+        let writes = self.method != "GET"
+            && matches!(
+                self.tag,
+                "buckets" | "documents" | "graph" | "queries" | "convergent"
+            );
+        // A bucket is made in a transaction of its own.
+        let makes_bucket = self.method == "PUT" && self.path.ends_with("{bucket}");
+        writes && !makes_bucket && !self.path.contains("/tx")
+    }
+
     /// The names of the places in its path.
     pub fn places(&self) -> impl Iterator<Item = &'static str> {
         self.path

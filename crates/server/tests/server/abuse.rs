@@ -132,16 +132,115 @@ fn a_compression_bomb_is_refused_at_the_limit() {
     assert_eq!(bomb("zstd", &fine), 200);
 }
 
+/// A few KB before a login must not become hundreds of MiB of values, nor wait for megabytes.
+#[test]
+fn who_is_not_known_sends_little() {
+    let server = Server::new();
+    let nobody = server.client("");
+    let many = format!(
+        "{{\"user\":[{}0],\"password\":\"x\"}}",
+        "{\"a\":0},".repeat(500_000)
+    );
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
+    gzip.write_all(many.as_bytes()).unwrap();
+    let packed = gzip.finish().unwrap();
+    assert!(packed.len() < 16 << 10, "{}", packed.len());
+    for path in ["/v1/login", "/v1/setup"] {
+        let json = ("Content-Type", "application/json");
+        let headers = [json, ("Content-Encoding", "gzip")];
+        let bomb = nobody.send("POST", path, &headers, &packed);
+        assert_eq!(
+            (bomb.status, bomb.kind().as_str()),
+            (413, "Limit"),
+            "{path}"
+        );
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 20000\r\n\r\n"
+        );
+        let answer = nobody.raw(head.as_bytes()).unwrap();
+        assert_eq!(answer.status, 413, "{path}: nothing of it is waited for");
+    }
+    server.login("admin");
+}
+
+/// What is made of a body counts for its user, for as long as the request is at work.
+#[test]
+fn values_of_a_body_count_for_their_user() {
+    let server = Server::with(&[
+        ("limits.user_memory", "32MiB"),
+        ("limits.query_memory", "8MiB"),
+    ]);
+    let ada = server.client(&server.user("ada", "{\"people\":\"editor\"}"));
+    let many = format!("[{}0]", "{\"a\":0},".repeat(150_000));
+    let query = format!("{{\"query\":\"RETURN size($p)\",\"parameters\":{{\"p\":{many}}}}}");
+    for (method, path, body) in [
+        ("POST", QUERY, &query),
+        ("POST", "/v1/databases/people/collections/L", &many),
+        ("PUT", "/v1/databases/people/buckets/b/keys/k", &many),
+    ] {
+        let answer = ada.json(method, path, body);
+        assert_eq!(
+            (answer.status, answer.kind().as_str()),
+            (413, "Limit"),
+            "{path}"
+        );
+        assert!(answer.text().contains("limits.user_memory"), "{answer:?}");
+    }
+    // A long text is not many values, and what was refused does not count any more.
+    let text = "a,b:{[".repeat(1_000_000);
+    let body = serde_json::json!({ "query": "RETURN size($p)", "parameters": { "p": text } });
+    let answer = ada.json("POST", QUERY, &body.to_string());
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+/// What a field asks for is done or refused, never left out.
+#[test]
+fn fields_of_a_head_that_cannot_be_read_are_refused() {
+    let server = Server::new();
+    let admin = server.admin();
+    let key = "/v1/databases/people/buckets/b/keys/k";
+    let one = admin.json("PUT", key, "1");
+    let tag = one.header("etag").unwrap().to_owned();
+    for (name, values) in [
+        ("If-Match", vec!["\"é\""]),
+        ("If-None-Match", vec!["\"é\""]),
+        ("Isomer-Transaction", vec!["é"]),
+        ("Isomer-Transaction", vec!["a", "b"]),
+        ("Idempotency-Key", vec!["é"]),
+        ("Idempotency-Key", vec!["a", "a"]),
+        ("Origin", vec!["http://é"]),
+        ("Origin", vec!["http://localhost", "http://elsewhere"]),
+    ] {
+        let asked = values
+            .iter()
+            .fold(admin.clone(), |client, value| client.with(name, value));
+        let answer = asked.json("PUT", key, "2");
+        assert_eq!(
+            (answer.status, answer.kind().as_str()),
+            (400, "Invalid"),
+            "{name} {values:?}"
+        );
+    }
+    // Lists may stand in several fields.
+    let listed = |name: &str, values: [&str; 2]| {
+        let asked = admin.with(name, values[0]).with(name, values[1]);
+        asked.json("PUT", key, "2").status
+    };
+    assert_eq!(listed("If-None-Match", ["\"x\"", "*"]), 412);
+    assert_eq!(listed("If-Match", ["\"x\"", "\"y\""]), 412);
+    assert_eq!(admin.get(key).text(), "1");
+    assert_eq!(listed("If-Match", ["\"x\"", &tag]), 204);
+    assert_eq!(admin.get(key).text(), "2");
+}
+
 #[test]
 fn deep_json_overflows_nothing_before_login_and_after() {
     let server = Server::new();
     for depth in [200, 100_000, 4_000_000] {
         let deep = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
         let login = format!("{{\"user\":{deep},\"password\":\"x\"}}");
-        assert_eq!(
-            server.client("").json("POST", "/v1/login", &login).status,
-            400
-        );
+        let status = server.client("").json("POST", "/v1/login", &login).status;
+        assert_eq!(status, if depth == 200 { 400 } else { 413 });
         let query = format!("{{\"query\":\"RETURN $p\",\"parameters\":{{\"p\":{deep}}}}}");
         assert_eq!(server.admin().json("POST", QUERY, &query).status, 400);
         let text = serde_json::json!({ "query": format!("RETURN {deep}") }).to_string();
@@ -327,6 +426,15 @@ fn smuggled_requests_are_not_seen() {
     assert!(matches!(first.status, 200 | 400), "{first:?}");
     if let Ok(second) = read_answer(&mut stream) {
         assert!(matches!(second.status, 400 | 401), "{second:?}");
+    }
+    // What is compressed on its way would be taken for what it is not.
+    for coding in ["gzip, chunked", "gzip,chunked"] {
+        let head = post_head(
+            &server.admin,
+            &format!("Transfer-Encoding: {coding}\r\nConnection: close\r\n"),
+        );
+        let answer = admin.raw(format!("{head}{body}").as_bytes()).unwrap();
+        assert_eq!(answer.status, 400, "{coding}: {answer:?}");
     }
     for name in ["Authorization\0", "Authori zation", "Authorization\r"] {
         let request = format!(

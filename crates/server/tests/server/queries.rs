@@ -2,7 +2,12 @@
 
 use std::io::Write;
 
-use crate::support::{Server, read_answer};
+use isomer_db::params;
+
+use crate::{
+    driver::Driver,
+    support::{Client, Server, read_answer},
+};
 
 const QUERY: &str = "/v1/databases/people/query";
 
@@ -106,6 +111,13 @@ fn a_streamed_result_is_lines_with_a_summary() {
     let last: serde_json::Value =
         serde_json::from_str(broken.text().lines().last().unwrap()).unwrap();
     assert_eq!(last["error"]["kind"], "Invalid", "{broken:?}");
+    let gathered = server.admin().json(
+        "POST",
+        QUERY,
+        &query("UNWIND [1, 2, 0] AS n RETURN 10 / n AS x"),
+    );
+    assert!(last["error"]["code"].is_string(), "{broken:?}");
+    assert_eq!(last["error"], gathered.value()["error"]);
     // What a streamed query writes is there when its summary is.
     let wrote = lines.json(
         "POST",
@@ -330,6 +342,170 @@ fn a_write_that_is_sent_again_with_its_key_is_done_once() {
             .unwrap()
             .len(),
         1
+    );
+}
+
+/// A key that is not looked at would let a write happen twice that its client believes to happen once.
+#[test]
+fn a_key_is_refused_where_no_answer_is_kept() {
+    let server = Server::new();
+    let admin = server.admin();
+    let with_key = admin.with("Idempotency-Key", "k-1");
+    let lines = [("Content-Type", "application/jsonl")];
+    let bytes = [("Content-Type", "application/octet-stream")];
+    let import = "/v1/databases/people/import/nodes?label=P";
+    let file = "/v1/databases/people/file?path=/a";
+    let tx = admin.json("POST", "/v1/databases/people/tx", "{}").value()["transaction"].clone();
+    let tx = tx.as_str().unwrap();
+    let in_tx = format!("/v1/databases/people/tx/{tx}/query");
+    let refused = [
+        with_key.send("POST", import, &lines, b"{\"n\":1}\n"),
+        with_key.json("POST", "/v1/tokens", "{}"),
+        with_key.json("PUT", "/v1/databases/people/buckets/newb", "{}"),
+        with_key.send("PUT", file, &bytes, b"x"),
+        with_key.json("POST", "/v1/users", "{\"user\":\"eve\"}"),
+        with_key.json("POST", "/v1/databases", "{\"database\":\"d\"}"),
+        with_key.post("/v1/databases/people/tx"),
+        with_key.json("POST", &in_tx, &query("CREATE (:P)")),
+        with_key.with("Isomer-Transaction", tx).json(
+            "POST",
+            "/v1/databases/people/collections/P",
+            "{}",
+        ),
+    ];
+    for answer in refused {
+        assert_eq!((answer.status, answer.kind().as_str()), (400, "Invalid"));
+        assert!(answer.text().contains("Idempotency-Key"), "{answer:?}");
+    }
+    let found = server.people.query("MATCH (p:P) RETURN p", ()).unwrap();
+    assert_eq!(found.len(), 0);
+    // Who only reads has nothing that could happen twice.
+    let reader = server
+        .client(&server.user("ada", "{\"people\":\"reader\"}"))
+        .with("Idempotency-Key", "k-1");
+    assert_eq!(reader.json("POST", QUERY, &query("RETURN 1")).status, 200);
+    assert_eq!(
+        reader.json("POST", QUERY, &query("CREATE (:P)")).status,
+        403
+    );
+    assert_eq!(reader.get("/v1/databases/people/labels").status, 200);
+}
+
+/// Nobody can make up an answer for somebody else, or take one away.
+#[test]
+fn kept_answers_are_written_by_the_server_alone() {
+    let server = Server::new();
+    let admin = server.admin();
+    let order = admin.with("Idempotency-Key", "order-1");
+    let body = query("CREATE (o:Order) RETURN 1 AS made");
+    assert_eq!(order.json("POST", QUERY, &body).status, 200);
+    let bucket = "/v1/databases/people/buckets/isomer.answers";
+    let all = format!("{bucket}/keys");
+    let kept = admin.get(&all).value();
+    let key = kept["pairs"][0]["key"].as_str();
+    let key = key.unwrap_or_else(|| panic!("{kept}")).to_owned();
+    let at = format!("{bucket}/keys/{key}");
+    let tx = admin.json("POST", "/v1/databases/people/tx", "{}").value()["transaction"].clone();
+    let in_tx = admin.with("Isomer-Transaction", tx.as_str().unwrap());
+    let lines = admin.with("Accept", "application/jsonl");
+    let other = "/v1/databases/people/buckets/isomer.other";
+    let run = |client: &Client, text: &str| client.json("POST", QUERY, &query(text));
+    let put = "CALL kv.put('isomer.answers', 'k', 1)";
+    for answer in [
+        admin.json("PUT", &at, "1"),
+        admin.delete(&at),
+        admin.delete(&format!("{all}?prefix=")),
+        admin.delete(bucket),
+        admin.json("PUT", other, "{\"multi\":true}"),
+        admin.json("POST", &format!("{at}/values"), "\"x\""),
+        admin.post(&format!("{bucket}/sequences/s/next")),
+        in_tx.json("PUT", &at, "1"),
+        run(
+            &admin,
+            &format!("CALL kv.put('isomer.answers', '{key}', 1)"),
+        ),
+        run(
+            &admin,
+            &format!("CALL kv.delete('isomer.answers', '{key}')"),
+        ),
+        run(&admin, "CALL kv.deletePrefix('isomer.answers', '')"),
+        run(&admin, "CALL kv.deleteRange('isomer.' + 'answers')"),
+        run(&lines, put),
+        admin.json(
+            "POST",
+            &format!("/v1/databases/people/tx/{}/query", tx.as_str().unwrap()),
+            &query(put),
+        ),
+    ] {
+        let denied = answer.status == 403 || answer.text().contains("\"Denied\"");
+        assert!(denied, "{answer:?}");
+    }
+    let mut driver = Driver::of(&server, "admin");
+    let code = driver
+        .run(put, params! { "db" => "people" })
+        .1
+        .code()
+        .to_owned();
+    assert_eq!(code, "Neo.ClientError.Security.Forbidden");
+    assert_eq!(admin.get(&all).value(), kept);
+    assert_eq!(run(&admin, "CALL kv.put('isomers', 'k', 1)").status, 200);
+    let again = order.json("POST", QUERY, &body);
+    assert_eq!(again.header("idempotent-replay"), Some("true"));
+    // One that cannot be read was written by nobody here: it is none.
+    server
+        .people
+        .transact(|tx| tx.bucket("isomer.answers").put(&key, "forged"))
+        .unwrap();
+    let anew = order.json("POST", QUERY, &body);
+    assert_eq!((anew.status, anew.header("idempotent-replay")), (200, None));
+}
+
+/// Of several contents that a client takes it gets the one that it wants most.
+#[test]
+fn the_content_is_the_one_that_is_wanted_most() {
+    let server = Server::new();
+    let json = "application/json";
+    let (lines, arrow) = ("application/jsonl", "application/vnd.apache.arrow.stream");
+    for (accept, content) in [
+        ("*/*", json),
+        ("application/json, application/jsonl;q=0.1", json),
+        ("application/jsonl;q=0.1, application/json;q=0.01", lines),
+        ("application/jsonl;q=0", json),
+        ("application/vnd.apache.arrow.stream;q=0, */*", json),
+        (
+            "application/vnd.apache.arrow.stream;q=0.5, application/jsonl",
+            lines,
+        ),
+        (
+            "application/jsonl;q=0.5, application/vnd.apache.arrow.stream",
+            arrow,
+        ),
+        ("application/x-ndjson", lines),
+    ] {
+        let asked = server.admin().with("Accept", accept);
+        let answer = asked.json("POST", QUERY, &query("RETURN 1 AS one"));
+        assert_eq!(answer.header("content-type"), Some(content), "{accept}");
+        let vary = answer.header("vary").unwrap_or_default();
+        assert!(vary.contains("accept-encoding"), "{accept}: {vary}");
+    }
+}
+
+#[test]
+fn numbers_below_zero_are_called_what_they_are() {
+    let server = Server::new();
+    let ask = |path: &str, body: &str| {
+        let answer = server.admin().json("POST", path, body);
+        assert_eq!(answer.status, 400, "{answer:?}");
+        let message = answer.value()["error"]["message"].clone();
+        message.as_str().unwrap().to_owned()
+    };
+    assert_eq!(
+        ask(QUERY, r#"{"query": "RETURN 1", "limits": {"time_ms": -1}}"#),
+        "the field `limits.time_ms` is -1: a number from 0 is expected"
+    );
+    assert_eq!(
+        ask("/v1/tokens", r#"{"expires_in_ms": -5}"#),
+        "the field `expires_in_ms` is -5: a number from 0 is expected"
     );
 }
 

@@ -92,6 +92,7 @@ impl Machine {
             from: self.from,
             action: &format!("BOLT {name}"),
             database: self.told.database.as_deref(),
+            target: None,
             class,
             status,
             error,
