@@ -36,13 +36,32 @@ export async function startServer(binary, flags = []) {
 }
 
 /** Debian's Chromium, or the one that CHROMIUM names. */
-export function startBrowser() {
+export async function startBrowser() {
   const executablePath = [process.env.CHROMIUM, "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((path) => path && existsSync(path));
   if (!executablePath) throw new Error("there is no Chromium: apt-get install chromium, or set CHROMIUM");
-  return chromium.launch({
+  const browser = await chromium.launch({
     executablePath,
     args: ["--no-sandbox", "--disable-dev-shm-usage", "--use-gl=angle", "--use-angle=swiftshader", "--enable-unsafe-swiftshader", "--force-color-profile=srgb", "--font-render-hinting=none"],
   });
+  if (process.env.CONSOLE_DIST) tryBuilt(browser, process.env.CONSOLE_DIST);
+  return browser;
+}
+
+/** Files just built instead of those in the binary, which needs no build then; everything else comes from the server. */
+function tryBuilt(browser, folder) {
+  const make = browser.newContext.bind(browser);
+  browser.newContext = async (options) => {
+    const context = await make(options);
+    await context.route((url) => url.pathname === "/" || url.pathname.startsWith("/console/"), async (route) => {
+      const name = new URL(route.request().url()).pathname.replace(/^\/(?:console\/)?/, "");
+      const path = join(folder, name || "index.html");
+      if (name) return route.fulfill({ path });
+      // The page's policy is the server's.
+      const { "content-encoding": _encoding, "content-length": _length, ...headers } = (await route.fetch()).headers();
+      return route.fulfill({ headers, path });
+    });
+    return context;
+  };
 }
 
 /** The server's interface, asked from outside the browser. */

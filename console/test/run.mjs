@@ -7,6 +7,7 @@ import { client, startBrowser, startServer } from "./browser.mjs";
 import { fill, HOSTILE } from "./data.mjs";
 
 const PASSWORD = "correct horse battery";
+const LONG = "NameOfALabelThatIsAsLongAsNamesAreWhereSomeProgramHasMadeThemUp";
 const PAGES = ["query", "browse", "schema", "import", "monitor", "access"];
 const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
@@ -74,6 +75,33 @@ async function ask(text) {
   await page.getByRole("button", { name: "Run", exact: true }).waitFor();
 }
 const tab = (name) => page.getByRole("tab", { name, exact: true });
+
+/** Where each node of the graph is drawn, by its name: choosing one puts a ring around it. */
+async function nodesDrawn() {
+  await page.evaluate(() => {
+    const proto = CanvasRenderingContext2D.prototype;
+    window.__arc ??= proto.arc;
+    proto.arc = function (x, y, ...rest) {
+      window.__ring = [x, y];
+      return window.__arc.call(this, x, y, ...rest);
+    };
+  });
+  const select = page.getByLabel("Choose a node");
+  const places = {};
+  for (const option of await select.locator("option:not([value=''])").all()) {
+    await page.evaluate(() => (window.__ring = null));
+    await select.selectOption(await option.getAttribute("value"));
+    places[await option.innerText()] = await page.waitForFunction(() => window.__ring).then((ring) => ring.jsonValue());
+  }
+  await page.evaluate(() => (CanvasRenderingContext2D.prototype.arc = window.__arc));
+  await select.selectOption("");
+  return places;
+}
+/** Those of them that nobody sees. */
+async function outside(places) {
+  const { width, height } = await page.getByRole("img", { name: /^A graph of/ }).boundingBox();
+  return Object.entries(places).filter(([, [x, y]]) => !(x > 0 && x < width && y > 0 && y < height));
+}
 
 let api;
 const tests = {
@@ -236,9 +264,66 @@ const tests = {
     await api.query("MATCH (m:Many) DELETE m");
   },
 
+  async "what a node is expanded by lies within the picture, also after a drag"() {
+    await ask("MATCH (a:City {_key: 'Pisa'}) RETURN a");
+    const graph = page.getByRole("img", { name: /^A graph of 1 nodes/ });
+    await graph.waitFor();
+    const box = await page.locator(".canvas").boundingBox();
+    const middle = [box.x + box.width / 2, box.y + box.height / 2];
+    await page.mouse.click(...middle);
+    await page.getByRole("region", { name: "Chosen" }).waitFor();
+    await page.mouse.dblclick(...middle);
+    await page.getByRole("status").filter({ hasText: "more nodes" }).waitFor();
+    await page.waitForTimeout(200);
+    const places = await nodesDrawn();
+    const spread = (at) => Math.max(...Object.values(places).map((place) => place[at])) - Math.min(...Object.values(places).map((place) => place[at]));
+    holds(Object.keys(places).length > 5 && spread(0) > 100 && spread(1) > 100, `one heap: ${JSON.stringify(places)}`);
+    equal(await outside(places), [], "nodes outside of the picture");
+    // Dragged out of the picture, and back by the button.
+    const [x, y] = places["City Pisa"];
+    await page.mouse.move(box.x + x, box.y + y);
+    await page.mouse.down();
+    await page.mouse.move(box.x + x + 30, box.y + y, { steps: 3 });
+    await page.mouse.move(box.x + box.width + 200, box.y + y, { steps: 5 });
+    await page.mouse.up();
+    holds((await outside(await nodesDrawn())).length > 0, "the drag moved nothing");
+    await page.getByRole("button", { name: "Show all" }).click();
+    await page.waitForTimeout(600);
+    equal(await outside(await nodesDrawn()), [], "nodes outside after Show all");
+  },
+
+  async "a relationship of the graph is chosen by a click"() {
+    await ask("MATCH p = (:Person {_key: 'p1'})-[:LIVES_IN]->() RETURN p");
+    await page.getByRole("img", { name: /^A graph of 2 nodes/ }).waitFor();
+    await page.waitForTimeout(200);
+    const [one, two] = Object.values(await nodesDrawn());
+    const box = await page.locator(".canvas").boundingBox();
+    await page.mouse.click(box.x + (one[0] + two[0]) / 2, box.y + (one[1] + two[1]) / 2);
+    const chosen = page.getByRole("region", { name: "Chosen" });
+    await chosen.getByRole("heading", { name: "LIVES_IN" }).waitFor();
+    await chosen.getByRole("button", { name: /^from/ }).click();
+    await chosen.getByRole("heading", { name: "Person" }).waitFor();
+  },
+
+  async "the graph by keyboard: nodes are chosen, followed and expanded"() {
+    await ask("MATCH (p:Person {_key: 'p1'}) RETURN p");
+    await page.getByLabel("Choose a node").focus();
+    await page.keyboard.press("ArrowDown");
+    const chosen = page.getByRole("region", { name: "Chosen" });
+    await chosen.getByRole("button", { name: "Expand" }).focus();
+    await page.keyboard.press("Enter");
+    await page.getByRole("status").filter({ hasText: "more nodes" }).waitFor();
+    await chosen.getByRole("button", { name: /LIVES_IN/ }).focus();
+    await page.keyboard.press("Enter");
+    await chosen.getByRole("button", { name: /^to/ }).focus();
+    await page.keyboard.press("Enter");
+    await chosen.getByRole("heading", { name: "City" }).waitFor();
+  },
+
   async "large results leave the page alive and say what they leave out"() {
     await ask("UNWIND range(1, 200000) AS n RETURN n");
     await page.getByText(/The first 10,000 rows are shown/).waitFor();
+    holds((await status.innerText()).startsWith("10,000+ rows"), await status.innerText());
     await page.getByRole("button", { name: "Next" }).click();
     await ask("RETURN reduce(s = 'x', i IN range(1, 22) | s + s) AS large");
     await page.getByRole("button", { name: /^x+/ }).click();
@@ -404,6 +489,35 @@ const tests = {
     expectedStatuses = [];
   },
 
+  async "import: each file for itself, and columns of any name"() {
+    await page.reload();
+    await go("import");
+    const give = (name, text) => page.getByLabel("File to import").setInputFiles({ name, mimeType: "text/csv", buffer: Buffer.from(text) });
+    const label = page.getByLabel("Label", { exact: true });
+    await give("gates.csv", "id,name\n1,North\n");
+    equal(await label.inputValue(), "Gates", "the first file's label");
+    await give("towers.csv", "id,constructor,__proto__,toString,zero\n1,a,b,c,-0\n");
+    equal(await label.inputValue(), "Towers", "the second file's label");
+    await page.getByRole("button", { name: "Import 1 nodes" }).click();
+    await page.getByText(/Imported 1 nodes/).waitFor();
+    equal((await api.query("MATCH (t:Towers) RETURN t.constructor, t.`__proto__`, t.toString, t.zero")).rows, [["a", "b", "c", "-0"]], "columns that every object of a browser has");
+    await page.getByLabel("File to import").setInputFiles({ name: "bad.csv", mimeType: "text/csv", buffer: Buffer.from([0x61, 0xff]) });
+    await page.getByText("is no UTF-8").waitFor();
+    equal(await page.getByRole("button", { name: /^Import \d/ }).count(), 0, "the file before the refused one");
+    await give("empty.csv", "");
+    await page.getByText("empty.csv has no rows").waitFor();
+    await give("keyed.csv", "id,_key,name\n7,k7,Seven\n");
+    equal(await page.getByRole("combobox", { name: /^Key/ }).inputValue(), "_key", "the key of its own name goes first");
+    await label.fill("Mine");
+    await give("gates.csv", "id,name\n1,North\n");
+    equal(await label.inputValue(), "Mine", "what was typed stays");
+    await page.getByRole("checkbox", { name: /^name/ }).uncheck();
+    await page.getByRole("button", { name: "Import 1 nodes" }).click();
+    await page.getByText(/Imported 1 nodes/).waitFor();
+    equal((await api.query("MATCH (m:Mine) RETURN properties(m)")).rows, [[{ _key: 1 }]], "a column that was left out");
+    await api.query("MATCH (n) WHERE n:Towers OR n:Mine DELETE n");
+  },
+
   async "monitor: figures, running queries and stopping them, changes as they happen"() {
     await go("monitor");
     expectedStatuses = [409];
@@ -478,6 +592,49 @@ const tests = {
     await page.getByRole("button", { name: "Remove rita" }).click();
     await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
     await page.getByRole("cell", { name: "rita", exact: true }).waitFor({ state: "detached" });
+  },
+
+  async "dialogs begin in their first field, and Enter does what they are for"() {
+    await go("access");
+    await page.getByRole("button", { name: "User", exact: true }).click();
+    await page.keyboard.type("nora");
+    await page.keyboard.press("Tab");
+    await page.keyboard.type(PASSWORD);
+    await page.keyboard.press("Enter");
+    await page.getByRole("cell", { name: "nora", exact: true }).waitFor();
+    await page.getByRole("button", { name: "Token", exact: true }).click();
+    await page.keyboard.type("by keyboard");
+    await page.keyboard.press("Enter");
+    const token = page.getByLabel("Token", { exact: true });
+    await token.waitFor();
+    // It is shown this once: it takes more than another Enter to lose it.
+    await page.keyboard.press("Enter");
+    await page.waitForTimeout(100);
+    equal(await token.evaluate((one) => [document.activeElement === one, one.selectionEnd - one.selectionStart === one.value.length]), [true, true], "the token, chosen to be copied");
+    await page.getByRole("button", { name: "I have kept it" }).click();
+    await page.getByRole("button", { name: "Revoke" }).click();
+    equal(await page.evaluate(() => document.activeElement.textContent.trim()), "Cancel", "what destroys is not where the focus is");
+    await page.getByRole("dialog").getByRole("button", { name: "Revoke" }).click();
+    await page.getByText("No tokens.").waitFor();
+    await page.getByRole("button", { name: "Remove nora" }).click();
+    await page.getByRole("dialog").getByRole("button", { name: "Remove" }).click();
+    await page.getByRole("cell", { name: "nora", exact: true }).waitFor({ state: "detached" });
+  },
+
+  async "a page asks for what it shows, and then it is quiet"() {
+    let asked = 0;
+    const counted = () => asked++;
+    page.on("request", counted);
+    for (const name of [...PAGES, "browse/label/Post", "browse/files/%2F"]) {
+      await go(name === "query" ? "access" : "query");
+      await page.waitForTimeout(300);
+      asked = 0;
+      await go(name);
+      await page.waitForTimeout(2000);
+      // A catalog, the page's own, and two readings a second of the monitor.
+      holds(asked <= 40, `${name}: ${asked} requests in two seconds`);
+    }
+    page.off("request", counted);
   },
 
   async "stored script in names, values, keys and errors never runs"() {
@@ -602,11 +759,18 @@ const tests = {
 
   async "no page scrolls sideways"() {
     const places = [...PAGES, "browse/label/Post", "browse/label/Person", "browse/type/KNOWS", "browse/bucket/settings", "browse/files/%2F"];
+    // What reaches beyond the window and is not scrolled to within something smaller.
+    const cutOff = () => page.evaluate(() => [...document.querySelectorAll("main *")].filter((one) => {
+      if (one.getBoundingClientRect().right <= innerWidth + 1 || one.closest(".cm-editor, .sr, canvas, svg")) return false;
+      for (let at = one; at.tagName !== "MAIN"; at = at.parentElement) if (at !== one && /auto|scroll/.test(getComputedStyle(at).overflowX)) return false;
+      return true;
+    }).slice(0, 3).map((one) => `${one.tagName}.${one.className}: ${one.textContent.trim().slice(0, 40)}`));
     const tooWide = () => page.evaluate(() => [document.scrollingElement, document.querySelector("main"), ...document.querySelectorAll('[aria-label="Records"], [aria-label="Record"]')]
       .filter((one) => one && one.scrollWidth > one.clientWidth)
       .map((one) => `${one.getAttribute("aria-label") ?? one.tagName}: ${one.scrollWidth} in ${one.clientWidth}`));
-    const fits = async (where) => equal(await tooWide(), [], where);
-    for (const width of [1280, 800]) {
+    const fits = async (where) => equal([...(await tooWide()), ...(await cutOff())], [], where);
+    await api.query(`CREATE (:${LONG} {${LONG}: 1, _key: 'long'})-[:${LONG}]->(:${LONG})`);
+    for (const width of [1280, 900, 800, 390]) {
       await page.setViewportSize({ width, height: 800 });
       for (const place of places) {
         await go(place);
@@ -618,7 +782,24 @@ const tests = {
       await page.getByText("Convergent fields").waitFor();
       await fits(`a record at ${width}`);
       await page.getByRole("button", { name: "Close", exact: true }).click();
+      await ask("MATCH p = (n)-->() RETURN p LIMIT 60");
+      for (const view of ["Graph", "Table", "JSON"]) {
+        await tab(view).click();
+        await page.waitForTimeout(60);
+        await fits(`${view} at ${width}`);
+      }
+      await page.getByRole("button", { name: "Profile" }).click();
+      await page.getByRole("region", { name: "Plan" }).waitFor();
+      await fits(`a plan at ${width}`);
+      // What stands beside the statement is there at any width, in whole.
+      const panel = page.getByLabel("Catalog, history and favourites");
+      await panel.getByRole("tab", { name: "History" }).click();
+      await panel.getByRole("button", { name: /^MATCH p =/ }).first().waitFor();
+      await panel.getByRole("tab", { name: "Catalog" }).click();
+      await panel.getByRole("button", { name: LONG }).first().waitFor();
+      equal(await panel.evaluate((one) => [...one.querySelectorAll("*")].filter((inner) => inner.getBoundingClientRect().right > one.getBoundingClientRect().right + 1 && !inner.closest("span")).length), 0, `the panel at ${width}`);
     }
+    await api.query(`MATCH (n:${LONG}) DETACH DELETE n`);
     await page.setViewportSize({ width: 1280, height: 800 });
   },
 

@@ -65,12 +65,12 @@ export function guessDelimiter(text: string): string {
 export function typed(cell: string): Json | undefined {
   if (cell === "") return undefined;
   if (cell === "true" || cell === "false") return cell === "true";
-  if (/^-?(?:0|[1-9]\d{0,18})$/.test(cell)) {
+  if (/^(?:0|-?[1-9]\d{0,18})$/.test(cell)) {
     const number = BigInt(cell);
     if (number >= -(2n ** 63n) && number < 2n ** 63n) return Number.isSafeInteger(Number(cell)) ? Number(cell) : number;
     return cell;
   }
-  // What would not come back as it was written (a telephone number, a long decimal) stays a text.
+  // What would not come back as it was written (a telephone number, a long decimal, -0) stays a text.
   if (/^-?(?:0|[1-9]\d{0,14})\.\d{1,15}$/.test(cell)) return parse(cell);
   return cell;
 }
