@@ -795,6 +795,8 @@ const tests = {
       const panel = page.getByLabel("Catalog, history and favourites");
       await panel.getByRole("tab", { name: "History" }).click();
       await panel.getByRole("button", { name: /^MATCH p =/ }).first().waitFor();
+      await panel.getByRole("button", { name: /^MATCH p =/ }).first().click();
+      holds((await editor.boundingBox()).y >= 0, `at ${width} the statement is taken from the panel to where nobody sees it`);
       await panel.getByRole("tab", { name: "Catalog" }).click();
       await panel.getByRole("button", { name: LONG }).first().waitFor();
       equal(await panel.evaluate((one) => [...one.querySelectorAll("*")].filter((inner) => inner.getBoundingClientRect().right > one.getBoundingClientRect().right + 1 && !inner.closest("span")).length), 0, `the panel at ${width}`);

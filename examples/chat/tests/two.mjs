@@ -74,10 +74,45 @@ try {
     await ann.screenshot({ path: join(pictures, "chat.png") });
   }
 
-  // Two private chats with the same person are refused, in words.
-  await ann.getByLabel("Members").fill("ben");
+  // A second chat with the same person is the first; one with oneself is none, and nobody is named twice.
+  await begin(ann, "ben");
+  await ann.locator("#messages li").filter({ hasText: "Hello Ben" }).waitFor();
+  await ann.getByLabel("Members").fill("ann");
   await ann.getByRole("button", { name: "Begin" }).click();
-  await ann.locator("#trouble").filter({ hasText: "already" }).waitFor();
+  await ann.locator("#trouble").filter({ hasText: "name somebody else" }).waitFor();
+  const group = (page) => page.locator("#chats button").filter({ hasText: "ben, dora" });
+  const dora = await someone("dora");
+  await begin(cleo, "ben, dora, ben");
+  await cleo.locator("#name").filter({ hasText: /^ben, dora$/ }).waitFor();
+
+  // Who made a chat adds and removes; the others leave it.
+  await cleo.locator("#who").click();
+  await cleo.getByLabel("Somebody to add").fill("ann");
+  await cleo.getByRole("button", { name: "Add" }).click();
+  await cleo.getByRole("button", { name: "Remove ann" }).waitFor();
+  await group(ann).click({ timeout: 12_000 });
+  await ann.locator("#who").filter({ hasText: "4 members" }).click();
+  if (await ann.getByRole("button", { name: /Remove|Delete|Add/ }).count()) throw new Error("what only the founder may");
+  await ann.getByRole("button", { name: "Leave" }).click();
+  await group(ann).waitFor({ state: "detached" });
+  await cleo.getByRole("button", { name: "Remove dora" }).click();
+  await cleo.getByRole("button", { name: "Remove dora" }).waitFor({ state: "detached" });
+  cleo.removeAllListeners("dialog");
+  cleo.on("dialog", (dialog) => dialog.accept());
+  await dora.close();
+  await cleo.getByRole("button", { name: "Delete the chat" }).click();
+  await group(cleo).waitFor({ state: "detached" });
+  await cleo.getByText("Choose a chat, or begin one").waitFor();
+
+  // A second tab goes on in the session of the first, also in a narrow window.
+  const tab = await ann.context().newPage();
+  await tab.setViewportSize({ width: 390, height: 700 });
+  await tab.goto(url);
+  await tab.locator("#chats button").first().click();
+  const field = await tab.getByLabel("Members").boundingBox();
+  const [width, seen] = await tab.evaluate(() => [document.scrollingElement.scrollWidth, innerWidth]);
+  if (field.width < 150 || width > seen) throw new Error(`a field of ${field.width}, ${width} in ${seen}`);
+  await tab.close();
   await ann.getByRole("button", { name: "Log out" }).click();
   await ann.getByLabel("Password").waitFor();
   // The browser notes the refusal itself.

@@ -9,7 +9,7 @@ let names = new Map();
 async function call(method, path, body) {
   const answer = await fetch(path, { method, headers: body ? { "Content-Type": "application/json" } : {}, body: body && JSON.stringify(body) });
   const told = answer.status === 204 ? {} : await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new Error(told.error || `the server answered ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(told.error || `the server answered ${answer.status}`), { status: answer.status });
   return told;
 }
 
@@ -36,7 +36,7 @@ async function enter(event, isNew) {
     if (isNew) await call("POST", "/api/users", asked);
     const { id, username } = await call("POST", "/api/session", asked);
     byId("password").value = "";
-    sessionStorage.setItem("me", JSON.stringify([id, username]));
+    localStorage.setItem("me", JSON.stringify([id, username]));
     await start(id, username);
   } catch (error) {
     byId("problem").textContent = error.message;
@@ -47,7 +47,10 @@ async function enter(event, isNew) {
 const title = (name) => name.split(", ").filter((one) => one !== byId("me").textContent).join(", ") || name;
 
 async function list() {
+  const seen = current;
   const { chats } = await call("GET", "/api/chats");
+  // Somebody has deleted it, or has taken me out.
+  if (seen && seen === current && !chats.some((chat) => chat.id === seen)) close();
   byId("chats").replaceChildren(...chats.map((chat) => {
     const button = element("button", title(chat.name));
     if (chat.id === current) button.setAttribute("aria-current", "true");
@@ -65,17 +68,58 @@ function show(message) {
   item.scrollIntoView();
 }
 
+function close() {
+  if (feed) feed.close();
+  current = 0;
+  byId("name").textContent = "Choose a chat, or begin one";
+  byId("people").hidden = byId("say").hidden = true;
+  byId("messages").replaceChildren();
+}
+
+/** Who is in the open chat, with what may be done about it: who made it adds, removes and deletes, the others leave. */
+function showPeople(chat, members) {
+  names = new Map(members.map((member) => [member.id, member.username]));
+  const mine = chat.admin === me;
+  byId("who").textContent = `${members.length} members`;
+  byId("people").hidden = false;
+  byId("add").hidden = byId("delete").hidden = !mine;
+  byId("all").replaceChildren(...members.map((member) => {
+    const item = element("li", "");
+    item.append(element("span", member.id === me ? `${member.username} (you)` : member.username));
+    if (mine ? member.id === me : member.id !== me) return item;
+    const button = element("button", mine ? "Remove" : "Leave", "quiet");
+    if (mine) button.setAttribute("aria-label", `Remove ${member.username}`);
+    button.addEventListener("click", () => change("DELETE", `/members/${member.id}`));
+    item.append(button);
+    return item;
+  }));
+}
+
+async function change(method, what, body) {
+  const chat = current;
+  try {
+    await call(method, `/api/chats/${chat}${what}`, body);
+    trouble();
+    await list();
+    if (current !== chat) return;
+    const [{ members }, found] = await Promise.all([call("GET", `/api/chats/${chat}/members`), call("GET", `/api/chats/${chat}`)]);
+    if (current === chat) showPeople(found, members);
+  } catch (error) {
+    trouble(error);
+  }
+}
+
 async function open(chat) {
   if (feed) feed.close();
+  if (current !== chat.id) byId("people").open = false;
   current = chat.id;
   const [{ members }, { messages }] = await Promise.all([
     call("GET", `/api/chats/${chat.id}/members`),
     call("GET", `/api/chats/${chat.id}/messages?n=50`),
   ]);
   if (current !== chat.id) return;
-  names = new Map(members.map((member) => [member.id, member.username]));
+  showPeople(chat, members);
   byId("name").textContent = title(chat.name);
-  byId("who").textContent = members.length > 2 ? `${members.length} members` : "";
   byId("messages").replaceChildren();
   byId("say").hidden = false;
   messages.forEach(show);
@@ -91,17 +135,34 @@ function trouble(error) {
   byId("trouble").textContent = error ? error.message : "";
 }
 
+/** The chat of the two that is there already. */
+async function privateChat(other) {
+  const { chats } = await call("GET", "/api/chats");
+  const isLikely = (chat) => title(chat.name) === other;
+  for (const chat of [...chats.filter(isLikely), ...chats.filter((chat) => !isLikely(chat))]) {
+    const { members } = await call("GET", `/api/chats/${chat.id}/members`);
+    if (members.length === 2 && members.some((member) => member.username === other)) return chat;
+  }
+  throw new Error(`the chat with ${other} is gone: begin it again`);
+}
+
 document.querySelector("#login form").addEventListener("submit", (event) => enter(event, false));
 byId("join").addEventListener("click", (event) => enter(event, true));
 byId("begin").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const members = byId("others").value.split(",").map((name) => name.trim()).filter(Boolean);
-  const name = [byId("me").textContent, ...members].join(", ");
+  const own = byId("me").textContent;
+  const asked = byId("others").value.split(",").map((name) => name.trim());
+  const members = [...new Set(asked)].filter((name) => name && name !== own);
+  const name = [own, ...members].join(", ");
   try {
-    const { id } = await call("POST", "/api/chats", { name, members });
+    if (!members.length) throw new Error("name somebody else");
+    const made = await call("POST", "/api/chats", { name, members }).catch((error) => {
+      if (error.status !== 409) throw error;
+    });
+    const chat = made ? { id: made.id, name, admin: me } : await privateChat(members[0]);
     byId("others").value = "";
     trouble();
-    await open({ id, name });
+    await open(chat);
   } catch (error) {
     trouble(error);
   }
@@ -118,16 +179,29 @@ byId("say").addEventListener("submit", async (event) => {
     trouble(error);
   }
 });
+byId("add").addEventListener("submit", async (event) => {
+  event.preventDefault();
+  const username = byId("somebody").value.trim();
+  byId("somebody").value = "";
+  await change("POST", "/members", { username });
+});
+byId("delete").addEventListener("click", () => {
+  if (confirm("The chat goes, with all that was said in it, for all its members.")) change("DELETE", "");
+});
 byId("leave").addEventListener("click", async () => {
   if (feed) feed.close();
-  sessionStorage.removeItem("me");
+  localStorage.removeItem("me");
   await call("DELETE", "/api/session");
   location.reload();
 });
 // New chats appear within some seconds; messages come at once, through the feed.
 setInterval(() => { if (me) list().catch(() => {}); }, 3000);
 
-// A page that is loaded again goes on, while its session lasts.
-const known = sessionStorage.getItem("me");
-const again = known ? call("GET", "/api/session").then(() => start(...JSON.parse(known))) : Promise.reject();
-again.catch(() => { byId("login").hidden = false; });
+// A page that is loaded again, and one in a second tab, goes on while its session lasts: the cookie is the browser's, and so is the name.
+async function again() {
+  const known = JSON.parse(localStorage.getItem("me"));
+  const { id } = known ? await call("GET", "/api/session") : {};
+  if (!known || id !== known[0]) throw new Error("log in");
+  await start(...known);
+}
+again().catch(() => { byId("login").hidden = false; });
