@@ -15,7 +15,7 @@ mod system;
 
 pub(crate) use databases::check_name;
 pub use databases::{Databases, name_of};
-pub use gate::{Entry, Gates};
+pub use gate::{Entry, Gates, Written};
 pub use guesses::{Guesses, Turn};
 pub use role::{ALL_DATABASES, Rights, Role};
 pub use session::{Access, Principal, ServerAccess, Session};

@@ -319,10 +319,15 @@ pub async fn delete(call: Call, access: Access) -> Result<Reply> {
 /// `POST …/file/move`
 pub async fn rename(call: Call, access: Access) -> Result<Reply> {
     let (from, to) = (path(&call), call.param("to").unwrap_or_default().to_owned());
+    let conditions = Conditions::of(&call.headers);
     call.core
         .blocking(move || {
             access.write(Role::Editor, |tx| {
-                tx.files().rename(&from, &to)?;
+                let mut files = tx.files();
+                let now = files.about(&from)?;
+                // `If-None-Match` is about what would be replaced: nothing ever is.
+                conditions.check(now.as_ref().map(tag).as_deref())?;
+                files.rename(&from, &to)?;
                 Ok(Reply::done())
             })
         })

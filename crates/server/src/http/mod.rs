@@ -20,6 +20,7 @@ mod graph;
 mod lines;
 mod once;
 pub mod openapi;
+mod page;
 mod proxy;
 mod query;
 mod replicate;
