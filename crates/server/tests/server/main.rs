@@ -15,6 +15,7 @@ mod peers;
 mod queries;
 mod results;
 mod rights;
+mod streams;
 mod support;
 #[cfg(feature = "otel")]
 mod traces;
