@@ -14,7 +14,7 @@ mod session;
 mod system;
 
 pub(crate) use databases::check_name;
-pub use databases::{Databases, name_of};
+pub use databases::{Databases, Figure, name_of};
 pub use gate::{Entry, Gates, Written};
 pub use guesses::{Guesses, Turn};
 pub use role::{ALL_DATABASES, Rights, Role};
