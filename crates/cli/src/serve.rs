@@ -168,7 +168,13 @@ pub enum ConfigCommand {
 /// Runs `isomer config`.
 pub fn config(options: &ConfigOptions) -> Result<()> {
     match &options.what {
-        ConfigCommand::Print { origin, settings } => print(&settings.layers()?, *origin),
+        ConfigCommand::Print { origin, settings } => {
+            let layers = settings.layers()?;
+            print(&layers, *origin)?;
+            // What is printed shows where a wrong value comes from; the server would refuse it.
+            layers.config()?;
+            Ok(())
+        }
         ConfigCommand::Check { settings } => {
             settings.layers()?.config()?;
             Ok(style::line("the settings are understood")?)

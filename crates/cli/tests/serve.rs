@@ -605,6 +605,53 @@ fn settings_say_where_they_come_from() {
     assert!(print(&["--config", "s.toml"]).contains("requests = \"7\""));
 }
 
+/// What the server would refuse is no configuration: printing it tells where the value comes from, and fails.
+#[test]
+fn settings_that_no_server_starts_with_are_refused_when_they_are_printed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    for (file, variable, told) in [
+        ("[limits]\nbody = -1\n", None, "limits.body"),
+        ("listen = \"foo\"\n", None, "listen"),
+        ("threads = 0\n", None, "threads"),
+        ("threads = 100000000\n", None, "threads"),
+        ("", Some(("ISOMER_LIMITS_BODY", "abc")), "limits.body"),
+        (
+            "",
+            Some(("ISOMER_LIMITS_BODI", "1MiB")),
+            "ISOMER_LIMITS_BODI",
+        ),
+    ] {
+        std::fs::write(folder.path().join("s.toml"), file).expect("written");
+        let output = Command::new(env!("CARGO_BIN_EXE_isomer"))
+            .args(["config", "print", "--origin", "--config", "s.toml"])
+            .envs(variable)
+            .current_dir(folder.path())
+            .output()
+            .expect("the binary runs");
+        assert_eq!(output.status.code(), Some(1), "{file} {variable:?}");
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(errors.contains(told), "{errors}");
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_isomer"))
+        .args([
+            "serve",
+            "people.isomer",
+            "--create",
+            "--listen",
+            "127.0.0.1:0",
+        ])
+        .args(["--set", "default_database=nosuch"])
+        .current_dir(folder.path())
+        .output()
+        .expect("the binary runs");
+    assert!(!output.status.success());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        errors.contains("`default_database` is `nosuch`"),
+        "{errors}"
+    );
+}
+
 /// A certificate, and what curl says of it.
 #[test]
 fn tls_is_spoken_where_a_certificate_is_given() {

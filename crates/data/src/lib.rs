@@ -51,7 +51,10 @@ pub use convergent::{
 pub use dirty::Dirty;
 pub use document::new_key;
 pub use error::{DataError, ErrorKind};
-pub use files::{CHUNK_BYTES, FileAbout, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, PathKind};
+pub use files::{
+    CHUNK_BYTES, FileAbout, FileId, MAX_FILE_BYTES, MAX_FILE_NAME_BYTES, PathKind,
+    UNNAMED as UNNAMED_FILES,
+};
 pub use graph::NodeRecord;
 pub use keyspace::after_prefix;
 pub use kv::{

@@ -286,6 +286,13 @@ impl Transaction {
         }
     }
 
+    /// Refuses writes from now on that would take [`Transaction::write_bytes`] over `bytes`, or over what the engine takes. A
+    /// transaction that was refused can only be rolled back.
+    pub fn limit_writes(&mut self, bytes: usize) {
+        let most = self.store.engine().capabilities().max_transaction_bytes;
+        self.max_bytes = most.min(bytes);
+    }
+
     /// Changes the schema; only in a transaction that has neither read nor written. Runs in transactions of its own, after which
     /// this transaction goes on at the new version.
     ///
@@ -498,18 +505,19 @@ impl Transaction {
         };
         self.wrote = true;
         self.stamp.writes += 1;
-        // The engine counts what it holds; the operations come to it at the commit.
-        let (size, max) = (tx.write_bytes() + self.operations.len(), self.max_bytes);
-        let written = if size > max {
+        let written = write(&mut **tx).and_then(|()| {
+            // The engine counts what it holds; the operations come to it at the commit.
+            let (size, max) = (tx.write_bytes() + self.operations.len(), self.max_bytes);
+            if size <= max {
+                return Ok(());
+            }
             Err(StorageError::TooLarge {
                 what: "the write set of a transaction",
                 size,
                 max,
                 advice: "commit in smaller parts, or load in bulk",
             })
-        } else {
-            write(&mut **tx)
-        };
+        });
         written.map_err(|error| {
             self.broken = true;
             error.into()

@@ -98,18 +98,20 @@ impl Core {
     ) -> Result<Arc<Self>> {
         let limits = &config.limits;
         let traces = Traces::new(config.traces.as_ref())?;
+        let gates = Gates::new(
+            limits.user_requests,
+            limits.user_memory,
+            limits.query_memory,
+        );
         Ok(Arc::new(Self {
             open: OpenTransactions::new(
                 limits.transaction_idle,
                 limits.transaction_time,
                 limits.user_transactions,
+                gates.clone(),
             ),
             guesses: Guesses::new(limits.login_failures),
-            gates: Gates::new(
-                limits.user_requests,
-                limits.user_memory,
-                limits.query_memory,
-            ),
+            gates,
             anybody: Arc::new(Principal::anybody()),
             passwords: Semaphore::new(PASSWORDS_AT_ONCE),
             requests: Arc::new(Semaphore::new(limits.requests)),

@@ -7,11 +7,16 @@ use std::{
     time::{Duration, Instant},
 };
 
+use crate::access::{Figure, now_ms};
+
 /// Upper bounds of the histograms, in microseconds.
 const BOUNDS_US: [u64; 16] = [
     100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000,
     1_000_000, 2_500_000, 10_000_000, 30_000_000,
 ];
+
+/// What stands for the route of requests that no route is for, the last of all.
+const LOST: (&str, &str) = ("", "none");
 
 /// What is counted of one route.
 #[derive(Debug, Default)]
@@ -40,6 +45,10 @@ pub struct Metrics {
     pub slow_queries: AtomicU64,
     /// Transactions that were rolled back because nobody used them.
     pub transactions_expired: AtomicU64,
+    /// Backups that were made over the network, and those that were not made.
+    pub backups: [AtomicU64; 2],
+    /// When the last one was made, in ms since 1970; 0 for never.
+    pub backup_ms: AtomicU64,
 }
 
 /// Adds one until it is dropped.
@@ -70,7 +79,7 @@ impl Metrics {
         let counted = |labels: String| (labels, OfRoute::default());
         Self {
             started: Instant::now(),
-            routes: routes.map(route).map(counted).collect(),
+            routes: routes.chain([LOST]).map(route).map(counted).collect(),
             messages: messages.map(message).map(counted).collect(),
             connections: AtomicU64::new(0),
             connections_refused: AtomicU64::new(0),
@@ -78,6 +87,8 @@ impl Metrics {
             logins_failed: AtomicU64::new(0),
             slow_queries: AtomicU64::new(0),
             transactions_expired: AtomicU64::new(0),
+            backups: Default::default(),
+            backup_ms: AtomicU64::new(0),
         }
     }
 
@@ -85,6 +96,19 @@ impl Metrics {
     pub fn answered(&self, route: usize, status: u16, took: Duration) {
         if let Some((_, of_route)) = self.routes.get(route) {
             of_route.count(status, took);
+        }
+    }
+
+    /// Counts a request that no route is for.
+    pub fn lost(&self, status: u16) {
+        self.answered(self.routes.len() - 1, status, Duration::ZERO);
+    }
+
+    /// Counts a backup that was made, or was not.
+    pub fn backed_up(&self, is_made: bool) {
+        self.backups[usize::from(!is_made)].fetch_add(1, Ordering::Relaxed);
+        if is_made {
+            self.backup_ms.store(now_ms(), Ordering::Relaxed);
         }
     }
 
@@ -169,6 +193,24 @@ impl Metrics {
                 load(&self.transactions_expired),
             ),
             (
+                "isomer_backups_total",
+                "counter",
+                "Backups and copies made over the network",
+                load(&self.backups[0]),
+            ),
+            (
+                "isomer_backups_failed_total",
+                "counter",
+                "Backups and copies asked for over the network that were not made",
+                load(&self.backups[1]),
+            ),
+            (
+                "isomer_backup_last_seconds",
+                "gauge",
+                "When the last of them was made, in seconds since 1970; 0 for never since the start",
+                load(&self.backup_ms) / 1000,
+            ),
+            (
                 "isomer_uptime_seconds",
                 "gauge",
                 "Time since the start",
@@ -237,27 +279,22 @@ pub fn figure(text: &mut String, name: &str, kind: &str, help: &str, value: f64)
     let _ = writeln!(text, "{name} {value}");
 }
 
-/// Appends the figures of databases: (database, name, value), those of one name together.
-pub fn of_databases(text: &mut String, figures: &[(std::sync::Arc<str>, &'static str, f64)]) {
-    let mut names: Vec<&str> = figures.iter().map(|(_, name, _)| *name).collect();
+/// Appends the figures of databases, those of one name together.
+pub fn of_databases(text: &mut String, figures: &[Figure]) {
+    let mut names: Vec<(&str, &str)> = figures.iter().map(|one| (one.name, one.help)).collect();
     names.sort_unstable();
     names.dedup();
-    for name in names {
-        let kind = if name.ends_with("_total") {
-            "counter"
-        } else {
-            "gauge"
+    for (name, help) in names {
+        let kind = match name.ends_with("_total") {
+            true => "counter",
+            false => "gauge",
         };
-        header(
-            text,
-            &format!("isomer_database_{name}"),
-            kind,
-            &format!("{} of a database", name.replace('_', " ")),
-        );
-        for (database, _, value) in figures.iter().filter(|(_, of, _)| *of == name) {
+        header(text, &format!("isomer_database_{name}"), kind, help);
+        for one in figures.iter().filter(|one| one.name == name) {
             let _ = writeln!(
                 text,
-                "isomer_database_{name}{{database=\"{database}\"}} {value}"
+                "isomer_database_{name}{{database=\"{}\"}} {}",
+                one.database, one.value
             );
         }
     }

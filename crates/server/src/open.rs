@@ -12,7 +12,10 @@ use isomer_db::{Database, StatementClass, Transaction, data::Version};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use crate::{Result, ServerError, access::password};
+use crate::{
+    Result, ServerError,
+    access::{Gates, Written, password},
+};
 
 /// An open transaction.
 pub struct Open {
@@ -25,6 +28,8 @@ pub struct Open {
     class: Mutex<StatementClass>,
     /// Absent once it has ended.
     transaction: Mutex<Option<Transaction>>,
+    /// What of its user's memory it has.
+    written: Mutex<Written>,
     times: Mutex<Times>,
 }
 
@@ -73,12 +78,19 @@ impl Open {
     /// Runs something in it.
     pub fn with<T>(&self, work: impl FnOnce(&mut Transaction) -> Result<T>) -> Result<T> {
         let mut guard = self.transaction.try_lock().ok_or_else(busy)?;
-        work(guard.as_mut().ok_or_else(no_transaction)?)
+        let transaction = guard.as_mut().ok_or_else(no_transaction)?;
+        let mut written = self.written.lock();
+        transaction.data().limit_writes(written.most());
+        let outcome = work(transaction);
+        written.set(transaction.data_ref().write_bytes());
+        outcome
     }
 
     fn take(&self) -> Result<Transaction> {
         let mut guard = self.transaction.try_lock().ok_or_else(busy)?;
-        guard.take().ok_or_else(no_transaction)
+        let transaction = guard.take().ok_or_else(no_transaction)?;
+        self.written.lock().set(0);
+        Ok(transaction)
     }
 }
 
@@ -99,16 +111,18 @@ pub struct OpenTransactions {
     idle: Duration,
     longest: Duration,
     most_of_user: usize,
+    gates: Arc<Gates>,
     all: Mutex<FxHashMap<String, Arc<Open>>>,
 }
 
 impl OpenTransactions {
-    /// None yet; each ends after `idle` without use, and after `longest`.
-    pub fn new(idle: Duration, longest: Duration, most_of_user: usize) -> Self {
+    /// None yet; each ends after `idle` without use, and after `longest`. What they write counts at the gates.
+    pub fn new(idle: Duration, longest: Duration, most_of_user: usize, gates: Arc<Gates>) -> Self {
         Self {
             idle,
             longest,
             most_of_user,
+            gates,
             all: Mutex::default(),
         }
     }
@@ -163,6 +177,7 @@ impl OpenTransactions {
             db: transaction.database().clone(),
             class: Mutex::new(StatementClass::Read),
             transaction: Mutex::new(Some(transaction)),
+            written: Mutex::new(self.gates.written(user)),
             times: Mutex::new(Times {
                 idle_end: now + idle,
                 end: now + longest,
@@ -223,6 +238,7 @@ impl OpenTransactions {
         for open in all {
             if let Some(transaction) = open.transaction.lock().take() {
                 transaction.rollback();
+                open.written.lock().set(0);
             }
         }
     }
@@ -237,10 +253,15 @@ impl OpenTransactions {
 mod tests {
     use super::*;
 
+    fn two_a_user(idle: Duration) -> OpenTransactions {
+        let gates = Gates::new(8, 1 << 30, 1 << 30);
+        OpenTransactions::new(idle, Duration::from_secs(60), 2, gates)
+    }
+
     #[test]
     fn a_transaction_that_nobody_uses_is_rolled_back() {
         let db = isomer_db::Database::open_in_memory().unwrap();
-        let all = OpenTransactions::new(Duration::from_millis(20), Duration::from_secs(60), 2);
+        let all = two_a_user(Duration::from_millis(20));
         let (ada, people): (Arc<str>, Arc<str>) = ("ada".into(), "people".into());
         let open = all.add(&ada, &people, db.begin().unwrap()).unwrap();
         open.with(|tx| Ok(tx.query("CREATE (:Draft)", ())?))
@@ -259,7 +280,7 @@ mod tests {
     #[test]
     fn it_belongs_to_one_user_and_one_request_at_a_time() {
         let db = isomer_db::Database::open_in_memory().unwrap();
-        let all = OpenTransactions::new(Duration::from_secs(60), Duration::from_secs(60), 2);
+        let all = two_a_user(Duration::from_secs(60));
         let (ada, people): (Arc<str>, Arc<str>) = ("ada".into(), "people".into());
         let open = all.add(&ada, &people, db.begin().unwrap()).unwrap();
         assert!(open.check("ada", "people").is_ok());

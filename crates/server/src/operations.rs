@@ -48,6 +48,11 @@ pub(crate) struct AtWork {
 }
 
 impl Operations {
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.all.lock().len()
+    }
+
     /// Begins one. Two of a kind in one database are one too many: they would write into the same folder. Any number may read one
     /// backup; while they do, nothing is written or taken away under its name.
     pub(crate) fn begin(

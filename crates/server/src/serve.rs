@@ -148,6 +148,13 @@ pub fn start(options: ServeOptions) -> Result<RunningServer> {
         MESSAGES.iter().map(|message| message.name),
     );
     let home = home(&options, &config)?;
+    if let (Some(name), None) = (&config.default_database, &config.databases_folder)
+        && !databases.names().iter().any(|known| **known == **name)
+    {
+        return Err(ServerError::Invalid(format!(
+            "`default_database` is `{name}`, and no database of that name is served: the first on the command line is the one unless set"
+        )));
+    }
     let core = Core::new(
         config,
         system,

@@ -667,6 +667,16 @@ impl Backend for StoreBackend {
             detail("slowed_ms", self.core.slowed_ms()),
             detail("cache_hits", hits),
             detail("cache_misses", misses),
+            detail("runs", levels.iter().map(|level| level.runs as u64).sum()),
+            detail("merge_backlog_bytes", self.core.tree.backlog_bytes()),
+            detail(
+                "merged_bytes",
+                self.core.tree.merged_bytes.load(Ordering::Relaxed),
+            ),
+            detail(
+                "flushed_bytes",
+                self.core.tree.flushed_bytes.load(Ordering::Relaxed),
+            ),
             detail("oldest_version", self.oldest_version()),
         ];
         details.extend(

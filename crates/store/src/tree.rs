@@ -207,6 +207,9 @@ pub struct Tree {
     pub(crate) compacting: Mutex<()>,
     /// The keys that a merge is reading: nothing else may be put among them, except on top.
     flight: Mutex<Option<KeyBounds>>,
+    /// Bytes of tables that merges, and flushes, have written since opening. They are told to people only.
+    pub(crate) merged_bytes: AtomicU64,
+    pub(crate) flushed_bytes: AtomicU64,
     doomed: Mutex<Vec<Doomed>>,
     stop: AtomicBool,
     on_change: OnChange,
@@ -287,6 +290,8 @@ impl Tree {
             }),
             compacting: Mutex::new(()),
             flight: Mutex::new(None),
+            merged_bytes: AtomicU64::new(0),
+            flushed_bytes: AtomicU64::new(0),
             doomed: Mutex::default(),
             stop: AtomicBool::new(false),
             on_change,
@@ -504,6 +509,8 @@ impl Tree {
         let mut written = write_merged(&mut merge, None, &mut rule, None, &|| false, output)?;
         self.files.sync_folder()?;
         let parts = self.open_parts(&written)?;
+        let bytes = parts.iter().map(|part| part.table.file_bytes()).sum();
+        self.flushed_bytes.fetch_add(bytes, Ordering::Relaxed);
         let collected = readable.from;
         self.change_with(&mut written, |levels, written, new_run| {
             if !parts.is_empty() {

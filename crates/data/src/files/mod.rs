@@ -39,7 +39,7 @@ pub const MAX_PATH_NAMES: usize = 256;
 /// The folder of everything; its own entry is nowhere.
 pub(crate) const ROOT: u64 = 1;
 /// Where files stand that are being written under no path yet.
-pub(crate) const UNNAMED: u64 = 0;
+pub const UNNAMED: u64 = 0;
 /// The first number that is given to a file or folder.
 pub(crate) const FIRST_FILE: u64 = 16;
 

@@ -116,7 +116,7 @@ impl GraphRead for Transaction {
         ids: &[NodeId],
         out: &mut Vec<Option<Arc<NodeContent>>>,
     ) -> Result<(), DataError> {
-        self.contents_of_nodes(ids, out)
+        self.node_contents_within(ids, usize::MAX, out)
     }
 
     fn relationship_rows(
@@ -141,7 +141,7 @@ impl GraphRead for Transaction {
         ids: &[RelId],
         out: &mut Vec<Option<Arc<RelationshipContent>>>,
     ) -> Result<(), DataError> {
-        self.contents_of_relationships(ids, out)
+        self.relationship_contents_within(ids, usize::MAX, out)
     }
 
     fn node_by_key(&self, label: LabelId, key: &Value) -> Result<Option<NodeId>, DataError> {

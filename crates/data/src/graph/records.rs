@@ -89,9 +89,15 @@ impl Transaction {
         })
     }
 
-    pub(super) fn contents_of_nodes(
+    /// Labels and properties of nodes, in the order of `ids`, until the records have `most` bytes as stored: of one at least, of
+    /// as many as come to `out`.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn node_contents_within(
         &self,
         ids: &[NodeId],
+        most: usize,
         out: &mut Vec<Option<Arc<NodeContent>>>,
     ) -> Result<(), DataError> {
         let catalog = self.catalog_ref();
@@ -100,7 +106,7 @@ impl Transaction {
         let mut gathered = Vec::new();
         let make = |labels, properties| NodeContent { labels, properties };
         let watched = self.footprint().active();
-        self.each_node(ids, |id, record| {
+        self.each_node_within(ids, most, |id, record| {
             if watched {
                 self.note_record(id, record);
             }
@@ -163,9 +169,14 @@ impl Transaction {
         )
     }
 
-    pub(super) fn contents_of_relationships(
+    /// As [`Transaction::node_contents_within`], of relationships.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn relationship_contents_within(
         &self,
         ids: &[RelId],
+        most: usize,
         out: &mut Vec<Option<Arc<RelationshipContent>>>,
     ) -> Result<(), DataError> {
         let catalog = self.catalog_ref();
@@ -175,7 +186,7 @@ impl Transaction {
             type_name,
             properties,
         };
-        self.each_relationship(ids, |id, found| {
+        self.each_relationship_within(ids, most, |id, found| {
             if let Some((row, record)) = found {
                 let type_name = catalog.type_name(row.type_id).ok_or_else(|| {
                     DataError::corrupt(format!("relationship {id} has a type without a name"))
@@ -204,11 +215,22 @@ impl Transaction {
     fn each_node(
         &self,
         ids: &[NodeId],
+        visit: impl FnMut(NodeId, Option<&RecordRef<'_>>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        self.each_node_within(ids, usize::MAX, visit)
+    }
+
+    /// As [`Transaction::each_node`], until the records visited have `most` bytes together.
+    fn each_node_within(
+        &self,
+        ids: &[NodeId],
+        most: usize,
         mut visit: impl FnMut(NodeId, Option<&RecordRef<'_>>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         self.each_record(
             TAG_NODE,
             ids.len(),
+            most,
             |at| ids[at].0,
             |at, bytes| match bytes {
                 Some(bytes) => visit(ids[at], Some(&RecordRef::new(bytes)?)),
@@ -220,12 +242,23 @@ impl Transaction {
     fn each_relationship(
         &self,
         ids: &[RelId],
+        visit: impl FnMut(RelId, Option<(RelRow, RecordRef<'_>)>) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
+        self.each_relationship_within(ids, usize::MAX, visit)
+    }
+
+    /// As [`Transaction::each_relationship`], until the records visited have `most` bytes together.
+    fn each_relationship_within(
+        &self,
+        ids: &[RelId],
+        most: usize,
         mut visit: impl FnMut(RelId, Option<(RelRow, RecordRef<'_>)>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
         let watched = self.footprint().active();
         self.each_record(
             TAG_REL,
             ids.len(),
+            most,
             |at| ids[at].0,
             |at, bytes| {
                 let found = match bytes {
@@ -246,14 +279,24 @@ impl Transaction {
         )
     }
 
-    /// Calls `visit` for each position in order, with the record's bytes where there is one.
+    /// Calls `visit` for each position in order, with the record's bytes where there is one, until these are `most` together.
     fn each_record(
         &self,
         tag: u8,
         count: usize,
+        most: usize,
         id_at: impl Fn(usize) -> u64,
         mut visit: impl FnMut(usize, Option<&[u8]>) -> Result<(), DataError>,
     ) -> Result<(), DataError> {
+        let mut left = most;
+        let mut visit = |at: usize, bytes: Option<&[u8]>| {
+            visit(at, bytes)?;
+            left = left.saturating_sub(bytes.map_or(0, <[u8]>::len));
+            Ok(match left {
+                0 => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            })
+        };
         let mut at = 0;
         while at < count {
             // The longest ascending run from here whose ids lie close together.
@@ -263,13 +306,20 @@ impl Transaction {
                 end += 1;
             }
             if end - at >= FEW {
-                self.record_range(tag, at, end, &id_at, &mut visit)?;
+                if self
+                    .record_range(tag, at, end, &id_at, &mut visit)?
+                    .is_break()
+                {
+                    return Ok(());
+                }
             } else {
                 // Up to the next long run; a short look ahead keeps single lookups in one batch.
                 end = (at + 256).min(count).min(next_run(at, count, &id_at));
                 if end - at == 1 {
                     let bytes = self.read().get(&record_key(tag, id_at(at)))?;
-                    visit(at, bytes.as_deref())?;
+                    if visit(at, bytes.as_deref())?.is_break() {
+                        return Ok(());
+                    }
                     at = end;
                     continue;
                 }
@@ -285,17 +335,19 @@ impl Transaction {
                     .iter()
                     .map(|&end| &keys[std::mem::replace(&mut start, end)..end])
                     .collect();
-                let mut told = Ok(());
+                let mut told = Ok(ControlFlow::Continue(()));
                 let mut place = at;
                 self.read().visit_many(&slices, &mut |bytes| {
                     told = visit(place, bytes);
                     place += 1;
                     match told {
-                        Ok(()) => ControlFlow::Continue(()),
+                        Ok(flow) => flow,
                         Err(_) => ControlFlow::Break(()),
                     }
                 })?;
-                told?;
+                if told?.is_break() {
+                    return Ok(());
+                }
             }
             at = end;
         }
@@ -309,8 +361,8 @@ impl Transaction {
         mut at: usize,
         end: usize,
         id_at: &impl Fn(usize) -> u64,
-        visit: &mut impl FnMut(usize, Option<&[u8]>) -> Result<(), DataError>,
-    ) -> Result<(), DataError> {
+        visit: &mut impl FnMut(usize, Option<&[u8]>) -> Result<ControlFlow<()>, DataError>,
+    ) -> Result<ControlFlow<()>, DataError> {
         let stop = record_key(tag, id_at(end - 1) + 1);
         let mut range = Some((record_key(tag, id_at(at)), Some(stop)));
         let mut page = Page::new();
@@ -331,11 +383,14 @@ impl Transaction {
             for (key, bytes) in page.iter() {
                 let id = keyspace::sole_id(&key[1..], "the key of a record")?;
                 while at < end && id_at(at) < id {
-                    visit(at, None)?;
+                    // What is not there has no bytes.
+                    let _ = visit(at, None)?;
                     at += 1;
                 }
                 if at < end && id_at(at) == id {
-                    visit(at, Some(bytes))?;
+                    if visit(at, Some(bytes))?.is_break() {
+                        return Ok(ControlFlow::Break(()));
+                    }
                     at += 1;
                 }
             }
@@ -344,10 +399,10 @@ impl Transaction {
                 .map(|next| (next.start.to_vec(), next.end.map(<[u8]>::to_vec)));
         }
         while at < end {
-            visit(at, None)?;
+            let _ = visit(at, None)?;
             at += 1;
         }
-        Ok(())
+        Ok(ControlFlow::Continue(()))
     }
 }
 

@@ -473,37 +473,36 @@ impl Databases {
         stores.filter(|(_, store)| store.is_replicated()).collect()
     }
 
-    /// Figures of each database for `/metrics`: (database, name, value).
-    pub fn figures(&self) -> Vec<(Arc<str>, &'static str, f64)> {
+    /// Figures of each database for `/metrics`.
+    pub fn figures(&self) -> Vec<Figure> {
         let mut figures = Vec::new();
         for one in self.open() {
-            let mut add = |name, value: f64| figures.push((one.name.clone(), name, value));
+            let mut add = |name, help, value| {
+                figures.push(Figure {
+                    database: one.name.clone(),
+                    name,
+                    help,
+                    value,
+                });
+            };
             if let Ok(store) = one.db.store() {
-                add("version", store.engine().version() as f64);
-                if let Ok(statistics) = store.engine().statistics() {
-                    add("keys", statistics.key_count as f64);
-                    add("stored_bytes", statistics.stored_bytes as f64);
-                    add("commits_total", statistics.commits as f64);
-                    add("syncs_total", statistics.syncs as f64);
-                    add("conflicts_total", statistics.conflicts as f64);
-                    add("change_stream_entries", statistics.stream_entries as f64);
-                }
-                for (name, kind) in [
-                    ("memory_engine_cache_bytes", MemoryKind::EngineCache),
-                    ("memory_views_bytes", MemoryKind::Views),
-                    ("memory_queries_bytes", MemoryKind::Queries),
-                    ("memory_import_bytes", MemoryKind::Import),
-                ] {
-                    add(name, store.memory().usage(kind).used_bytes as f64);
-                }
+                of_engine(&store, &mut add);
+                of_replication(&store, &mut add);
             }
             let views = one.db.views().status();
             let standing = views.iter().filter(|view| view.bytes > 0);
-            add("views_standing", standing.clone().count() as f64);
-            add("views_bytes", standing.map(|view| view.bytes as f64).sum());
+            let bytes: u64 = standing.clone().map(|view| view.bytes).sum();
+            let changes: u64 = views.iter().map(|view| view.delta_count).sum();
+            add(
+                "views_standing",
+                "Read views that are in memory",
+                standing.count() as f64,
+            );
+            add("views_bytes", "Bytes of these read views", bytes as f64);
             add(
                 "views_changes",
-                views.iter().map(|view| view.delta_count as f64).sum(),
+                "Changes that read views have not merged into their bases yet",
+                changes as f64,
             );
         }
         figures
@@ -558,6 +557,219 @@ impl Databases {
                 "two databases would have the name `{name}`: write NAME=PATH"
             ))),
         }
+    }
+}
+
+/// A figure of a database.
+pub struct Figure {
+    /// Of this one.
+    pub database: Arc<str>,
+    /// What it is called behind `isomer_database_`.
+    pub name: &'static str,
+    /// What it is, in words.
+    pub help: &'static str,
+    /// What it is now.
+    pub value: f64,
+}
+
+/// Figures that an engine tells under a name of its own, with the name and the words that they have here.
+const ENGINE_FIGURES: [(&str, &str, &str); 15] = [
+    (
+        "cache_hits",
+        "cache_hits_total",
+        "Blocks of tables that were found in the cache",
+    ),
+    (
+        "cache_misses",
+        "cache_misses_total",
+        "Blocks of tables that were read from files",
+    ),
+    (
+        "cache_bytes",
+        "cache_bytes",
+        "Bytes that the cache of blocks holds, or may hold where the engine does not tell",
+    ),
+    (
+        "pinned_bytes",
+        "cache_pinned_bytes",
+        "Bytes of filters and indexes of tables, which stay in memory",
+    ),
+    (
+        "runs",
+        "compaction_runs",
+        "Sorted runs of tables: a read may look into each of them",
+    ),
+    (
+        "merge_backlog_bytes",
+        "compaction_backlog_bytes",
+        "Bytes of runs that wait for a merge or are in one",
+    ),
+    (
+        "merged_bytes",
+        "compaction_written_bytes_total",
+        "Bytes of tables that merges have written",
+    ),
+    (
+        "flushed_bytes",
+        "flush_written_bytes_total",
+        "Bytes of tables that were written from memory",
+    ),
+    (
+        "sealed_memtables",
+        "sealed_memtables",
+        "Full memtables that wait to be written to tables",
+    ),
+    ("memtable_bytes", "memtable_bytes", "Bytes of memtables"),
+    (
+        "slowed_ms",
+        "writers_slowed_ms_total",
+        "Milliseconds in which writers were held back because flush or merges were behind",
+    ),
+    ("log_bytes", "log_bytes", "Bytes of the log on disk"),
+    ("table_bytes", "table_bytes", "Bytes of tables on disk"),
+    (
+        "value_bytes",
+        "value_bytes",
+        "Bytes of large values, which stand apart from tables",
+    ),
+    (
+        "commit_groups",
+        "commit_groups_total",
+        "Groups of commits that were written together",
+    ),
+];
+
+/// What an engine holds and has done.
+fn of_engine(
+    store: &isomer_db::data::Store,
+    add: &mut impl FnMut(&'static str, &'static str, f64),
+) {
+    add(
+        "version",
+        "Number of the last commit",
+        store.engine().version() as f64,
+    );
+    for (name, help, kind) in [
+        (
+            "memory_engine_cache_bytes",
+            "Bytes of the memory budget that are reserved for the engine's cache and memtables, used or not",
+            MemoryKind::EngineCache,
+        ),
+        (
+            "memory_views_bytes",
+            "Bytes of the memory budget that read views hold",
+            MemoryKind::Views,
+        ),
+        (
+            "memory_queries_bytes",
+            "Bytes of the memory budget that queries hold",
+            MemoryKind::Queries,
+        ),
+        (
+            "memory_import_bytes",
+            "Bytes of the memory budget that imports hold",
+            MemoryKind::Import,
+        ),
+    ] {
+        let usage = store.memory().usage(kind);
+        add(name, help, usage.used_bytes as f64);
+    }
+    let Ok(told) = store.engine().statistics() else {
+        return;
+    };
+    for (name, help, value) in [
+        (
+            "keys",
+            "Pairs that are stored, an estimate where there are many",
+            told.key_count,
+        ),
+        (
+            "stored_bytes",
+            "Bytes on disk, or in memory where there is no disk",
+            told.stored_bytes,
+        ),
+        ("commits_total", "Commits", told.commits),
+        (
+            "syncs_total",
+            "Times that the disk was waited for; commits share them",
+            told.syncs,
+        ),
+        (
+            "conflicts_total",
+            "Transactions that lost a race",
+            told.conflicts,
+        ),
+        (
+            "change_stream_entries",
+            "Commits whose changes are kept",
+            told.stream_entries,
+        ),
+    ] {
+        add(name, help, value as f64);
+    }
+    for (own, name, help) in ENGINE_FIGURES {
+        let found = told.details.iter().find(|(detail, _)| detail == own);
+        if let Some(value) = found.and_then(|(_, value)| value.parse::<f64>().ok()) {
+            add(name, help, value);
+        }
+    }
+}
+
+/// Whom a replica exchanges with, and what others lack as far as is known here; nothing of what is no replica.
+fn of_replication(
+    store: &isomer_db::data::Store,
+    add: &mut impl FnMut(&'static str, &'static str, f64),
+) {
+    if !store.is_replicated() {
+        return;
+    }
+    if let Ok(peers) = isomer_sync::peers(store) {
+        let failing = peers.iter().filter(|peer| peer.state.error.is_some());
+        let quarantined = peers.iter().filter(|peer| peer.state.is_quarantined);
+        let exchanged = peers.iter().map(|peer| peer.state.exchanged_ms).min();
+        add(
+            "replication_peers",
+            "Peers that this one exchanges with",
+            peers.len() as f64,
+        );
+        add(
+            "replication_peers_failing",
+            "Peers with which the last exchange went wrong",
+            failing.count() as f64,
+        );
+        add(
+            "replication_peers_quarantined",
+            "Peers that are left alone until somebody has looked",
+            quarantined.count() as f64,
+        );
+        if let Some(ms) = exchanged.filter(|ms| *ms > 0) {
+            let since = super::now_ms().saturating_sub(ms);
+            add(
+                "replication_oldest_exchange_seconds",
+                "Time since the last exchange with the peer that was not heard of for the longest; noted once a minute",
+                since as f64 / 1e3,
+            );
+        }
+    }
+    if let Ok(members) = store.replica_members() {
+        let others = members.iter().filter(|member| !member.is_evicted);
+        let lacks = others.clone().map(|member| member.lacks).max();
+        let away = others.clone().filter(|member| member.is_away);
+        add(
+            "replication_members",
+            "Other replicas that were heard of",
+            others.clone().count() as f64,
+        );
+        add(
+            "replication_members_away",
+            "Replicas that were not heard of for so long that they come back by a snapshot",
+            away.count() as f64,
+        );
+        add(
+            "replication_behind_transactions",
+            "Most transactions that one of the others had not seen when it was heard of last",
+            lacks.unwrap_or_default() as f64,
+        );
     }
 }
 

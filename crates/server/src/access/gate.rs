@@ -1,5 +1,5 @@
-//! What one user may have at work at once: requests, and the memory of their queries and of what these have found; and how many
-//! results between pieces, which work on nothing and hold little.
+//! What one user may have at work at once: requests, and the memory of their queries, of what these have found and of what open
+//! transactions have written; and how many results between pieces, which work on nothing and hold little.
 
 use std::sync::{
     Arc,
@@ -24,6 +24,8 @@ pub struct Gates {
 struct Held {
     requests: usize,
     bytes: usize,
+    /// What of that transactions have written, and may write now.
+    written: usize,
     results: usize,
 }
 
@@ -92,6 +94,15 @@ impl Gates {
                 bytes: AtomicUsize::new(0),
             }),
         })
+    }
+
+    /// Counts what a transaction of `user` writes that is open between requests.
+    pub fn written(self: &Arc<Self>, user: &Arc<str>) -> Written {
+        Written {
+            gates: self.clone(),
+            user: user.clone(),
+            bytes: 0,
+        }
     }
 
     fn count_request(&self, user: &str, held: &mut Held) -> Result<()> {
@@ -246,6 +257,46 @@ impl Drop for Body {
     }
 }
 
+/// What an open transaction has written: it counts until this is dropped.
+#[derive(Debug)]
+pub struct Written {
+    gates: Arc<Gates>,
+    user: Arc<str>,
+    bytes: usize,
+}
+
+impl Written {
+    /// How many bytes it may have written after its next statement: half of what the user's others leave of his beyond what it has,
+    /// so that several at once find room. All of that counts until it is told how many there are.
+    pub fn most(&mut self) -> usize {
+        let written = {
+            let users = self.gates.users.lock();
+            users.get(&self.user).map_or(0, |held| held.written)
+        };
+        let free = self.gates.most_bytes.saturating_sub(written);
+        self.set((self.bytes + free / 2).max(LEAST_BYTES));
+        self.bytes
+    }
+
+    /// It has written so many bytes.
+    pub fn set(&mut self, bytes: usize) {
+        let mut users = self.gates.users.lock();
+        let held = users.entry(self.user.clone()).or_default();
+        held.bytes = held.bytes - self.bytes + bytes;
+        held.written = held.written - self.bytes + bytes;
+        self.bytes = bytes;
+        if held.is_nothing() {
+            users.remove(&self.user);
+        }
+    }
+}
+
+impl Drop for Written {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
 impl Drop for Entry {
     fn drop(&mut self) {
         let mut users = self.gates.users.lock();
@@ -314,6 +365,25 @@ mod tests {
         drop(body);
         other.body().add(600).unwrap();
         drop(other);
+        assert!(gates.users.lock().is_empty());
+    }
+
+    #[test]
+    fn what_transactions_have_written_is_one_users_together() {
+        let gates = Gates::new(20, 100 << 20, 100 << 20);
+        let ada: Arc<str> = "ada".into();
+        let (mut one, mut other) = (gates.written(&ada), gates.written(&ada));
+        assert_eq!((one.most(), other.most()), (50 << 20, 25 << 20));
+        one.set(90 << 20);
+        other.set(0);
+        assert_eq!(other.most(), 5 << 20);
+        other.set(10 << 20);
+        let mut third = gates.written(&ada);
+        assert_eq!(third.most(), LEAST_BYTES, "nobody gets nothing");
+        assert_eq!(one.most(), 90 << 20);
+        let mut entry = gates.enter(&ada).unwrap();
+        assert_eq!(entry.query_bytes(), LEAST_BYTES, "queries leave them room");
+        drop((one, other, third, entry));
         assert!(gates.users.lock().is_empty());
     }
 

@@ -14,8 +14,8 @@ mod session;
 mod system;
 
 pub(crate) use databases::check_name;
-pub use databases::{Databases, name_of};
-pub use gate::{Body, Entry, Gates};
+pub use databases::{Databases, Figure, name_of};
+pub use gate::{Body, Entry, Gates, Written};
 pub use guesses::{Guesses, Turn};
 pub use role::{ALL_DATABASES, Rights, Role};
 pub use session::{Access, Principal, ServerAccess, Session};

@@ -103,7 +103,8 @@ impl Layers {
         Ok(())
     }
 
-    /// Sets what variables named `ISOMER_…` say; others are none of ours.
+    /// Sets what variables named `ISOMER_…` say. Others are none of ours, unless they begin like those of a section: then a
+    /// setting is meant that there is not.
     pub fn add_environment(
         &mut self,
         variables: impl IntoIterator<Item = (String, String)>,
@@ -115,7 +116,25 @@ impl Layers {
                 self.set(setting.key, value.clone(), Origin::Environment(name))?;
             }
         }
-        Ok(())
+        let known = |name: &str| SETTINGS.iter().any(|setting| setting.variable() == name);
+        let sections = || {
+            SETTINGS
+                .iter()
+                .filter_map(|setting| setting.key.split_once('.'))
+        };
+        let is_meant = |name: &&String| {
+            sections().any(|(section, _)| {
+                let rest = name.strip_prefix("ISOMER_");
+                let rest = rest.and_then(|rest| rest.strip_prefix(&section.to_ascii_uppercase()));
+                rest.is_some_and(|rest| rest.starts_with('_'))
+            })
+        };
+        match variables.keys().filter(is_meant).find(|name| !known(name)) {
+            None => Ok(()),
+            Some(name) => Err(ConfigError(format!(
+                "there is no setting for the variable `{name}`: `isomer config print` lists all of them"
+            ))),
+        }
     }
 
     /// Sets what a flag says.

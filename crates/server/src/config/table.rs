@@ -296,8 +296,17 @@ pub(super) fn config(layers: &Layers) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
+/// More threads that serve connections than any machine has processors.
+const MOST_THREADS: usize = 1024;
+
 /// What must hold between settings.
 fn check(config: &Config) -> Result<(), ConfigError> {
+    if config.threads > MOST_THREADS {
+        return Err(ConfigError(format!(
+            "`threads` is {}: {MOST_THREADS} at most, about as many as there are processors",
+            config.threads
+        )));
+    }
     if config.expose_without_protection {
         return Ok(());
     }
@@ -387,6 +396,21 @@ mod tests {
             let error = layers.config().unwrap_err().to_string();
             assert!(error.contains(key) && error.contains(told), "{error}");
         }
+        let mut layers = Layers::new();
+        layers.add_flag("threads", "100000000").unwrap();
+        assert!(
+            layers
+                .config()
+                .unwrap_err()
+                .to_string()
+                .contains("1024 at most")
+        );
+        let mut layers = Layers::new();
+        let variables = [("ISOMER_LIMITS_BODI".to_owned(), "1".to_owned())];
+        let error = layers.add_environment(variables).unwrap_err().to_string();
+        assert!(error.contains("`ISOMER_LIMITS_BODI`"), "{error}");
+        let others = [("ISOMER_KEY".to_owned(), "k".to_owned())];
+        layers.add_environment(others).unwrap();
         let mut layers = Layers::new();
         let error = layers.add_flag("limits.bodi", "1").unwrap_err().to_string();
         assert!(error.contains("no setting `limits.bodi`"), "{error}");

@@ -65,7 +65,8 @@ pub async fn make(mut call: Call, access: Access) -> Result<Reply> {
     let folder = folder_of(&call.core, access.name())?;
     let core = call.core.clone();
     let user = access.principal().name.clone();
-    call.core
+    let made = call
+        .core
         .blocking(move || {
             let at_work = core.operations.begin(BACKUP, access.name(), &user, &name)?;
             make_folder(&folder)?;
@@ -98,7 +99,9 @@ pub async fn make(mut call: Call, access: Access) -> Result<Reply> {
             };
             Reply::value_with(StatusCode::CREATED, &made.into())
         })
-        .await
+        .await;
+    call.core.metrics.backed_up(made.is_ok());
+    made
 }
 
 /// Makes a copy under a name that is none: it has its own when it is whole.

@@ -5,6 +5,7 @@
 //! commits that are on disk are told.
 
 use std::{
+    cell::RefCell,
     collections::{HashSet, VecDeque},
     sync::Arc,
     time::Duration,
@@ -14,7 +15,10 @@ use axum::body::Bytes;
 use futures_util::stream;
 use isomer_db::{
     Map, Value,
-    data::{Access as Mode, Catalog, Change, ChangeSet, DataError, GraphRead, NodeLabels, Version},
+    data::{
+        Access as Mode, Catalog, Change, ChangeSet, ConvergentOwner, DataError, GraphRead,
+        NodeLabels, UNNAMED_FILES, Version,
+    },
     json, params,
 };
 use isomer_value::{
@@ -41,7 +45,8 @@ pub(super) const BYTES: usize = 1 << 20;
 const CHANGES: usize = 1_000;
 
 /// `GET …/changes`
-pub async fn changes(call: Call, access: Access) -> Result<Reply> {
+pub async fn changes(call: Call, mut access: Access) -> Result<Reply> {
+    access.open_result()?;
     let place = call.core.feed_place()?;
     let resumed = call.header("last-event-id")?.map(|id| {
         id.parse()
@@ -77,6 +82,8 @@ pub async fn changes(call: Call, access: Access) -> Result<Reply> {
                     "the changes since version {from} are not kept any more: read the data anew, then follow from version {now}"
                 )));
             }
+            drop(store);
+            access.rest(0);
             let start = format!("event: start\nid: {from}\ndata: {{\"version\":{from}}}\n\n");
             Ok(Following {
                 core,
@@ -168,23 +175,30 @@ impl Following {
         }
     }
 
-    /// Reads what there is after [`Following::at`].
+    /// Reads what there is after [`Following::at`]; between two reads it counts as no request.
     fn read(mut self) -> Result<Self> {
+        let outcome = self.access.go_on().and_then(|()| self.found());
+        self.access.rest(0);
+        match outcome {
+            // Too much at work for now: the same again after a while.
+            Ok(()) | Err(ServerError::TooMany { .. }) => Ok(self),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn found(&mut self) -> Result<()> {
         self.shown.check(&self.core)?;
         let store = self.access.store()?;
         let mut at = self.at;
         let entries = match store.while_whole(|| store.durable_after(&mut at, ENTRIES, BYTES)) {
             Ok(Some(entries)) => entries,
-            Ok(None) => return Ok(self),
-            Err(error @ DataError::Forgotten { .. }) => {
-                self.tell_gone(&error)?;
-                return Ok(self);
-            }
+            Ok(None) => return Ok(()),
+            Err(error @ DataError::Forgotten { .. }) => return self.tell_gone(&error),
             Err(error) => return Err(error.into()),
         };
         self.at = at;
         if entries.is_empty() {
-            return Ok(self);
+            return Ok(());
         }
         let tx = store.begin(Mode::Read)?;
         for entry in entries {
@@ -193,6 +207,7 @@ impl Following {
                 filter: &self.filter,
                 catalog: tx.catalog(),
                 tx: &tx,
+                fields: RefCell::default(),
             };
             let mut told = Vec::new();
             for change in &changes.changes {
@@ -217,7 +232,7 @@ impl Following {
         }
         // What was told may go.
         self.hold = store.hold_stream(self.at);
-        Ok(self)
+        Ok(())
     }
 
     /// Tells a reader that was too slow that something is missing from here on, and ends the feed.
@@ -261,6 +276,8 @@ struct Teller<'t> {
     filter: &'t Filter,
     catalog: Arc<Catalog>,
     tx: &'t isomer_db::data::Transaction,
+    /// Convergent fields of which it was told: each once a commit, however many operations there were.
+    fields: RefCell<HashSet<(bool, u64, u32)>>,
 }
 
 impl Teller<'_> {
@@ -435,8 +452,60 @@ impl Teller<'_> {
                 }
                 params! { "op" => "schema_changed", "name" => text_or_bytes(name) }
             }
+            Change::Converged { .. } | Change::FieldMerged { .. } => {
+                return self.tell_field(change);
+            }
+            Change::FileNamed { .. }
+            | Change::FileUnnamed { .. }
+            | Change::FileChanged { .. }
+            | Change::FileRemoved { .. } => {
+                return Ok(tell_file(change).filter(|_| self.filter.is_empty()));
+            }
             other => return Ok(self.tell_bucket(other)),
         };
+        Ok(Some(map))
+    }
+
+    /// That a convergent field changed. What it is now is not told: who needs it reads it, with its context.
+    fn tell_field(&self, change: &Change<'_>) -> Result<Option<Map>> {
+        let Some((owner, prop)) = change.field() else {
+            return Ok(None);
+        };
+        let (is_node, id) = match owner {
+            ConvergentOwner::Node(id) => (true, id.0),
+            ConvergentOwner::Relationship(id) => (false, id.0),
+        };
+        if !self.fields.borrow_mut().insert((is_node, id, prop.0)) {
+            return Ok(None);
+        }
+        let field = self
+            .catalog
+            .prop_name(prop)
+            .map_or(Value::Null, Value::String);
+        let mut map = params! { "op" => "field_changed", "field" => field };
+        match owner {
+            ConvergentOwner::Node(node) => {
+                let labels = self.labels_now(node)?;
+                if !self.filter.takes_labels(labels.iter()) {
+                    return Ok(None);
+                }
+                map.insert("node", (id as i64).into());
+                let labels = labels.into_iter().map(Value::String);
+                map.insert("labels", labels.collect::<Vec<_>>().into());
+            }
+            ConvergentOwner::Relationship(relationship) => {
+                let mut rows = Vec::new();
+                self.tx.relationship_rows(&[relationship], &mut rows)?;
+                let row = rows.pop().flatten();
+                let name = row.and_then(|row| self.catalog.type_name(row.type_id));
+                let name = name.unwrap_or_default();
+                if !self.filter.takes_type(&name) {
+                    return Ok(None);
+                }
+                map.insert("relationship", (id as i64).into());
+                map.insert("type", Value::String(name));
+            }
+        }
         Ok(Some(map))
     }
 
@@ -490,6 +559,51 @@ impl Teller<'_> {
         map.insert("bucket", Value::String(self.bucket(*bucket)?));
         Some(map)
     }
+}
+
+/// What happened to a file or folder, by their numbers; what was written into it is not told.
+fn tell_file(change: &Change<'_>) -> Option<Map> {
+    Some(match change {
+        // An upload under way has a number for its name; nobody sees it.
+        Change::FileNamed { folder, .. } | Change::FileUnnamed { folder, .. }
+            if *folder == UNNAMED_FILES =>
+        {
+            return None;
+        }
+        Change::FileNamed {
+            folder,
+            name,
+            is_folder,
+            number,
+        } => params! {
+            "op" => "file_named",
+            "folder" => *folder as i64,
+            "name" => text_or_bytes(name),
+            "kind" => if *is_folder { "folder" } else { "file" },
+            "file" => *number as i64,
+        },
+        Change::FileUnnamed { folder, name } => params! {
+            "op" => "file_unnamed",
+            "folder" => *folder as i64,
+            "name" => text_or_bytes(name),
+        },
+        Change::FileChanged {
+            file,
+            size,
+            created_ms,
+            modified_ms,
+        } => params! {
+            "op" => "file_changed",
+            "file" => *file as i64,
+            "bytes" => *size as i64,
+            "created_ms" => *created_ms as i64,
+            "modified_ms" => *modified_ms as i64,
+        },
+        Change::FileRemoved { file } => {
+            params! { "op" => "file_removed", "file" => *file as i64 }
+        }
+        _ => return None,
+    })
 }
 
 fn text_or_bytes(bytes: &[u8]) -> Value {

@@ -1,16 +1,22 @@
 //! Buckets and keys, collections and documents.
 
-use std::{ops::Bound, sync::Arc};
+use std::{
+    ops::{Bound, ControlFlow},
+    sync::Arc,
+};
 
 use axum::http::{StatusCode, header};
 use isomer_db::{
-    BucketOptions, Expiry, Map, Order, Transaction, Value, data::BucketKind, json, params,
+    BucketOptions, Expiry, Map, Order, Transaction, Value,
+    data::{BucketKind, KeyRange, PageLimit},
+    json, params,
 };
 
 use super::{
     base64,
     call::Call,
     once::{self, Answer, Once},
+    page::{Page, READ_BYTES},
     query::typed_value,
     reply::{Conditions, JSON, Reply, etag, etag_of},
 };
@@ -124,7 +130,6 @@ fn key(call: &Call, text: &str) -> Result<Vec<u8>> {
 /// `GET …/buckets/{bucket}/keys`
 pub async fn scan_keys(call: Call, access: Access) -> Result<Reply> {
     let name = call.place("bucket").to_owned();
-    let limit = call.page()?;
     let bound = |name: &str| call.param(name).map(|text| key(&call, text)).transpose();
     let (mut from, mut to) = (bound("from")?.unwrap_or_default(), bound("to")?);
     if let Some(prefix) = bound("prefix")? {
@@ -145,66 +150,122 @@ pub async fn scan_keys(call: Call, access: Access) -> Result<Reply> {
             )));
         }
     };
+    let mut keys = Keys { from, to, order };
     if let Some(cursor) = call.param("cursor") {
-        let last = base64::decode(cursor).ok_or_else(wrong_cursor)?;
-        match order {
-            Order::Ascending => {
-                from = last;
-                from.push(0);
-            }
-            Order::Descending => to = Some(last),
-        }
+        keys.go_behind(base64::decode(cursor).ok_or_else(wrong_cursor)?);
     }
-    let most = call.core.config.limits.result_bytes;
+    let page = Page::new("pairs", call.page()?, call.core.config.limits.result_bytes);
     read(&call, access, move |tx| {
-        let buckets = tx.data_ref().list_buckets()?;
-        let multi = |options: &BucketOptions| options.kind == BucketKind::Multi;
-        if buckets
-            .iter()
-            .any(|(known, options)| **known == *name && multi(options))
-        {
-            return Err(ServerError::Invalid(format!(
-                "`{name}` has several values a key: ask for those of one key (…/keys/KEY/values)"
-            )));
+        let options = tx.data_ref().bucket_options(&name)?;
+        match options.map(|options| options.kind) {
+            Some(BucketKind::Multi) => sole_keys(tx, &name, keys, page),
+            _ => pairs(tx, &name, keys, page),
         }
-        let pairs = tx.bucket(&name).range(&from, to.as_deref(), order, limit)?;
-        let next = (pairs.len() == limit)
-            .then(|| pairs.last().map(|(key, _)| base64::encode(key)))
-            .flatten();
-        let pair = |(key, value): (Vec<u8>, Value)| {
-            let key = match String::from_utf8(key) {
-                Ok(text) => Value::from(text),
-                Err(error) => Value::Bytes(error.as_bytes().into()),
-            };
-            Value::from(params! { "key" => key, "value" => value })
-        };
-        page("pairs", pairs.into_iter().map(pair).collect(), next, most)
     })
     .await
 }
 
-fn wrong_cursor() -> ServerError {
-    ServerError::Invalid("the cursor is not one that an answer gave".into())
+/// Keys of a bucket from `from` (inclusive) to `to` (exclusive).
+struct Keys {
+    from: Vec<u8>,
+    to: Option<Vec<u8>>,
+    order: Order,
 }
 
-/// One page of things, and where the next one begins.
-pub(super) fn page(
-    name: &str,
-    items: Vec<Value>,
-    next: Option<String>,
-    most: usize,
-) -> Result<Reply> {
-    let mut map = params! { name => items };
-    if let Some(next) = next {
-        map.insert("next", next.into());
+impl Keys {
+    fn range(&self) -> KeyRange<'_> {
+        KeyRange {
+            start: &self.from,
+            end: self.to.as_deref(),
+        }
     }
-    let text = json::to_string(&map.into())?;
-    if text.len() > most {
-        return Err(ServerError::TooLarge(format!(
-            "the page is larger than {most} bytes: ask for fewer at once (`limit`)"
-        )));
+
+    /// Leaves those behind `last` in their order; a key that is none of them takes nothing to them.
+    fn go_behind(&mut self, mut last: Vec<u8>) {
+        match self.order {
+            Order::Ascending => {
+                last.push(0);
+                let from = std::mem::take(&mut self.from);
+                self.from = from.max(last);
+            }
+            Order::Descending => {
+                self.to = Some(match self.to.take() {
+                    Some(to) => to.min(last),
+                    None => last,
+                });
+            }
+        }
     }
-    Ok(Reply::whole(StatusCode::OK, JSON, text))
+}
+
+/// A page of keys with their values.
+fn pairs(tx: &Transaction, bucket: &str, mut keys: Keys, mut page: Page) -> Result<Reply> {
+    let mut last = None;
+    loop {
+        let at_once = PageLimit {
+            keys: page.room(),
+            bytes: READ_BYTES,
+        };
+        let mut found = Vec::new();
+        let more = tx.data_ref().kv_scan_values(
+            bucket,
+            keys.range(),
+            keys.order,
+            at_once,
+            None,
+            &mut |key, value| found.push((key, value)),
+        )?;
+        for (key, value) in found {
+            let bytes = bytes_of(&key);
+            if !page.push(&params! { "key" => key, "value" => value }.into())? {
+                break;
+            }
+            last = Some(bytes);
+        }
+        if page.room() == 0 {
+            return page.finish(last.map(|key| base64::encode(&key)));
+        }
+        match (more, last.clone()) {
+            (Some(_), Some(last)) => keys.go_behind(last),
+            _ => return page.finish(None),
+        }
+    }
+}
+
+/// A page of the keys alone of a bucket with several values a key: one pair of each is looked at.
+fn sole_keys(tx: &Transaction, bucket: &str, mut keys: Keys, mut page: Page) -> Result<Reply> {
+    let mut last = None;
+    loop {
+        if page.room() == 0 {
+            return page.finish(last.map(|key: Vec<u8>| base64::encode(&key)));
+        }
+        let mut found = None;
+        let (range, order) = (keys.range(), keys.order);
+        tx.data_ref().kv_each(bucket, range, order, &mut |key, _| {
+            found = Some(key.to_vec());
+            ControlFlow::Break(())
+        })?;
+        let Some(key) = found else {
+            return page.finish(None);
+        };
+        if page.push(&params! { "key" => text_or_bytes(key.clone()) }.into())? {
+            keys.go_behind(key.clone());
+            last = Some(key);
+        }
+    }
+}
+
+/// The bytes of a key, which is text where they are UTF-8.
+fn bytes_of(key: &Value) -> Vec<u8> {
+    match key {
+        Value::String(text) => text.as_bytes().to_vec(),
+        Value::Bytes(bytes) => bytes.to_vec(),
+        _ => Vec::new(),
+    }
+}
+
+fn wrong_cursor() -> ServerError {
+    ServerError::Invalid("the cursor is not one that an answer gave".into())
 }
 
 /// The first key after all that begin with `prefix`; none where there is no such key.
@@ -321,7 +382,7 @@ pub async fn put_key(mut call: Call, access: Access) -> Result<Reply> {
 }
 
 /// The conditions of a change; none where there are none, so that what is there need not be read.
-fn conditions(call: &Call) -> Result<Option<Conditions>> {
+pub(super) fn conditions(call: &Call) -> Result<Option<Conditions>> {
     let given = call.headers.contains_key(header::IF_MATCH)
         || call.headers.contains_key(header::IF_NONE_MATCH);
     given.then(|| Conditions::of(&call.headers)).transpose()
@@ -346,21 +407,38 @@ pub async fn delete_key(call: Call, access: Access) -> Result<Reply> {
     .await
 }
 
+/// Values of a key that are read at once; none has more than 16 KiB.
+const VALUES: usize = 64;
+
 /// `GET …/buckets/{bucket}/keys/{key}/values`
 pub async fn key_values(call: Call, access: Access) -> Result<Reply> {
     let (name, key) = (
         call.place("bucket").to_owned(),
         key(&call, call.place("key"))?,
     );
-    let (limit, most) = (call.page()?, call.core.config.limits.result_bytes);
+    let cursor = call.param("cursor");
+    let mut last = cursor
+        .map(|cursor| base64::decode(cursor).ok_or_else(wrong_cursor))
+        .transpose()?;
+    let mut page = Page::new("values", call.page()?, call.core.config.limits.result_bytes);
     read(&call, access, move |tx| {
-        let values = tx.bucket(&name).values(&key, limit)?;
-        page(
-            "values",
-            values.into_iter().map(text_or_bytes).collect(),
-            None,
-            most,
-        )
+        loop {
+            let room = page.room();
+            if room == 0 {
+                return page.finish(last.map(|value| base64::encode(&value)));
+            }
+            let data = tx.data_ref();
+            let values = data.kv_values(&name, &key, last.as_deref(), room.min(VALUES))?;
+            if values.is_empty() {
+                return page.finish(None);
+            }
+            for value in values {
+                if !page.push(&text_or_bytes(value.clone()))? {
+                    break;
+                }
+                last = Some(value);
+            }
+        }
     })
     .await
 }
@@ -432,39 +510,108 @@ pub(super) fn document_key(call: &Call, text: &str) -> Result<Value> {
 /// `GET …/collections/{label}`
 pub async fn scan_documents(call: Call, access: Access) -> Result<Reply> {
     let label = call.place("label").to_owned();
-    let limit = call.page()?;
     let bound = |name: &str| {
         call.param(name)
             .map(|text| document_key(&call, text))
             .transpose()
     };
-    let to = bound("to")?.map_or(Bound::Unbounded, Bound::Excluded);
-    let from = match call.param("cursor") {
-        Some(cursor) => {
-            let bytes = base64::decode(cursor).ok_or_else(wrong_cursor)?;
-            Bound::Excluded(json::parse_bytes(&bytes).map_err(|_| wrong_cursor())?)
-        }
-        None => bound("from")?.map_or(Bound::Unbounded, Bound::Included),
+    let mut keys = DocumentKeys {
+        from: bound("from")?.map_or(Bound::Unbounded, Bound::Included),
+        to: bound("to")?.map_or(Bound::Unbounded, Bound::Excluded),
+        all: call.param("from").is_none() && call.param("to").is_none(),
     };
-    let most = call.core.config.limits.result_bytes;
+    if let Some(cursor) = call.param("cursor") {
+        let bytes = base64::decode(cursor).ok_or_else(wrong_cursor)?;
+        keys.go_behind(json::parse_bytes(&bytes).map_err(|_| wrong_cursor())?)?;
+    }
+    let limits = &call.core.config.limits;
+    let mut page = Page::new("documents", call.page()?, limits.result_bytes);
     read(&call, access, move |tx| {
-        let documents = tx.collection(&label).scan(from, to, limit)?;
-        let last = documents
-            .last()
-            .filter(|_| documents.len() == limit)
-            .map(|(key, _)| json::to_string(key));
-        let next = last.transpose()?.map(|key| base64::encode(key.as_bytes()));
-        page(
-            "documents",
-            documents
-                .into_iter()
-                .map(|(_, document)| document.into())
-                .collect(),
-            next,
-            most,
-        )
+        let next = documents(tx, &label, keys, &mut page)?;
+        page.finish(next)
     })
     .await
+}
+
+/// Keys of documents that are looked up at once.
+const DOCUMENTS: usize = 500;
+
+/// Keys of documents: strings, then integers. A bound reaches to the end of its kind.
+struct DocumentKeys {
+    from: Bound<Value>,
+    to: Bound<Value>,
+    /// Nothing was said of where they begin and end: both kinds are meant.
+    all: bool,
+}
+
+impl DocumentKeys {
+    /// Leaves those behind `last`; a key before all of them takes nothing to them.
+    fn go_behind(&mut self, last: Value) -> Result<()> {
+        let is_before = match (&self.from, &last) {
+            (Bound::Unbounded, _) => false,
+            (
+                Bound::Included(Value::String(from)) | Bound::Excluded(Value::String(from)),
+                Value::String(last),
+            ) => last < from,
+            (
+                Bound::Included(Value::Int(from)) | Bound::Excluded(Value::Int(from)),
+                Value::Int(last),
+            ) => last < from,
+            // Where all are meant the one kind follows the other.
+            _ if self.all => false,
+            _ => return Err(wrong_cursor()),
+        };
+        if !is_before {
+            self.from = Bound::Excluded(last);
+        }
+        Ok(())
+    }
+
+    /// Leaves the integers, where these follow and the strings have ended.
+    fn go_to_integers(&mut self) -> bool {
+        let follow = self.all && matches!(self.from, Bound::Excluded(Value::String(_)));
+        if follow {
+            self.from = Bound::Included(Value::Int(i64::MIN));
+        }
+        follow
+    }
+}
+
+/// Fills a page with documents; says where the next one begins.
+fn documents(
+    tx: &Transaction,
+    label: &str,
+    mut keys: DocumentKeys,
+    page: &mut Page,
+) -> Result<Option<String>> {
+    let data = tx.data_ref();
+    let mut last: Option<Value> = None;
+    loop {
+        let room = page.room().min(DOCUMENTS);
+        let found = data.scan_documents(label, (keys.from.as_ref(), keys.to.as_ref()), room)?;
+        let ids: Vec<_> = found.iter().map(|(_, id)| *id).collect();
+        let (mut at, mut contents) = (0, Vec::new());
+        while at < ids.len() && page.room() > 0 {
+            data.node_contents_within(&ids[at..], READ_BYTES, &mut contents)?;
+            for content in contents.drain(..) {
+                let properties = content.map(|content| content.properties.clone());
+                if !page.push(&properties.unwrap_or_default().into())? {
+                    break;
+                }
+                last = Some(found[at].0.clone());
+                at += 1;
+            }
+        }
+        if page.room() == 0 {
+            let next = last.as_ref().map(json::to_string).transpose()?;
+            return Ok(next.map(|key| base64::encode(key.as_bytes())));
+        }
+        match last.clone() {
+            Some(last) if found.len() == room => keys.go_behind(last)?,
+            _ if keys.go_to_integers() => {}
+            _ => return Ok(None),
+        }
+    }
 }
 
 fn key_text(key: &Value) -> String {

@@ -107,9 +107,28 @@ pub async fn fetch(call: Call, access: Access) -> Result<Reply> {
                 }
                 let fetched = field.fetch()?;
                 let kind = fetched.kind.ok_or_else(missing)?;
+                let value = match fetched.value {
+                    // The ends of what an integer can be may stand for what is beyond them.
+                    Some(Value::Int(end @ (i64::MIN | i64::MAX)))
+                        if kind == ConvergentKind::Counter =>
+                    {
+                        let (origins, complete) =
+                            field.origins(MOST_ENTRIES)?.ok_or_else(missing)?;
+                        let sum = origins
+                            .iter()
+                            .map(|one| one.amount)
+                            .fold(0, i128::saturating_add);
+                        Some(if complete {
+                            whole(sum)
+                        } else {
+                            Value::Int(end)
+                        })
+                    }
+                    value => value,
+                };
                 Reply::object(params! {
                     "kind" => kind_name(kind),
-                    "value" => fetched.value,
+                    "value" => value,
                     "context" => base64::encode(fetched.context.as_bytes()),
                 })
             })

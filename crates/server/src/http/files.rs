@@ -1,28 +1,22 @@
 //! Files: folders page by page, contents as they are, whole or in part, in either direction without being gathered.
 
-use std::{
-    io::{Read, Seek, SeekFrom, Write},
-    sync::Arc,
-};
+use std::io::{Read, Seek, SeekFrom, Write};
 
-use axum::{
-    body::{Body, Bytes},
-    http::{StatusCode, header},
-};
-use futures_util::stream;
+use axum::http::{StatusCode, header};
 use isomer_db::{FileAbout, FileReader, PathKind, Value, params};
 use tokio::sync::mpsc;
 
 use super::{
     call::Call,
+    lines::{self, Source},
     once::Answer,
     reply::{Conditions, Reply, etag_of},
-    transfer::{Limited, Pieces, pump},
+    shown::Shown,
+    transfer::{Limited, Pieces, body_error, pump},
 };
 use crate::{
     Result, ServerError,
     access::{Access, Role},
-    core::Core,
 };
 
 /// Bytes that are read and sent at once.
@@ -131,14 +125,15 @@ pub async fn get(call: Call, access: Access) -> Result<Reply> {
         Part::Some { from, count } => (from, count),
         _ => (0, about.bytes),
     };
-    let source = Source {
-        core: call.core.clone(),
+    let shown = Shown::of(&call, &access)?;
+    let content = Content {
         reader,
         left: count,
         from: Some(from),
         _access: access,
     };
-    let mut reply = Reply::stream("application/octet-stream", source.body())
+    let body = lines::body(&call.core, shown, content, false);
+    let mut reply = Reply::stream("application/octet-stream", body)
         .with_etag(&tag)
         .with(header::ACCEPT_RANGES, "bytes")
         .with(header::CONTENT_LENGTH, count.to_string());
@@ -197,8 +192,7 @@ impl Part {
 }
 
 /// A file on its way out: a piece is read when the connection takes one.
-struct Source {
-    core: Arc<Core>,
+struct Content {
     reader: FileReader,
     left: u64,
     /// Where it begins, until it has begun.
@@ -206,26 +200,17 @@ struct Source {
     _access: Access,
 }
 
-impl Source {
-    fn body(self) -> Body {
-        Body::from_stream(stream::try_unfold(self, |mut source| async move {
-            if source.left == 0 {
-                return Ok::<_, std::io::Error>(None);
-            }
-            let core = source.core.clone();
-            let piece = core
-                .blocking(move || {
-                    let bytes = source.piece();
-                    let bytes =
-                        bytes.map_err(|error| ServerError::Unavailable(error.to_string()))?;
-                    Ok((bytes, source))
-                })
-                .await;
-            piece.map(Some).map_err(std::io::Error::other)
-        }))
+impl Source for Content {
+    fn piece(&mut self) -> Result<(Vec<u8>, bool)> {
+        let bytes = self
+            .read()
+            .map_err(|error| ServerError::Unavailable(error.to_string()))?;
+        Ok((bytes, self.left > 0))
     }
+}
 
-    fn piece(&mut self) -> std::io::Result<Bytes> {
+impl Content {
+    fn read(&mut self) -> std::io::Result<Vec<u8>> {
         if let Some(from) = self.from.take() {
             self.reader.seek(SeekFrom::Start(from))?;
         }
@@ -233,7 +218,7 @@ impl Source {
         let mut bytes = vec![0; count];
         self.reader.read_exact(&mut bytes)?;
         self.left -= count as u64;
-        Ok(bytes.into())
+        Ok(bytes)
     }
 }
 
@@ -266,16 +251,17 @@ pub async fn put(mut call: Call, access: Access) -> Result<Reply> {
         let mut content = Limited::new(coding.reader(Box::new(Pieces::new(receiver)))?, most);
         let mut piece = vec![0; PIECE_BYTES];
         loop {
-            let count = content
-                .read(&mut piece)
-                .map_err(|error| ServerError::Invalid(error.to_string()))?;
+            let count = content.read(&mut piece).map_err(body_error)?;
             if count == 0 {
                 break;
             }
             // A full disk, or a path that is too long: what was written is taken away again.
-            writer
-                .write_all(&piece[..count])
-                .map_err(|error| ServerError::Unavailable(error.to_string()))?;
+            writer.write_all(&piece[..count]).map_err(|error| {
+                match error.downcast::<isomer_db::Error>() {
+                    Ok(error) => ServerError::from(error),
+                    Err(error) => ServerError::Unavailable(error.to_string()),
+                }
+            })?;
         }
         // What was there a while ago says nothing now: somebody else may have been faster.
         let mut replaced = false;
@@ -319,10 +305,15 @@ pub async fn delete(call: Call, access: Access) -> Result<Reply> {
 /// `POST …/file/move`
 pub async fn rename(call: Call, access: Access) -> Result<Reply> {
     let (from, to) = (path(&call), call.param("to").unwrap_or_default().to_owned());
+    let conditions = Conditions::of(&call.headers)?;
     call.core
         .blocking(move || {
             access.write(Role::Editor, |tx| {
-                tx.files().rename(&from, &to)?;
+                let mut files = tx.files();
+                let now = files.about(&from)?;
+                // Conditions are about what is moved.
+                conditions.check(now.as_ref().map(tag).as_deref())?;
+                files.rename(&from, &to)?;
                 Ok(Reply::done())
             })
         })

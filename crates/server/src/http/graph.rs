@@ -10,10 +10,11 @@ use isomer_value::{NodeId, RelId};
 
 use super::{
     call::{Call, StopOnDrop},
-    data::{page, read, write},
+    data::{conditions, read, write},
     once::Answer,
+    page::Page,
     query::typed_value,
-    reply::{JSON, Reply, etag_of},
+    reply::{Conditions, JSON, Reply, etag, etag_of},
 };
 use crate::{
     Result, ServerError,
@@ -63,10 +64,29 @@ fn relationship_value(relationship: Relationship) -> Value {
     Value::Relationship(std::sync::Arc::new(relationship))
 }
 
-fn tagged(value: &Value) -> Result<Reply> {
+/// A value with its tag; only that for who has the value already.
+fn tagged(value: &Value, conditions: Option<&Conditions>) -> Result<Reply> {
     let text = json::to_string(value)?;
     let tag = etag_of(text.as_bytes());
+    if conditions.is_some_and(|conditions| conditions.is_known(&tag)) {
+        return Ok(Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&tag));
+    }
     Ok(Reply::whole(StatusCode::OK, JSON, text).with_etag(&tag))
+}
+
+/// What was changed, with the tag that it has now.
+fn changed(value: &Value) -> Result<Answer> {
+    let text = json::to_string(value)?;
+    let tag = etag_of(text.as_bytes());
+    Ok(Answer::of(StatusCode::OK).with_etag(tag).with_json(text))
+}
+
+/// Refuses a change of what is another value than its client knows, or not there.
+fn check(conditions: Option<&Conditions>, now: Option<&Value>) -> Result<()> {
+    let Some(conditions) = conditions else {
+        return Ok(());
+    };
+    conditions.check(now.map(etag).transpose()?.as_deref())
 }
 
 fn typed(map: Map) -> Map {
@@ -102,8 +122,11 @@ pub async fn create_node(mut call: Call, access: Access) -> Result<Reply> {
 
 /// `GET …/nodes/{id}`
 pub async fn get_node(call: Call, access: Access) -> Result<Reply> {
-    let id = call.number_place("id")?;
-    read(&call, access, move |tx| tagged(&node_value(node(tx, id)?))).await
+    let (id, conditions) = (call.number_place("id")?, conditions(&call)?);
+    read(&call, access, move |tx| {
+        tagged(&node_value(node(tx, id)?), conditions.as_ref())
+    })
+    .await
 }
 
 /// `PATCH …/nodes/{id}`
@@ -113,10 +136,11 @@ pub async fn patch_node(mut call: Call, access: Access) -> Result<Reply> {
         call.number_place("id")?,
         json::to_string(&properties.clone().into())?,
     );
+    let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
-        node(tx, id)?;
+        check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
         tx.data().merge_node_properties(NodeId(id), &properties)?;
-        Ok(Answer::of(StatusCode::OK).with_json(json::to_string(&node_value(node(tx, id)?))?))
+        changed(&node_value(node(tx, id)?))
     })
     .await
 }
@@ -124,8 +148,9 @@ pub async fn patch_node(mut call: Call, access: Access) -> Result<Reply> {
 /// `DELETE …/nodes/{id}`
 pub async fn delete_node(call: Call, access: Access) -> Result<Reply> {
     let (id, detach) = (call.number_place("id")?, call.switch("detach")?);
+    let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, b"", move |tx| {
-        node(tx, id)?;
+        check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
         tx.data().delete_node(NodeId(id), detach)?;
         Ok(Answer::done())
     })
@@ -135,9 +160,9 @@ pub async fn delete_node(call: Call, access: Access) -> Result<Reply> {
 /// `PUT` and `DELETE …/nodes/{id}/labels/{label}`
 pub async fn change_label(call: Call, access: Access) -> Result<Reply> {
     let (id, label) = (call.number_place("id")?, call.place("label").to_owned());
-    let add = call.route.method == "PUT";
+    let (add, conditions) = (call.route.method == "PUT", conditions(&call)?);
     write(&call, access, Role::Editor, b"", move |tx| {
-        node(tx, id)?;
+        check(conditions.as_ref(), Some(&node_value(node(tx, id)?)))?;
         let data = tx.data();
         let label = data.intern_label(&label)?;
         if add {
@@ -192,9 +217,9 @@ impl Entity {
 
 /// `GET …/properties`
 pub async fn properties(call: Call, access: Access) -> Result<Reply> {
-    let entity = Entity::of(&call)?;
+    let (entity, conditions) = (Entity::of(&call)?, conditions(&call)?);
     read(&call, access, move |tx| {
-        tagged(&entity.properties(tx)?.into())
+        tagged(&entity.properties(tx)?.into(), conditions.as_ref())
     })
     .await
 }
@@ -202,9 +227,10 @@ pub async fn properties(call: Call, access: Access) -> Result<Reply> {
 /// `GET …/properties/{name}`
 pub async fn get_property(call: Call, access: Access) -> Result<Reply> {
     let (entity, name) = (Entity::of(&call)?, call.place("name").to_owned());
+    let conditions = conditions(&call)?;
     read(&call, access, move |tx| {
         match entity.properties(tx)?.get(&name) {
-            Some(value) => tagged(value),
+            Some(value) => tagged(value, conditions.as_ref()),
             None => Err(ServerError::NotFound(format!(
                 "there is no property `{name}`"
             ))),
@@ -218,10 +244,16 @@ pub async fn put_property(mut call: Call, access: Access) -> Result<Reply> {
     let value = typed_value(call.json().await?);
     let body = json::to_string(&value)?;
     let (entity, name) = (Entity::of(&call)?, call.place("name").to_owned());
+    let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
-        entity.properties(tx)?;
+        check(conditions.as_ref(), entity.properties(tx)?.get(&name))?;
         entity.set(tx, &name, value.clone())?;
-        Ok(Answer::done())
+        let new = entity.properties(tx)?;
+        let tag = new.get(&name).map(etag).transpose()?;
+        Ok(Answer {
+            etag: tag,
+            ..Answer::done()
+        })
     })
     .await
 }
@@ -229,8 +261,11 @@ pub async fn put_property(mut call: Call, access: Access) -> Result<Reply> {
 /// `DELETE …/properties/{name}`
 pub async fn delete_property(call: Call, access: Access) -> Result<Reply> {
     let (entity, name) = (Entity::of(&call)?, call.place("name").to_owned());
+    let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, b"", move |tx| {
-        if !entity.properties(tx)?.contains(&name) {
+        let properties = entity.properties(tx)?;
+        check(conditions.as_ref(), properties.get(&name))?;
+        if !properties.contains(&name) {
             return Err(ServerError::NotFound(format!(
                 "there is no property `{name}`"
             )));
@@ -309,19 +344,24 @@ pub async fn neighbours(call: Call, mut access: Access) -> Result<Reply> {
         params! { "id" => number(id), "skip" => number(skip), "limit" => number(limit as u64) };
     let options = access.query_options()?;
     let stop = StopOnDrop::new(&options.cancel);
-    let most = call.core.config.limits.result_bytes;
+    let mut page = Page::new("neighbours", limit, call.core.config.limits.result_bytes);
     let reply = call
         .core
         .blocking(move || {
             access.read(|tx| {
                 node(tx, id)?;
                 let found = tx.query_with(&text, &parameters, &options)?;
-                let next = (found.len() == limit).then(|| (skip + limit as u64).to_string());
-                let pair = |row: &isomer_db::Row| {
+                let mut count = 0;
+                for row in found.iter() {
                     let values = row.values();
-                    Value::from(params! { "relationship" => values[0].clone(), "node" => values[1].clone() })
-                };
-                page("neighbours", found.iter().map(pair).collect(), next, most)
+                    let pair = params! { "relationship" => values[0].clone(), "node" => values[1].clone() };
+                    if !page.push(&pair.into())? {
+                        break;
+                    }
+                    count += 1;
+                }
+                let next = (page.room() == 0).then(|| (skip + count).to_string());
+                page.finish(next)
             })
         })
         .await;
@@ -364,9 +404,10 @@ pub async fn create_relationship(mut call: Call, access: Access) -> Result<Reply
 
 /// `GET …/relationships/{id}`
 pub async fn get_relationship(call: Call, access: Access) -> Result<Reply> {
-    let id = call.number_place("id")?;
+    let (id, conditions) = (call.number_place("id")?, conditions(&call)?);
     read(&call, access, move |tx| {
-        tagged(&relationship_value(relationship(tx, id)?))
+        let value = relationship_value(relationship(tx, id)?);
+        tagged(&value, conditions.as_ref())
     })
     .await
 }
@@ -378,24 +419,25 @@ pub async fn patch_relationship(mut call: Call, access: Access) -> Result<Reply>
         call.number_place("id")?,
         json::to_string(&properties.clone().into())?,
     );
+    let conditions = conditions(&call)?;
     write(&call, access, Role::Editor, body.as_bytes(), move |tx| {
-        relationship(tx, id)?;
+        let now = relationship_value(relationship(tx, id)?);
+        check(conditions.as_ref(), Some(&now))?;
         tx.data()
             .merge_relationship_properties(RelId(id), &properties)?;
-        let changed = relationship_value(relationship(tx, id)?);
-        Ok(Answer::of(StatusCode::OK).with_json(json::to_string(&changed)?))
+        changed(&relationship_value(relationship(tx, id)?))
     })
     .await
 }
 
 /// `DELETE …/relationships/{id}`
 pub async fn delete_relationship(call: Call, access: Access) -> Result<Reply> {
-    let id = call.number_place("id")?;
+    let (id, conditions) = (call.number_place("id")?, conditions(&call)?);
     write(&call, access, Role::Editor, b"", move |tx| {
-        if tx.data().delete_relationship(RelId(id))? {
-            return Ok(Answer::done());
-        }
-        Err(no_relationship(id))
+        let now = relationship_value(relationship(tx, id)?);
+        check(conditions.as_ref(), Some(&now))?;
+        tx.data().delete_relationship(RelId(id))?;
+        Ok(Answer::done())
     })
     .await
 }

@@ -1,5 +1,6 @@
 //! Answers that are found while they are sent: a piece is made when the connection takes one, on a thread that may wait,
-//! and given back in between. A slow reader holds its snapshot and one piece, no thread.
+//! and given back in between. A slow reader holds its snapshot and one piece, no thread. The answer breaks off when its client would
+//! not be let in any more.
 
 use std::{
     io::Write,
@@ -11,6 +12,7 @@ use axum::body::{Body, Bytes};
 use futures_util::stream;
 use isomer_db::CancelHandle;
 
+use super::shown::Shown;
 use crate::{Result, core::Core};
 
 /// Bytes of a piece, about.
@@ -49,19 +51,25 @@ pub fn piece(mut next: impl FnMut(&mut String) -> Result<bool>) -> Result<(Vec<u
 
 struct Pieces<S> {
     core: Arc<Core>,
+    shown: Shown,
     source: S,
     packer: Option<flate2::write::GzEncoder<Vec<u8>>>,
 }
 
 /// A body of what `source` gives, compressed where that is asked for.
-pub fn body(core: &Arc<Core>, source: impl Source, gzip: bool) -> Body {
-    body_of(None, Some(Pieces::new(core, source, gzip)))
+pub(super) fn body(core: &Arc<Core>, shown: Shown, source: impl Source, gzip: bool) -> Body {
+    body_of(None, Some(Pieces::new(core, shown, source, gzip)))
 }
 
 /// As [`body`], for what has no words for errors: the first piece is made before anything is sent, so that what goes wrong until
 /// then is an answer of its own.
-pub async fn begun(core: &Arc<Core>, source: impl Source, gzip: bool) -> Result<Body> {
-    let (first, rest) = Pieces::new(core, source, gzip).make().await?;
+pub(super) async fn begun(
+    core: &Arc<Core>,
+    shown: Shown,
+    source: impl Source,
+    gzip: bool,
+) -> Result<Body> {
+    let (first, rest) = Pieces::new(core, shown, source, gzip).make().await?;
     Ok(body_of(Some(first), rest))
 }
 
@@ -93,11 +101,12 @@ impl Drop for Gone {
 }
 
 impl<S: Source> Pieces<S> {
-    fn new(core: &Arc<Core>, source: S, gzip: bool) -> Self {
+    fn new(core: &Arc<Core>, shown: Shown, source: S, gzip: bool) -> Self {
         let packer =
             gzip.then(|| flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast()));
         Self {
             core: core.clone(),
+            shown,
             source,
             packer,
         }
@@ -125,6 +134,7 @@ impl<S: Source> Pieces<S> {
 
     /// The next piece, and what comes after it.
     fn piece(mut self) -> Result<(Bytes, Option<Self>)> {
+        self.shown.check(&self.core)?;
         let began = Instant::now();
         let (piece, more) = self.source.piece()?;
         self.source.worked(began.elapsed());

@@ -21,6 +21,7 @@ mod heads;
 mod lines;
 mod once;
 pub mod openapi;
+mod page;
 mod proxy;
 mod query;
 mod replicate;
@@ -83,13 +84,16 @@ pub fn router(core: &Arc<Core>) -> Router {
         );
         router = router.route(route.path, handler);
     }
+    let (lost, unknown) = (core.clone(), core.clone());
     router
-        .fallback(|headers: HeaderMap| async move {
+        .fallback(move |headers: HeaderMap| async move {
+            lost.metrics.lost(404);
             let error =
                 ServerError::NotFound("there is nothing under this path: see /v1/docs".into());
             Reply::error(&error).into_response(&headers)
         })
-        .method_not_allowed_fallback(|headers: HeaderMap| async move {
+        .method_not_allowed_fallback(move |headers: HeaderMap| async move {
+            unknown.metrics.lost(405);
             let mut reply = Reply::error(&ServerError::Invalid(
                 "this path does not know this method: see /v1/docs".into(),
             ));

@@ -72,10 +72,13 @@ fn operation(route: &Route) -> Json {
         "description": needs(route.needs),
         "parameters": parameters,
         "responses": {
-            "default": {"description": "What went wrong, by kind.", "content": error},
+            "4XX": {"description": "What to change, or when to ask again, by kind.", "content": error},
+            "5XX": {"description": "What went wrong, by kind.", "content": error},
         },
     });
-    operation["responses"][route.success.to_string()] = json!({"description": "It was done."});
+    for (status, schema) in route.answers {
+        operation["responses"][status.to_string()] = answer(*status, schema);
+    }
     if let Some(body) = body(route) {
         operation["requestBody"] = body;
     }
@@ -85,24 +88,47 @@ fn operation(route: &Route) -> Json {
     operation
 }
 
+fn answer(status: u16, schema: &str) -> Json {
+    let about = match status {
+        201 => "It was made.",
+        204 => "It was done; there is nothing to tell.",
+        206 => "The part that was asked for.",
+        304 => "What is there has the tag that was shown.",
+        _ => "It was done.",
+    };
+    match schema {
+        "" => json!({"description": about}),
+        name => json!({"description": about, "content": content(name)}),
+    }
+}
+
+/// Content of a schema, in the types that it comes in.
+fn content(name: &str) -> Json {
+    let schema = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
+    let bytes = json!({"schema": {"type": "string"}});
+    match name {
+        "Lines" => json!({"application/jsonl": schema}),
+        "Bytes" | "Frame" => json!({"application/octet-stream": schema}),
+        "Value" => {
+            json!({"application/json": schema, "application/octet-stream": bytes, "text/plain": bytes})
+        }
+        "Result" => {
+            json!({"application/json": schema, "application/jsonl": bytes, "application/vnd.apache.arrow.stream": bytes})
+        }
+        "Events" => json!({"text/event-stream": schema}),
+        "Figures" => json!({"text/plain": schema}),
+        "Html" => json!({"text/html": schema}),
+        _ => json!({"application/json": schema}),
+    }
+}
+
 fn body(route: &Route) -> Option<Json> {
     let (name, needed) = match route.body {
         BodyOf::Nothing => return None,
         BodyOf::Schema(name) => (name, true),
         BodyOf::Optional(name) => (name, false),
     };
-    let schema = json!({"schema": {"$ref": format!("#/components/schemas/{name}")}});
-    let bytes = json!({"schema": {"type": "string"}});
-    let content = match name {
-        "Lines" => json!({"application/jsonl": schema}),
-        "Bytes" => json!({"application/octet-stream": schema}),
-        "Frame" => json!({"application/octet-stream": schema}),
-        "Value" => {
-            json!({"application/json": schema, "application/octet-stream": bytes, "text/plain": bytes})
-        }
-        _ => json!({"application/json": schema}),
-    };
-    Some(json!({"required": needed, "content": content}))
+    Some(json!({"required": needed, "content": content(name)}))
 }
 
 /// A name that does not change: `get_databases_db_nodes_id`.
@@ -196,7 +222,8 @@ fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
     let mut heads = Vec::new();
     let in_database = matches!(route.needs, Needs::Database(_))
         && !matches!(route.tag, "databases" | "transfer" | "changes");
-    if in_database && !route.path.contains("/tx") {
+    let on_its_own = route.path.ends_with("/file") && matches!(route.method, "GET" | "PUT");
+    if in_database && !on_its_own && !route.path.contains("/tx") {
         heads.push((
             "Isomer-Transaction",
             "a transaction that was begun with POST …/tx",
@@ -208,17 +235,22 @@ fn heads(route: &Route) -> Vec<(&'static str, &'static str)> {
             "a request with the same key is done once within a day",
         ));
     }
-    if route.path.ends_with("/{key}") && route.tag != "convergent" {
+    let bears_a_tag = match route.tag {
+        "buckets" | "documents" => route.path.ends_with("/{key}"),
+        "files" => route.path.contains("/file") && !route.path.ends_with("/files"),
+        "graph" => {
+            route.path.contains("/{id}")
+                && !route.path.ends_with("/degree")
+                && !route.path.ends_with("/neighbours")
+        }
+        _ => false,
+    };
+    if bears_a_tag {
         heads.push(("If-None-Match", "an ETag, or *"));
         if route.method != "GET" {
             heads.push(("If-Match", "an ETag, or *"));
-        }
-    }
-    if route.path.ends_with("/file") {
-        heads.push(("If-None-Match", "an ETag, or *"));
-        match route.method {
-            "GET" => heads.push(("Range", "bytes=FROM-TO, bytes=FROM- or bytes=-LAST")),
-            _ => heads.push(("If-Match", "an ETag, or *")),
+        } else if route.tag == "files" {
+            heads.push(("Range", "bytes=FROM-TO, bytes=FROM- or bytes=-LAST"));
         }
     }
     if route.tag == "changes" {
@@ -406,6 +438,205 @@ fn schemas() -> Vec<(&'static str, Json)> {
             json!({"type": "string", "description": "one JSON object a line"}),
         ),
     ]
+    .into_iter()
+    .chain(answers())
+    .collect()
+}
+
+/// What answers hold, by name. Further fields may come.
+fn answers() -> Vec<(&'static str, Json)> {
+    let object = |properties: Json, required: &[&str]| json!({"type": "object", "properties": properties, "required": required});
+    let list = |items: Json| json!({"type": "array", "items": items});
+    let text = json!({"type": "string"});
+    let number = json!({"type": "integer"});
+    let truth = json!({"type": "boolean"});
+    let any = json!({"type": "object", "additionalProperties": true});
+    let texts = list(text.clone());
+    let objects = list(any.clone());
+    let user = object(
+        json!({"user": text, "roles": any, "created_ms": number}),
+        &["user", "roles"],
+    );
+    let token = object(
+        json!({"id": text, "user": text, "name": text, "login": truth, "created_ms": number, "expires_ms": number, "scope": any}),
+        &["id", "user"],
+    );
+    let database = object(
+        json!({"database": text, "role": text, "open": truth, "error": text}),
+        &["database", "role"],
+    );
+    let node = object(
+        json!({"$node": number, "labels": texts, "properties": any}),
+        &["$node", "labels", "properties"],
+    );
+    let relationship = object(
+        json!({"$relationship": number, "type": text, "source": number, "target": number, "properties": any}),
+        &["$relationship", "type", "properties"],
+    );
+    // The field `next` is there where another page may follow.
+    let page = |name: &str, items: &Json| {
+        object(json!({name: list(items.clone()), "next": text}), &[name])
+    };
+    vec![
+        ("Html", json!({"type": "string"})),
+        (
+            "Figures",
+            json!({"type": "string", "description": "figures as Prometheus reads them"}),
+        ),
+        (
+            "Events",
+            json!({"type": "string", "description": "server-sent events"}),
+        ),
+        (
+            "Health",
+            object(
+                json!({"status": text, "databases": number, "failed": number}),
+                &["status"],
+            ),
+        ),
+        ("Ready", object(json!({"status": text}), &["status"])),
+        (
+            "LoggedIn",
+            object(
+                json!({"token": text, "csrf": text, "about": token}),
+                &["about"],
+            ),
+        ),
+        (
+            "Me",
+            object(
+                json!({"user": text, "admin": truth, "databases": list(database.clone()), "version": text, "csrf": text}),
+                &["user", "admin", "databases"],
+            ),
+        ),
+        (
+            "Users",
+            object(json!({"users": list(user.clone())}), &["users"]),
+        ),
+        ("User", user),
+        (
+            "Tokens",
+            object(json!({"tokens": list(token)}), &["tokens"]),
+        ),
+        (
+            "Databases",
+            object(json!({"databases": list(database)}), &["databases"]),
+        ),
+        ("Made", object(json!({"database": text}), &["database"])),
+        (
+            "Opened",
+            object(
+                json!({"database": text, "opened": truth}),
+                &["database", "opened"],
+            ),
+        ),
+        (
+            "Database",
+            object(
+                json!({"database": text, "role": text, "engine": text, "version": number, "nodes": number, "relationships": number, "keys": number, "stored_bytes": number}),
+                &["database", "role", "engine", "version"],
+            ),
+        ),
+        (
+            "Running",
+            object(
+                json!({"queries": objects, "operations": objects}),
+                &["queries", "operations"],
+            ),
+        ),
+        ("Backups", object(json!({"backups": objects}), &["backups"])),
+        (
+            "Result",
+            object(
+                json!({"columns": texts, "rows": list(json!({"type": "array"})), "class": text, "counters": any, "notices": texts, "plan": text, "plan_tree": {}}),
+                &["columns", "rows", "class", "counters", "notices"],
+            ),
+        ),
+        (
+            "Transaction",
+            object(
+                json!({"transaction": text, "read_only": truth, "version": number, "expires_in_ms": number}),
+                &["transaction", "expires_in_ms"],
+            ),
+        ),
+        ("Version", object(json!({"version": number}), &["version"])),
+        (
+            "Buckets",
+            object(
+                json!({"buckets": list(object(json!({"bucket": text, "multi": truth, "reversible": truth}), &["bucket"]))}),
+                &["buckets"],
+            ),
+        ),
+        (
+            "Pairs",
+            page("pairs", &object(json!({"key": {}, "value": {}}), &["key"])),
+        ),
+        ("Values", page("values", &json!({}))),
+        ("Number", object(json!({"number": number}), &["number"])),
+        ("DocumentPage", page("documents", &any)),
+        (
+            "Keys",
+            object(json!({"_key": {}, "keys": {"type": "array"}}), &[]),
+        ),
+        (
+            "Field",
+            object(
+                json!({"kind": text, "value": {}, "context": text, "contains": truth, "elements": {"type": "array"}, "size": number, "replicas": objects, "complete": truth}),
+                &[],
+            ),
+        ),
+        (
+            "RiakValue",
+            object(
+                json!({"type": text, "value": {}, "context": text}),
+                &["type", "value"],
+            ),
+        ),
+        (
+            "Entries",
+            page(
+                "entries",
+                &object(
+                    json!({"name": text, "kind": text, "bytes": number, "created_ms": number, "modified_ms": number}),
+                    &["name", "kind"],
+                ),
+            ),
+        ),
+        ("Degree", object(json!({"degree": number}), &["degree"])),
+        (
+            "Neighbours",
+            page(
+                "neighbours",
+                &object(
+                    json!({"relationship": relationship, "node": node}),
+                    &["relationship", "node"],
+                ),
+            ),
+        ),
+        ("Node", node),
+        ("Relationship", relationship),
+        (
+            "Types",
+            object(
+                json!({"types": list(object(json!({"type": text, "relationships": number}), &["type"]))}),
+                &["types"],
+            ),
+        ),
+        (
+            "Labels",
+            object(
+                json!({"labels": list(object(json!({"label": text, "nodes": number}), &["label"]))}),
+                &["labels"],
+            ),
+        ),
+        (
+            "Loaded",
+            object(
+                json!({"loaded": number, "version": number}),
+                &["loaded", "version"],
+            ),
+        ),
+    ]
 }
 
 #[cfg(test)]
@@ -439,6 +670,13 @@ mod tests {
                     "{}",
                     route.path
                 );
+            }
+            assert!(!route.answers.is_empty(), "{}", route.path);
+            for (status, name) in route.answers {
+                let answer = &operation["responses"][status.to_string()];
+                assert_eq!(answer["content"].is_object(), !name.is_empty());
+                let schema = &document["components"]["schemas"][name];
+                assert!(name.is_empty() || schema.is_object(), "{name}");
             }
             if let BodyOf::Schema(name) | BodyOf::Optional(name) = route.body {
                 let schema = &document["components"]["schemas"][name];

@@ -18,6 +18,7 @@ use super::{
     lines::{self, Limit, Source},
     once::{self, Answer, Once},
     reply::{ARROW, JSON, JSON_LINES, Reply, takes_gzip, told},
+    shown::Shown,
 };
 use crate::{
     Result, ServerError,
@@ -160,6 +161,7 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
         let said = columns::kinds_said(&asked.types)?;
         let outcome = Outcome::default();
         let noted = outcome.clone();
+        let shown = Shown::of(&call, &access)?;
         let found = core
             .clone()
             .blocking(move || {
@@ -197,11 +199,11 @@ pub async fn query(mut call: Call, mut access: Access) -> Result<Reply> {
         let core = call.core.clone();
         let reply = if as_columns {
             let batches = Batches::new(found, said)?;
-            Reply::stream(ARROW, lines::begun(&core, batches, gzip).await?)
+            Reply::stream(ARROW, lines::begun(&core, shown, batches, gzip).await?)
         } else {
             let columns = Some(columns_line(&found.rows)?);
             let rows = Rows { columns, found };
-            Reply::stream(JSON_LINES, lines::body(&core, rows, gzip))
+            Reply::stream(JSON_LINES, lines::body(&core, shown, rows, gzip))
         };
         let reply = reply.with_outcome(outcome);
         return Ok(if gzip {

@@ -1,4 +1,4 @@
-//! What a client has shown stays good for a feed only as long as it would let the client in anew.
+//! What a client has shown stays good for an answer that is made as it is sent only as long as it would let the client in anew.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     core::Core,
 };
 
-/// The token that a feed was asked for with, and the database that it is of.
+/// The token that an answer was asked for with, and the database that it is of.
 #[derive(Clone)]
 pub(super) struct Shown {
     credential: Credential,

@@ -3,7 +3,7 @@
 use std::{
     io::{BufRead, BufReader, Read},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -25,11 +25,15 @@ use super::{
     lines::{self, Source},
     query::typed_value,
     reply::{JSON_LINES, Reply, takes_gzip},
+    shown::Shown,
 };
 use crate::{Result, ServerError, access::Access};
 
-/// Records read at once.
+/// Records read at once, and bytes of them as stored.
 const BATCH: usize = 500;
+const BATCH_BYTES: usize = 1 << 20;
+/// Least bytes a second in which a body comes, beyond the longest pause: who sends less holds a place for nothing.
+const LEAST_RATE: u64 = 64 << 10;
 /// Longest line of an import.
 const MOST_LINE: usize = 16 << 20;
 
@@ -69,6 +73,7 @@ async fn export(
             "an export reads a version of its own: leave Isomer-Transaction away".into(),
         ));
     }
+    let shown = Shown::of(call, &access)?;
     let source = call
         .core
         .blocking(move || {
@@ -82,7 +87,9 @@ async fn export(
         })
         .await?;
     let gzip = takes_gzip(&call.headers);
-    let reply = Reply::stream(JSON_LINES, lines::body(&call.core, source, gzip));
+    // Lines have no words for errors that could not be records, too: where one comes in the way, the answer breaks off.
+    let body = lines::begun(&call.core, shown, source, gzip).await?;
+    let reply = Reply::stream(JSON_LINES, body);
     Ok(if gzip {
         reply.with(header::CONTENT_ENCODING, "gzip")
     } else {
@@ -110,30 +117,30 @@ impl Source for Export {
 }
 
 impl Export {
+    /// Writes some records; says whether there may be more.
     fn next(&mut self, out: &mut String) -> Result<bool> {
-        let more = match self.what {
+        match self.what {
             What::Nodes(label) => self.nodes(label, out),
             What::Relationships(type_id) => self.relationships(type_id, out),
-        };
-        more.or_else(|error| {
-            let told = params! { "kind" => error.kind(), "message" => error.to_string() };
-            json::write(&params! { "error" => told }.into(), out)?;
-            out.push('\n');
-            Ok(false)
-        })
+        }
     }
 
     fn nodes(&mut self, label: LabelId, out: &mut String) -> Result<bool> {
         let data = self.transaction.data_ref();
         let (mut ids, mut contents) = (Vec::new(), Vec::new());
         data.scan_nodes(Some(label), self.after.map(NodeId), BATCH, &mut ids)?;
-        data.node_contents(&ids, &mut contents)?;
+        data.node_contents_within(&ids, BATCH_BYTES, &mut contents)?;
         for content in contents.iter().flatten() {
-            json::write(&content.properties.clone().into(), out)?;
+            let mut row = content.properties.clone();
+            if content.labels.len() > 1 {
+                let labels = content.labels.iter().cloned().map(Value::String);
+                row.insert(LABELS, labels.collect::<Vec<_>>().into());
+            }
+            json::write(&row.into(), out)?;
             out.push('\n');
         }
-        self.after = ids.last().map(|id| id.0);
-        Ok(ids.len() == BATCH)
+        self.after = contents.len().checked_sub(1).map(|last| ids[last].0);
+        Ok(contents.len() < ids.len() || ids.len() == BATCH)
     }
 
     fn relationships(&mut self, type_id: TypeId, out: &mut String) -> Result<bool> {
@@ -141,11 +148,11 @@ impl Export {
         let (mut found, mut contents) = (Vec::new(), Vec::new());
         data.scan_relationships(Some(type_id), self.after.map(RelId), BATCH, &mut found)?;
         let ids: Vec<_> = found.iter().map(|row| row.id).collect();
-        let ends: Vec<_> = found
+        data.relationship_contents_within(&ids, BATCH_BYTES, &mut contents)?;
+        let ends: Vec<_> = found[..contents.len()]
             .iter()
             .flat_map(|row| [row.source, row.target])
             .collect();
-        data.relationship_contents(&ids, &mut contents)?;
         let mut keys = [vec![Value::Null; 0]];
         match data.catalog().prop_id("_key") {
             Some(key) => data.node_properties(&ends, &[key], &mut keys)?,
@@ -167,8 +174,25 @@ impl Export {
             json::write(&row.into(), out)?;
             out.push('\n');
         }
-        self.after = ids.last().map(|id| id.0);
-        Ok(found.len() == BATCH)
+        self.after = contents.len().checked_sub(1).map(|last| ids[last].0);
+        Ok(contents.len() < ids.len() || ids.len() == BATCH)
+    }
+}
+
+/// All labels of a node that has several, in a line of an export.
+const LABELS: &str = "_labels";
+
+/// Takes the labels out of a line. A bulk load gives its nodes one label: others would be lost without a word.
+fn take_labels(row: u64, label: &str, properties: &mut Map) -> Result<(), DataError> {
+    let Some(labels) = properties.remove(LABELS) else {
+        return Ok(());
+    };
+    let is_sole = |labels: &[Value]| labels.len() == 1 && labels[0].as_str() == Some(label);
+    match labels.as_list().is_some_and(is_sole) {
+        true => Ok(()),
+        false => Err(DataError::Invalid(format!(
+            "line {row}: `{LABELS}` names other labels than `{label}`, and an import gives no others: leave it away, or make such nodes with queries"
+        ))),
     }
 }
 
@@ -176,9 +200,11 @@ impl Export {
 pub async fn import_nodes(mut call: Call, access: Access) -> Result<Reply> {
     let label = call.param("label").unwrap_or_default().to_owned();
     let key = call.param("key").unwrap_or("_key").to_owned();
+    let own = label.clone();
     import(&mut call, access, move |access, lines| {
         let mut rows = lines.map(|line| {
             let (row, mut properties) = line?;
+            take_labels(row, &own, &mut properties)?;
             if key != "_key"
                 && let Some(value) = properties.remove(&key)
             {
@@ -262,8 +288,11 @@ async fn import(
             line: 0,
             bytes: Vec::new(),
             reader: JsonReader::new(),
+            failed: None,
         };
-        load(&access, &mut lines)
+        let loaded = load(&access, &mut lines);
+        // What stopped the lines says more than that they ended.
+        loaded.map_err(|error| lines.failed.take().unwrap_or(error))
     });
     let (outcome, ()) = tokio::join!(loading, pumping);
     let outcome = outcome?;
@@ -273,27 +302,45 @@ async fn import(
 }
 
 /// What of a body is handed over: bytes, or how it ended.
-pub(super) type Piece = Result<Option<Bytes>, std::io::Error>;
+pub(super) type Piece = Result<Option<Bytes>>;
 
-/// Hands a body over, piece by piece, no faster than it is taken. A pause that is too long is an error.
+/// Hands a body over, piece by piece, no faster than it is taken. A pause that is too long is an error, and so is a body that comes
+/// more slowly than [`LEAST_RATE`] in all; the time in which nobody took anything does not count.
 pub(super) async fn pump(mut body: Body, sender: mpsc::Sender<Piece>, pause: Duration) {
+    let (mut waited, mut bytes) = (Duration::ZERO, 0);
     loop {
-        let piece = match tokio::time::timeout(pause, body.frame()).await {
-            Err(_) => Err(std::io::Error::new(
-                std::io::ErrorKind::TimedOut,
-                format!("nothing arrived for {pause:?}"),
-            )),
+        let earned = pause + Duration::from_millis(bytes * 1000 / LEAST_RATE);
+        let began = Instant::now();
+        let frame = tokio::time::timeout(pause.min(earned.saturating_sub(waited)), body.frame());
+        let piece = match frame.await {
+            Err(_) => Err(ServerError::TooSlow(format!(
+                "the body comes too slowly: a pause of at most {pause:?} is allowed (limits.body_time), and {LEAST_RATE} bytes a second"
+            ))),
             Ok(None) => Ok(None),
-            Ok(Some(Err(error))) => Err(std::io::Error::other(error.to_string())),
+            Ok(Some(Err(error))) => Err(ServerError::Invalid(format!(
+                "the body did not arrive as announced: {error}"
+            ))),
             Ok(Some(Ok(frame))) => match frame.into_data() {
                 Ok(data) => Ok(Some(data)),
                 Err(_) => continue,
             },
         };
+        waited += began.elapsed();
+        bytes += piece.as_ref().map_or(0, |piece| {
+            piece.as_ref().map_or(0, |data| data.len() as u64)
+        });
         let last = !matches!(piece, Ok(Some(_)));
         if sender.send(piece).await.is_err() || last {
             return;
         }
+    }
+}
+
+/// What stands against reading a body: an error of ours goes through readers and unpackers as one of a stream.
+pub(super) fn body_error(error: std::io::Error) -> ServerError {
+    match error.downcast::<ServerError>() {
+        Ok(own) => own,
+        Err(error) => ServerError::Invalid(format!("the body cannot be read: {error}")),
     }
 }
 
@@ -320,7 +367,7 @@ impl Read for Pieces {
             match self.receiver.blocking_recv() {
                 Some(Ok(Some(piece))) => self.piece = piece,
                 Some(Ok(None)) => self.ended = true,
-                Some(Err(error)) => return Err(error),
+                Some(Err(error)) => return Err(std::io::Error::other(error)),
                 // The request is gone without its end: what came so far must not be taken for all.
                 None => {
                     return Err(std::io::Error::other(
@@ -360,10 +407,10 @@ impl<R: Read> Read for Limited<R> {
                 self.left = left;
                 Ok(count)
             }
-            None => Err(std::io::Error::other(format!(
+            None => Err(std::io::Error::other(ServerError::TooLarge(format!(
                 "the body is larger than {} bytes: send several (limits.import)",
                 self.most
-            ))),
+            )))),
         }
     }
 }
@@ -374,6 +421,22 @@ struct Lines<R> {
     line: u64,
     bytes: Vec<u8>,
     reader: JsonReader,
+    /// What was wrong with the body itself: the layer below has no word for it.
+    failed: Option<ServerError>,
+}
+
+impl<R> Lines<R> {
+    fn fail(&mut self, error: ServerError) -> Option<Result<(u64, Map), DataError>> {
+        let told = DataError::Invalid(format!("line {}: {error}", self.line));
+        self.failed = Some(error);
+        Some(Err(told))
+    }
+}
+
+/// Whether a line is how servers used to tell, as the last one of an export, that it had broken off.
+fn is_error(map: &Map) -> bool {
+    let told = map.get("error").and_then(Value::as_map);
+    map.len() == 1 && told.is_some_and(|told| told.contains("kind") && told.contains("message"))
 }
 
 impl<R: Read> Iterator for Lines<R> {
@@ -390,11 +453,19 @@ impl<R: Read> Iterator for Lines<R> {
             match limited.read_until(b'\n', &mut self.bytes) {
                 Ok(0) => return None,
                 Ok(_) if self.bytes.len() > MOST_LINE => {
-                    return wrong(self.line, format!("it is longer than {MOST_LINE} bytes"));
+                    let line = self.line;
+                    return self.fail(ServerError::TooLarge(format!(
+                        "line {line}: it is longer than {MOST_LINE} bytes"
+                    )));
                 }
                 Ok(_) if self.bytes.trim_ascii().is_empty() => {}
                 Ok(_) => {
                     return match self.reader.read_bytes(&self.bytes).map(typed_value) {
+                        Ok(Value::Map(map)) if is_error(&map) => wrong(
+                            self.line,
+                            "this is no record: the export that it comes from broke off here"
+                                .into(),
+                        ),
                         Ok(Value::Map(map)) => Some(Ok((self.line, Arc::unwrap_or_clone(map)))),
                         Ok(other) => wrong(
                             self.line,
@@ -403,7 +474,7 @@ impl<R: Read> Iterator for Lines<R> {
                         Err(error) => wrong(self.line, error.to_string()),
                     };
                 }
-                Err(error) => return wrong(self.line, error.to_string()),
+                Err(error) => return self.fail(body_error(error)),
             }
         }
     }

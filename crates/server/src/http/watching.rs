@@ -56,6 +56,11 @@ pub async fn figures(call: Call, _access: ServerAccess) -> Result<Reply> {
                     core.open.count(),
                 ),
                 (
+                    "isomer_backups_at_work",
+                    "Backups and restores at work",
+                    core.operations.count(),
+                ),
+                (
                     "isomer_change_feeds",
                     "Change feeds that are open",
                     core.feeds(),

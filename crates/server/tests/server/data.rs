@@ -180,7 +180,10 @@ fn buckets_with_several_values_and_sequences() {
         admin.get(&at("/buckets/tags/keys/post/values")).value()["values"],
         json!(["database"])
     );
-    assert_eq!(admin.get(&at("/buckets/tags/keys")).status, 400);
+    assert_eq!(
+        admin.get(&at("/buckets/tags/keys")).value()["pairs"],
+        json!([{"key": "post"}])
+    );
     let next = || {
         admin
             .post(&at("/buckets/shop/sequences/invoice/next"))
@@ -860,6 +863,75 @@ fn health_readiness_and_figures() {
         !page.text().contains("http://") && !page.text().contains("https://"),
         "nothing from elsewhere"
     );
+}
+
+/// What is worth watching has a figure, and each figure says in words what it is.
+#[test]
+fn figures_tell_of_compaction_cache_replication_and_backups() {
+    let server = Server::new();
+    let admin = server.admin();
+    let made = admin.json("POST", "/v1/databases", "{\"database\": \"shop\"}");
+    assert_eq!(made.status, 201, "{made:?}");
+    let query = "{\"query\": \"UNWIND range(1, 1000) AS n CREATE (:Item {n: n})\"}";
+    assert_eq!(
+        admin.json("POST", "/v1/databases/shop/query", query).status,
+        200
+    );
+    let backup = "{\"backup\": \"nightly\"}";
+    assert_eq!(
+        admin
+            .json("POST", "/v1/databases/shop/backups", backup)
+            .status,
+        201
+    );
+    assert_eq!(
+        admin
+            .json(
+                "POST",
+                "/v1/databases/shop/backups",
+                "{\"backup\": \"nightly\", \"copy\": true}"
+            )
+            .status,
+        409
+    );
+    let peer = server.running.address();
+    let store = server.people.store().unwrap();
+    isomer_sync::add_peer(&store, &format!("http://{peer}/other"), None, None).unwrap();
+    assert_eq!(admin.get("/nothing/here").status, 404);
+    assert_eq!(admin.delete("/health").status, 405);
+    let figures = admin.get("/metrics").text().to_owned();
+    for part in [
+        "isomer_database_compaction_runs{database=\"shop\"}",
+        "isomer_database_compaction_backlog_bytes{database=\"shop\"}",
+        "isomer_database_compaction_written_bytes_total{database=\"shop\"}",
+        "isomer_database_cache_hits_total{database=\"shop\"}",
+        "isomer_database_cache_misses_total{database=\"shop\"}",
+        "isomer_database_cache_bytes{database=\"shop\"}",
+        "isomer_database_replication_peers{database=\"people\"} 1",
+        "isomer_database_replication_behind_transactions{database=\"people\"}",
+        "isomer_database_views_bytes{database=\"other\"} 0",
+        "isomer_backups_total 1",
+        "isomer_backups_failed_total 1",
+        "isomer_http_requests_total{method=\"\",route=\"none\",status=\"4xx\"} 2",
+    ] {
+        assert!(figures.contains(part), "{part}\n{figures}");
+    }
+    assert!(!figures.contains("replication_peers{database=\"shop\"}"));
+    for line in figures
+        .lines()
+        .filter_map(|line| line.strip_prefix("# HELP "))
+    {
+        let (name, help) = line.split_once(' ').unwrap();
+        assert!(
+            help.split(' ').count() > 1 || name.ends_with("_commits_total"),
+            "{line}"
+        );
+        let bare = name
+            .trim_start_matches("isomer_database_")
+            .replace('_', " ");
+        assert!(!help.starts_with(&bare), "the name again: {line}");
+    }
+    assert!(!figures.contains(" -0\n"), "{figures}");
 }
 
 /// What one transaction wrote reaches a server whole, above the limit of other bodies too.

@@ -198,3 +198,18 @@ fn replicas_of_a_field_are_told_with_what_each_has_added() {
         .collect();
     assert_eq!(names.len(), 2);
 }
+
+/// A counter beyond what an integer can be is told as it is.
+#[test]
+fn a_counter_beyond_64_bits_is_told_as_text() {
+    let server = Server::new();
+    let admin = server.admin();
+    let post = "/v1/databases/people/collections/Post/p";
+    admin.json("PUT", post, "{}");
+    let likes = format!("{post}/fields/likes");
+    for by in [3, i64::MAX, i64::MAX] {
+        let body = format!("{{\"update\": {{\"counter\": {by}}}}}");
+        assert_eq!(admin.json("POST", &likes, &body).status, 200);
+    }
+    assert_eq!(admin.get(&likes).value()["value"], "18446744073709551617");
+}

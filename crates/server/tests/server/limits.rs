@@ -176,7 +176,7 @@ fn an_import_that_stops_in_the_middle_leaves_nothing() {
     let mut stalled = server.admin().connect();
     stalled.write_all(head.as_bytes()).unwrap();
     let answer = read_answer(&mut stalled).unwrap();
-    assert_eq!(answer.status, 400, "{answer:?}");
+    assert_eq!(answer.status, 408, "{answer:?}");
     let mut gone = server.admin().connect();
     gone.write_all(head.as_bytes()).unwrap();
     drop(gone);

@@ -4,15 +4,18 @@ mod abuse;
 mod backups;
 mod bolt;
 mod bolt_abuse;
+mod conditions;
 mod data;
 mod driver;
 mod fields;
 mod files;
 mod limits;
+mod pages;
 mod peers;
 mod queries;
 mod results;
 mod rights;
+mod streams;
 mod support;
 #[cfg(feature = "otel")]
 mod traces;

@@ -402,3 +402,73 @@ fn a_feed_waits_for_a_place_and_nobody_waits_for_a_feed() {
     );
     assert!(feed.next().is_none());
 }
+
+/// A feed that waits for commits is no request at work: nobody locks himself out by having many.
+#[test]
+fn feeds_of_changes_count_as_no_requests_while_they_wait() {
+    let server = Server::with(&[("limits.user_requests", "2")]);
+    let eve = server.client(&server.user("eve", "{\"people\": \"reader\"}"));
+    let mut feeds: Vec<Feed> = (0..8)
+        .map(|_| {
+            let mut feed = Feed::of_changes(&eve, CHANGES);
+            assert_eq!(feed.next().expect("an event").kind, "start");
+            feed
+        })
+        .collect();
+    assert_eq!(eve.get("/v1/me").status, 200);
+    server.admin().rows("people", "CREATE (:P)");
+    for feed in &mut feeds {
+        let event = feed.next().expect("an event");
+        assert_eq!(event.data["changes"][0]["op"], "node_created");
+    }
+    assert_eq!(eve.get("/v1/me").status, 200);
+}
+
+/// Counters, sets and files are data as well: whoever follows the changes hears of them.
+#[test]
+fn changes_of_convergent_fields_and_files_are_told() {
+    let server = Server::new();
+    let admin = server.admin();
+    admin.json("PUT", "/v1/databases/people/collections/Post/p", "{}");
+    let mut feed = Feed::of_changes(&admin, CHANGES);
+    assert_eq!(feed.next().expect("an event").kind, "start");
+    let mut filtered = Feed::of_changes(&admin, &format!("{CHANGES}?labels=Post"));
+    assert_eq!(filtered.next().expect("an event").kind, "start");
+    let field = "/v1/databases/people/collections/Post/p/fields/tags";
+    let body = "{\"update\": {\"set\": {\"add\": [\"a\", \"b\", \"c\"]}}}";
+    assert_eq!(admin.json("POST", field, body).status, 200);
+    let expected = json!([{"op": "field_changed", "field": "tags", "node": 0, "labels": ["Post"]}]);
+    for feed in [&mut feed, &mut filtered] {
+        assert_eq!(feed.next().expect("an event").data["changes"], expected);
+    }
+    let kind = [("Content-Type", "application/octet-stream")];
+    let path = "/v1/databases/people/file?path=/a.txt";
+    assert_eq!(admin.send("PUT", path, &kind, b"Dear Ada,").status, 201);
+    let mut named = None;
+    while named.is_none() {
+        let event = feed.next().expect("an event");
+        let changes = event.data["changes"].as_array().expect("changes").clone();
+        named = changes.into_iter().find(|one| one["op"] == "file_named");
+    }
+    let named = named.expect("found");
+    assert_eq!(
+        (&named["name"], &named["kind"]),
+        (&json!("a.txt"), &json!("file"))
+    );
+    assert_eq!(admin.delete(path).status, 204);
+    loop {
+        let event = feed.next().expect("an event");
+        let text = event.data["changes"].to_string();
+        if text.contains("file_removed") {
+            assert!(text.contains("file_unnamed"), "{text}");
+            break;
+        }
+    }
+    admin.json(
+        "PUT",
+        "/v1/databases/people/collections/Post/p",
+        "{\"n\": 1}",
+    );
+    let told = filtered.until("node_changed");
+    assert!(!told.contains("file_"), "{told}");
+}

@@ -7,7 +7,7 @@ use std::{
 };
 
 use isomer_db::Database;
-use isomer_server::{RunningServer, ServeOptions, config::Layers, start};
+use isomer_server::{RunningServer, ServeOptions, config::Layers, http::route::Route, start};
 use serde_json::Value;
 
 /// A server with the databases `people` and `other`, both in memory, and users of all roles.
@@ -223,8 +223,11 @@ impl Client {
             head += &format!("Content-Length: {}\r\n", body.len());
         }
         head += "\r\n";
-        self.raw(&[head.as_bytes(), body].concat())
-            .unwrap_or_else(|what| panic!("{method} {path}: {what}"))
+        let answer = self
+            .raw(&[head.as_bytes(), body].concat())
+            .unwrap_or_else(|what| panic!("{method} {path}: {what}"));
+        check_described(method, path, &answer);
+        answer
     }
 
     /// Sends bytes and reads one answer.
@@ -241,6 +244,28 @@ impl Client {
             .set_read_timeout(Some(Duration::from_secs(20)))
             .expect("set");
         stream
+    }
+}
+
+/// An answer that is no error is one of those that the route is described with, in content as in status.
+fn check_described(method: &str, path: &str, answer: &Answer) {
+    let path = path.split('?').next().unwrap_or_default();
+    let Some(route) = Route::of(method, path).filter(|_| answer.status < 400) else {
+        return;
+    };
+    let described = route
+        .answers
+        .iter()
+        .find(|(status, _)| *status == answer.status);
+    let (_, schema) = described
+        .unwrap_or_else(|| panic!("{method} {path} is not described with {}", answer.status));
+    if method != "HEAD" {
+        let has_content = answer.header("content-type").is_some();
+        assert_eq!(
+            has_content,
+            !schema.is_empty(),
+            "{method} {path}: {answer:?}"
+        );
     }
 }
 

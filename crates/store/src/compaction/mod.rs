@@ -15,7 +15,10 @@
 pub(crate) mod rule;
 pub(crate) mod write;
 
-use std::{collections::HashSet, sync::Arc};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+};
 
 use isomer_storage::{StorageError, Version};
 
@@ -89,6 +92,15 @@ impl Tree {
     pub fn needs_compaction(&self) -> bool {
         let levels = self.current();
         !levels.jobs.is_empty() || full_level(&levels).is_some()
+    }
+
+    /// Bytes of the runs that are to be merged: those of merges under way, and those of a level that is full.
+    pub fn backlog_bytes(&self) -> u64 {
+        let levels = self.current();
+        let full = full_level(&levels).map_or(&[][..], |level| &levels.levels[level]);
+        let due = |run: &&Arc<Run>| levels.jobs.iter().any(|job| job.inputs.contains(&run.id));
+        let under_way = levels.runs().filter(due).map(|run| run.file_bytes());
+        under_way.sum::<u64>() + full.iter().map(|run| run.file_bytes()).sum::<u64>()
     }
 
     /// Drops the tables of which one erasure took every entry, as far as no reader is older than that.
@@ -247,6 +259,8 @@ impl Tree {
         drop(merge);
         self.files.sync_folder()?;
         let parts = self.open_parts(&written)?;
+        let bytes = parts.iter().map(|part| part.table.file_bytes()).sum();
+        self.merged_bytes.fetch_add(bytes, Ordering::Relaxed);
         let stopped_at = written.stopped_at.clone();
         self.change_with(&mut written, |levels, written, _| {
             let upto = stopped_at.as_deref().or(until);
