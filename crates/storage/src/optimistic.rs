@@ -606,10 +606,14 @@ impl<B: Backend> Core<B> {
     }
 
     /// Takes everybody who waits. Where groups take long, because they sync, the writers of the last group get a
-    /// moment to come back, so that they share one sync with those who came meanwhile.
+    /// moment to come back, so that they share one sync with those who came meanwhile. Those who do not wait get none: they
+    /// have the next commits ready while this one syncs.
     fn gather(&self) -> Vec<Arc<Ticket<B>>> {
         let mut queue = self.queue.lock();
-        let patience = queue.took / 2;
+        let patience = match queue.waiting.iter().any(|ticket| ticket.has_thread) {
+            true => queue.took / 2,
+            false => Duration::ZERO,
+        };
         if patience >= MIN_PATIENCE {
             let deadline = Instant::now() + patience.min(MAX_PATIENCE);
             while queue.waiting.len() < queue.writers {
@@ -1059,6 +1063,12 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
         during: Box<dyn Send>,
     ) -> Box<dyn Committing> {
         match self.into_ticket(durability, Some(during)) {
+            // It takes no longer than handing it to somebody.
+            Ok(ticket) if durability == Durability::Buffered => {
+                let committed = ticket.live.core.commit(&ticket);
+                drop(ticket.during.lock().take());
+                Box::new(Settled(committed))
+            }
             Ok(ticket) => {
                 let core = &ticket.live.core;
                 if core.join(ticket.clone()) {
