@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use isomer_plan::{Plan, physical::Mode};
+use isomer_plan::Plan;
 use isomer_value::Map;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -25,12 +25,8 @@ pub(crate) struct Ready {
 
 impl Ready {
     pub(crate) fn new(plan: Arc<Plan>, lifted: Map, planned_for: u64) -> Self {
-        let columns: Arc<[Arc<str>]> = match plan.mode {
-            Mode::Explain => Arc::new(["plan".into()]),
-            Mode::Run | Mode::Profile => plan.columns.as_slice().into(),
-        };
         Self {
-            columns,
+            columns: plan.columns.as_slice().into(),
             point: Point::of(&plan).map(Arc::new),
             plan,
             lifted: Arc::new(lifted),

@@ -341,18 +341,21 @@ pub(crate) fn gather(
     }
     let max_bytes = options.resolved_limits(default_limits).memory_bytes;
     let mut run = Run::start(transaction, statement, parameters, options)?;
-    let mut result = QueryResult::of(run.columns.clone(), run.class());
     if run.plan.mode == Mode::Explain {
+        // Gathered, the plan itself is the rows; a stream has none, under the columns that the query has without `EXPLAIN`.
+        let columns: Arc<[Arc<str>]> = Arc::new(["plan".into()]);
+        let mut result = QueryResult::of(columns.clone(), run.class());
         let text = plan_text(&run.plan);
         let lines: Vec<Value> = text.lines().map(Value::from).collect();
         let count = lines.len();
-        result.push(Batch::new(run.columns.clone(), lines, count));
+        result.push(Batch::new(columns, lines, count));
         result.plan = Some(text);
         result.plan_json =
             isomer_value::json::to_string(&isomer_plan::explain::value(&run.plan)).ok();
         result.notices = run.notices();
         return Ok(result);
     }
+    let mut result = QueryResult::of(run.columns.clone(), run.class());
     let mut rows = Rows::new();
     let mut held = HeldBytes::default();
     // The rows are the query's until they are handed over.
@@ -417,6 +420,11 @@ impl Prepared {
     /// The names of its result's columns.
     pub fn columns(&self) -> Vec<Arc<str>> {
         self.ready.read().plan.columns.clone()
+    }
+
+    /// Its plan as text with `?` in place of every constant: what may be shown where data must not be, such as a log.
+    pub fn outline(&self) -> String {
+        isomer_plan::explain::outline(&self.ready.read().plan)
     }
 
     /// The names of its parameters.

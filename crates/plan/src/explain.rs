@@ -23,12 +23,20 @@ pub fn text(plan: &Plan) -> String {
     annotated_text(plan, &|_| None)
 }
 
+/// The plan as [`text`], with `?` in place of every constant, estimates aside: what may be shown where data must not be.
+pub fn outline(plan: &Plan) -> String {
+    printed(plan, &Printer::without_values(plan), &|_| None)
+}
+
 /// The plan as [`text`], with something added to each operator's line.
 pub fn annotated_text(plan: &Plan, annotate: Annotate<'_>) -> String {
-    let printer = Printer::new(plan);
+    printed(plan, &Printer::new(plan), annotate)
+}
+
+fn printed(plan: &Plan, printer: &Printer<'_>, annotate: Annotate<'_>) -> String {
     let mut out = String::new();
     match &plan.body {
-        Body::Pipeline(root) => print_tree(plan, &printer, *root, annotate, &mut out),
+        Body::Pipeline(root) => print_tree(plan, printer, *root, annotate, &mut out),
         Body::PointRead(read) => {
             let columns: Vec<String> = read
                 .columns

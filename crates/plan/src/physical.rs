@@ -171,7 +171,7 @@ pub enum Mode {
 /// Something worth telling the user that is not an error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
-    /// A short name that does not change: `UnknownLabel`, `CartesianProduct`.
+    /// A short name that does not change: `UnknownLabel`, `UnknownType`, `CartesianProduct`.
     pub code: &'static str,
     /// What it is about and what to do.
     pub message: String,

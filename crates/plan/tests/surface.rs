@@ -141,6 +141,50 @@ fn the_same_text_gives_the_same_plan() {
 }
 
 #[test]
+fn unknown_types_are_told_and_not_refused() {
+    for (text, span) in [
+        ("MATCH ()-[r:FRIND]->() RETURN r", (12, 17)),
+        ("MATCH ()-[:FRIEND|FRIND]->() RETURN 1", (18, 23)),
+        ("MATCH ()-[r:FRIND*1..3]->() RETURN r", (12, 17)),
+        ("MATCH (a) WHERE (a)-[:FRIND]->() RETURN a", (22, 27)),
+    ] {
+        let notices = plan(text).notices.clone();
+        let codes: Vec<_> = notices.iter().map(|one| one.code).collect();
+        assert_eq!(codes, ["UnknownType"], "{text}");
+        assert!(notices[0].message.contains("`FRIEND`"), "{text}");
+        assert_eq!(notices[0].span, Some(span), "{text}");
+    }
+    // Whoever makes one need not have it.
+    for text in [
+        "MERGE (:User)-[:NEW]->(:User)",
+        "CREATE (:User)-[:NEW]->(:User)",
+    ] {
+        assert!(plan(text).notices.is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn an_outline_shows_no_constants() {
+    let plan = plan(
+        "MATCH (a:User)-[:FRIEND*1..2]->(b) WHERE a.n <> 7654321 AND b.n IN [1.5, 'it\\'s secret'] AND b.d > date('2026-11-24') \
+         RETURN b.n + 4321 AS n, 'a secret of O\\'Brien' LIMIT 77",
+    );
+    let outline = explain::outline(&plan);
+    for value in ["7654321", "1.5", "secret", "Brien", "2026", "4321"] {
+        assert!(!outline.contains(value), "{value} in {outline}");
+    }
+    assert!(outline.contains("a.n <> ?"), "{outline}");
+    assert!(outline.contains("Limit ?"), "{outline}");
+    // All else stands as in the text.
+    let lines = explain::text(&plan).lines().count();
+    assert_eq!(outline.lines().count(), lines);
+    assert!(
+        outline.contains("FRIEND") && outline.contains("~"),
+        "{outline}"
+    );
+}
+
+#[test]
 fn unknown_labels_are_told_and_not_refused() {
     let plan = plan("MATCH (n:Usr) RETURN n");
     assert_eq!(plan.notices.len(), 1);

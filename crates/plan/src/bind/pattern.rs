@@ -435,6 +435,9 @@ impl<'a> Binder<'a> {
         entity: &Expr,
         predicates: &mut Vec<Expr>,
     ) -> Result<()> {
+        if let Some(types) = &pattern.types {
+            self.notice_unknown_types(types);
+        }
         if let Some(types) = &pattern.types
             && types.as_disjunction().is_none()
             && !matches!(types.kind, LabelExprKind::Any)
@@ -453,16 +456,25 @@ impl<'a> Binder<'a> {
     fn notice_unknown_labels(&mut self, labels: &ast::LabelExpr) {
         let Some(name) = labels.as_name() else { return };
         if self.catalog.label(&name.name).is_none() {
-            let known = self.catalog.label_names();
-            let near = crate::error::nearest(&name.name, known.iter().map(|known| &**known));
-            let hint = near
-                .map(|near| format!(", did you mean `{near}`?"))
-                .unwrap_or_default();
+            let hint = hint(&name.name, &self.catalog.label_names());
             self.notice(
                 "UnknownLabel",
                 format!("no node has the label `{}`{hint}", name.name),
                 name.span,
             );
+        }
+    }
+
+    fn notice_unknown_types(&mut self, types: &ast::LabelExpr) {
+        for name in types.as_disjunction().unwrap_or_default() {
+            if self.catalog.relationship_type(&name.name).is_none() {
+                let hint = hint(&name.name, &self.catalog.type_names());
+                self.notice(
+                    "UnknownType",
+                    format!("no relationship has the type `{}`{hint}", name.name),
+                    name.span,
+                );
+            }
         }
     }
 
@@ -670,4 +682,10 @@ fn step_condition(predicate: &Expr, slot: SlotId, path: Option<SlotId>) -> Optio
         QuantifierKind::None => Some((*local, Expr::Not(predicate.clone()))),
         _ => None,
     }
+}
+
+fn hint(name: &str, known: &[Arc<str>]) -> String {
+    crate::error::nearest(name, known.iter().map(|known| &**known))
+        .map(|near| format!(", did you mean `{near}`?"))
+        .unwrap_or_default()
 }

@@ -16,18 +16,32 @@ const MAX_CHARS: usize = 160;
 /// Prints expressions of one plan.
 pub struct Printer<'p> {
     pub(super) plan: &'p Plan,
+    hides_values: bool,
 }
 
 impl<'p> Printer<'p> {
     /// For expressions of this plan.
     pub fn new(plan: &'p Plan) -> Self {
-        Self { plan }
+        Self {
+            plan,
+            hides_values: false,
+        }
+    }
+
+    /// For expressions of this plan, with `?` in place of their constants.
+    pub(super) fn without_values(plan: &'p Plan) -> Self {
+        Self {
+            plan,
+            hides_values: true,
+        }
     }
 
     /// A slot by its variable's name, or by its number.
     pub fn slot(&self, slot: SlotId) -> String {
         match &*self.plan.slots[slot.index()].name {
             "" => format!("#{}", slot.0),
+            // A column is named after its text.
+            name if self.hides_values => isomer_cypher::redact(name),
             name => name.to_owned(),
         }
     }
@@ -138,6 +152,7 @@ impl<'p> Printer<'p> {
             return;
         }
         match expr {
+            Expr::Const(_) if self.hides_values => out.push('?'),
             Expr::Const(value) => write_value(value, out),
             Expr::Param(parameter) => {
                 out.push('$');

@@ -1,7 +1,8 @@
 //! What messages mean: the states of a connection, and what each message does in them.
 //!
 //! A connection is *ready*, has a result open (*streaming*), has a transaction open, with or without results in it, or has
-//! *failed*: then all that comes is ignored until `RESET`. A message that has no place in a state ends the connection.
+//! *failed*: then all that comes is ignored until `RESET`. A message that has no place in a state ends the connection, but for
+//! a late one about a result that a `RESET` ended: a client may send it before it reads that there is no such result any more.
 
 mod answers;
 mod logins;
@@ -126,6 +127,8 @@ pub struct Machine {
     taking: Option<Taking>,
     /// Whether the result was open for too long, and is not there any more.
     lapsed: bool,
+    /// Results that the last message, a `RESET`, ended, and about which nothing came since.
+    reset_results: usize,
     /// Since when a message waits for other requests of its user.
     busy_since: Option<Instant>,
     /// What the audit log is told of the message at work.
@@ -155,6 +158,7 @@ impl Machine {
             result: None,
             taking: None,
             lapsed: false,
+            reset_results: 0,
             busy_since: None,
             told: Told::default(),
         }
@@ -296,10 +300,12 @@ impl Machine {
         }
         let ready = self.is_idle();
         let in_transaction = self.transaction.is_some();
+        let late = std::mem::take(&mut self.reset_results);
         match request {
             Request::Goodbye => return Ok(Step::Close),
             Request::Reset => {
                 self.signal.reset();
+                self.reset_results = self.open_results();
                 self.abandon();
                 self.failed = false;
                 self.success(out, &[]);
@@ -316,8 +322,18 @@ impl Machine {
                 parameters,
                 on,
             } if ready || in_transaction => self.open_result(text, parameters, &on, out)?,
-            Request::Pull(take) if self.has_results() => return self.take(take, true, 0x3f),
-            Request::Discard(take) if self.has_results() => {
+            // There is nothing to discard any more, and that is done: a driver that reads IGNORED here gives the connection up.
+            Request::Discard(_) if late > 0 => {
+                self.reset_results = late - 1;
+                self.success(out, &[]);
+            }
+            // An end of the rows would be a lie.
+            Request::Pull(_) if late > 0 => {
+                self.reset_results = late - 1;
+                return Ok(self.ignore(out));
+            }
+            Request::Pull(take) if self.open_results() > 0 => return self.take(take, true, 0x3f),
+            Request::Discard(take) if self.open_results() > 0 => {
                 return self.take(take, false, 0x2f);
             }
             Request::Commit if in_transaction => self.commit(out)?,
@@ -334,11 +350,10 @@ impl Machine {
         Ok(Step::Done)
     }
 
-    fn has_results(&self) -> bool {
-        let transaction = self.transaction.as_ref();
-        self.lapsed
-            || self.result.is_some()
-            || transaction.is_some_and(|one| !one.results.is_empty())
+    /// Results that rows may be asked of.
+    fn open_results(&self) -> usize {
+        let alone = usize::from(self.lapsed || self.result.is_some());
+        alone + self.transaction.as_ref().map_or(0, |one| one.results.len())
     }
 
     /// Rolls back and forgets what is open.

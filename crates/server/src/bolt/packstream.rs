@@ -178,7 +178,8 @@ impl<'m> Reader<'m> {
         if depth >= self.depth {
             return refused(format!(
                 "lists and dictionaries are nested more than {} levels deep: flatten the value",
-                self.depth
+                // The dictionary of all parameters is none of theirs.
+                self.depth.min(MAX_NESTING)
             ));
         }
         if count.saturating_mul(size_of::<Value>()) > self.budget {

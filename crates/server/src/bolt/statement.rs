@@ -238,8 +238,7 @@ impl Statement {
 
     /// Tells of it in the log if it took long, whatever it ended with; the time in which its client read does not count.
     pub(super) fn tell_if_slow(&self, core: &Core, error: Option<&str>) {
-        let (text, parameters) = (&self.text, &self.parameters);
-        slow::tell(core, &self.access, text, parameters, self.took, error);
+        slow::tell(core, &self.access, &self.text, self.took, error);
     }
 
     /// Writes what it has to write: its first row is found, and kept.

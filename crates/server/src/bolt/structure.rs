@@ -192,18 +192,23 @@ fn zone(name: &str) -> Read<TimeZone> {
 }
 
 fn point(srid: i64, x: f64, y: f64, z: Option<f64>) -> Read<Value> {
-    match Crs::from_srid(srid) {
-        Some(crs) if crs.has_z() == z.is_some() => Ok(Point {
-            crs,
-            x,
-            y,
-            z: z.unwrap_or_default(),
-        }
-        .into()),
-        _ => refused(format!(
+    let Some(crs) = Crs::from_srid(srid).filter(|crs| crs.has_z() == z.is_some()) else {
+        return refused(format!(
             "there is no coordinate system {srid} of so many coordinates: 4326 and 7203 have two, 4979 and 9157 three"
-        )),
+        ));
+    };
+    let z = z.unwrap_or_default();
+    // What point() refuses.
+    if ![x, y, z].into_iter().all(f64::is_finite) {
+        return refused("the coordinates of a point are finite numbers");
     }
+    let on_earth = matches!(crs, Crs::Wgs84 | Crs::Wgs84Height);
+    if on_earth && !(x.abs() <= 180.0 && y.abs() <= 90.0) {
+        return refused(format!(
+            "longitude {x} must be within ±180 and latitude {y} within ±90 degrees"
+        ));
+    }
+    Ok(Point { crs, x, y, z }.into())
 }
 
 /// Writes a value that is a structure.
@@ -428,6 +433,36 @@ mod tests {
             (b'i', vec![int(0), int(0), "../../etc/passwd".into()]),
             (b'E', vec![int(0), int(0), int(i64::MAX), int(i64::MAX)]),
             (b'X', vec![int(1), Value::Float(0.0), Value::Float(0.0)]),
+            (
+                b'X',
+                vec![int(4326), Value::Float(500.0), Value::Float(0.0)],
+            ),
+            (
+                b'X',
+                vec![int(4326), Value::Float(0.0), Value::Float(-90.5)],
+            ),
+            (
+                b'Y',
+                vec![
+                    int(4979),
+                    Value::Float(-180.1),
+                    Value::Float(0.0),
+                    Value::Float(1.0),
+                ],
+            ),
+            (
+                b'X',
+                vec![int(7203), Value::Float(f64::NAN), Value::Float(0.0)],
+            ),
+            (
+                b'Y',
+                vec![
+                    int(9157),
+                    Value::Float(0.0),
+                    Value::Float(0.0),
+                    Value::Float(f64::INFINITY),
+                ],
+            ),
             (b'N', vec![int(1)]),
         ] {
             assert!(

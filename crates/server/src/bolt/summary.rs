@@ -115,7 +115,7 @@ fn notification(notice: &Notice) -> Notification {
             "The provided label is not in the database.",
             "01N50",
         ),
-        "UnknownType" | "UnknownRelationshipType" => (
+        "UnknownType" => (
             "Neo.ClientNotification.Statement.UnknownRelationshipTypeWarning",
             "The provided relationship type is not in the database.",
             "01N51",

@@ -528,8 +528,7 @@ impl Slow {
     }
 
     fn tell(&self, took: Duration, error: Option<&'static str>) {
-        let (text, parameters) = (&self.asked.text, &self.asked.parameters);
-        slow::tell(&self.core, &self.access, text, parameters, took, error);
+        slow::tell(&self.core, &self.access, &self.asked.text, took, error);
     }
 }
 

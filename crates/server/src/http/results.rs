@@ -236,7 +236,7 @@ impl Following {
         let (version, reads, result) = ran.inspect_err(|error| span.failed(error.kind()))?;
         span.text(text);
         let took = began.elapsed();
-        slow::tell(&self.core, &self.access, text, parameters, took, None);
+        slow::tell(&self.core, &self.access, text, took, None);
         self.rest.ran = Instant::now();
         self.rest.took = took;
         self.reads = reads;

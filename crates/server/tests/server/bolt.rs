@@ -6,11 +6,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_db::{Map, Value, params};
+use isomer_db::{Map, Point, Value, params};
 use isomer_server::{
     access::Role,
     bolt::{MESSAGES, Needs},
 };
+use isomer_value::Crs;
 
 use crate::{
     driver::{
@@ -438,6 +439,60 @@ fn a_reset_stops_what_is_at_work_and_skips_what_waits() {
     }
 }
 
+/// Drivers that read and write side by side learn from `has_more` that they must discard, and may have sent `RESET` meanwhile.
+#[test]
+fn a_late_message_about_a_result_that_a_reset_ended_does_no_harm() {
+    let server = Server::new();
+    let rows = "UNWIND range(1, 100000) AS n RETURN n";
+    for (late, answer) in [(PULL, Answer::Ignored), (DISCARD, Answer::Success(none()))] {
+        let mut driver = Driver::of(&server, "admin");
+        driver.send_run(rows, none(), none());
+        driver.receive().unwrap().1.success();
+        driver.send_pull(3);
+        assert_eq!(driver.receive().unwrap().0.len(), 3);
+        driver.reset();
+        assert_eq!(driver.ask(late, &fields(late, "people")), answer);
+        let (rows, answer) = driver.run("RETURN 1", none());
+        assert_eq!(
+            (rows, answer.code()),
+            (vec![vec![Value::Int(1)]], "success")
+        );
+    }
+    // Once for each result of a transaction.
+    let mut driver = Driver::of(&server, "admin");
+    driver.ask(BEGIN, &[none().into()]).success();
+    for _ in 0..2 {
+        driver.send_run(rows, none(), none());
+        driver.receive().unwrap().1.success();
+    }
+    driver.reset();
+    for result in 0..2 {
+        let discard = params! { "n" => -1, "qid" => result };
+        driver.ask(DISCARD, &[discard.into()]).success();
+    }
+    assert_eq!(
+        driver.ask(DISCARD, &fields(DISCARD, "people")).code(),
+        "Neo.ClientError.Request.Invalid"
+    );
+    assert!(driver.has_ended());
+    // Whoever said something else since knows of the end, and whose result was at its end asks for nothing more.
+    for since in [RUN, RESET] {
+        let mut driver = Driver::of(&server, "admin");
+        driver.send_run(rows, none(), none());
+        driver.receive().unwrap().1.success();
+        driver.reset();
+        match since {
+            RUN => driver.run("RETURN 1", none()).1.success(),
+            _ => driver.ask(since, &[]).success(),
+        };
+        assert_eq!(
+            driver.ask(DISCARD, &fields(DISCARD, "people")).code(),
+            "Neo.ClientError.Request.Invalid"
+        );
+        assert!(driver.has_ended());
+    }
+}
+
 #[test]
 fn rows_come_as_they_are_asked_for() {
     let server = Server::new();
@@ -602,6 +657,120 @@ fn bookmarks_databases_and_users_are_what_they_say() {
         let addresses = server.as_map().unwrap().get("addresses").unwrap();
         assert_eq!(addresses, &vec![Value::from("db.example:7687")].into());
     }
+}
+
+#[test]
+fn points_that_are_not_on_the_earth_are_refused_as_point_refuses_them() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    let sent = |driver: &mut Driver, crs, x, y| {
+        let point = params! { "point" => Point { crs, x, y, z: 0.0 } };
+        driver.run_with("RETURN $point", point, none()).1
+    };
+    for (crs, x, y) in [
+        (Crs::Wgs84, 180.0, -90.0),
+        (Crs::Wgs84Height, -180.0, 90.0),
+        (Crs::Cartesian, 500.0, 100.0),
+    ] {
+        assert_eq!(sent(&mut driver, crs, x, y).code(), "success");
+    }
+    for (crs, x, y) in [
+        (Crs::Wgs84, 500.0, 100.0),
+        (Crs::Wgs84, 0.0, 90.5),
+        (Crs::Wgs84Height, -180.5, 0.0),
+        (Crs::Wgs84, f64::NAN, 0.0),
+        (Crs::Cartesian, 0.0, f64::INFINITY),
+    ] {
+        let answer = sent(&mut driver, crs, x, y);
+        driver.reset();
+        let told = format!("{crs:?} {x} {y}: {answer:?}");
+        let expected = "Neo.ClientError.Statement.ArgumentError";
+        assert_eq!(answer.code(), expected, "{told}");
+    }
+}
+
+#[test]
+fn a_parameter_nests_as_deep_as_values_may_and_no_deeper() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    // By hand, as the writer stops at what values may.
+    let sent = |driver: &mut Driver, levels: usize| {
+        let mut message = vec![0xb3, RUN, 0x89];
+        message.extend(b"RETURN $v");
+        message.extend([0xa1, 0x81, b'v']);
+        message.extend(vec![0x91; levels]);
+        message.extend([0xc0, 0xa0]);
+        let size = message.len() as u16;
+        driver.stream.write_all(&size.to_be_bytes()).unwrap();
+        driver.stream.write_all(&message).unwrap();
+        driver.stream.write_all(&[0, 0]).unwrap();
+        driver.receive().unwrap().1
+    };
+    sent(&mut driver, 128).success();
+    driver.reset();
+    let Answer::Failure { message, .. } = sent(&mut driver, 129) else {
+        panic!("129 levels were taken");
+    };
+    assert!(message.contains("more than 128 levels deep"), "{message}");
+}
+
+#[test]
+fn explain_has_the_columns_of_its_query_and_no_rows() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    for (query, columns) in [
+        (
+            "EXPLAIN UNWIND [1, 2] AS n RETURN n, n + 1 AS m",
+            &["n", "m"][..],
+        ),
+        ("EXPLAIN CREATE (:No)", &[]),
+    ] {
+        for in_transaction in [false, true] {
+            if in_transaction {
+                driver.ask(BEGIN, &[none().into()]).success();
+            }
+            driver.send_run(query, none(), none());
+            driver.send_pull(-1);
+            let run = driver.receive().unwrap().1.success();
+            let columns: Vec<Value> = columns.iter().map(|name| (*name).into()).collect();
+            assert_eq!(run.get("fields"), Some(&columns.into()), "{query}");
+            let (rows, done) = driver.receive().unwrap();
+            assert!(
+                rows.is_empty() && done.success().contains("plan"),
+                "{query}"
+            );
+            if in_transaction {
+                driver.ask(COMMIT, &[]).success();
+            }
+        }
+    }
+    let count = driver.run("MATCH (n:No) RETURN count(n)", none()).0;
+    assert_eq!(count, [[Value::Int(0)]]);
+}
+
+#[test]
+fn unknown_labels_and_types_are_told() {
+    let server = Server::new();
+    let mut driver = Driver::of(&server, "admin");
+    let statuses = |driver: &mut Driver, query: &str| -> Vec<String> {
+        let done = driver.run(query, none()).1.success();
+        let statuses = done.get("statuses").unwrap().as_list().unwrap();
+        statuses
+            .iter()
+            .map(|status| {
+                let status = status.as_map().unwrap().get("gql_status").unwrap();
+                status.as_str().unwrap().to_owned()
+            })
+            .collect()
+    };
+    let query = "MATCH (a:Person)-[:KNOWS]->(b) RETURN a.name";
+    assert_eq!(statuses(&mut driver, query), ["02000", "01N50", "01N51"]);
+    let query = "MATCH (a:Person)-[:KNOWS]->(b) RETURN b.name";
+    driver
+        .run("CREATE (:Person)-[:KNOWS]->(:Person)", none())
+        .1
+        .success();
+    assert_eq!(statuses(&mut driver, query), ["00000"]);
 }
 
 #[test]
