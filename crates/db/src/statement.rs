@@ -107,6 +107,15 @@ pub(crate) fn holds(ready: &Ready, transaction: &Transaction) -> bool {
     if ready.plan.schema_version != crate::catalog::planned_version(&transaction.inner) {
         return false;
     }
+    // New names leave the schema's version as it is: what was unknown may be known by now.
+    if ready
+        .plan
+        .notices
+        .iter()
+        .any(|notice| notice.code.starts_with("Unknown"))
+    {
+        return false;
+    }
     // There is no better plan for the read of one record, however many there are.
     if ready.point.is_some() {
         return true;

@@ -236,3 +236,21 @@ fn an_index_finds_by_equality_what_the_nodes_say() {
         plan(&plan_of)
     );
 }
+
+/// What a notice says is true now: a name that was unknown is not told of any more once it is there.
+#[test]
+fn a_kept_plan_does_not_call_a_name_unknown_that_is_there() {
+    let db = Database::open_in_memory().unwrap();
+    let query = "MATCH (:Person)-[:LIKES]->(x) RETURN x";
+    let prepared = db.prepare(query).unwrap();
+    for notices in [2, 2, 0] {
+        if notices == 0 {
+            db.query("CREATE (:Person)-[:LIKES]->(:Person)", ())
+                .unwrap();
+        }
+        let found = db.query(query, ()).unwrap();
+        assert_eq!(found.notices().len(), notices, "{:?}", found.notices());
+        let found = prepared.query(()).unwrap();
+        assert_eq!(found.notices().len(), notices, "{:?}", found.notices());
+    }
+}
