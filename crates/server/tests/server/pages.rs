@@ -211,7 +211,9 @@ fn what_open_transactions_write_is_limited_for_a_user() {
         }
     }
     let refused = refused.expect("too much");
-    assert_eq!((refused.status, refused.kind().as_str()), (422, "Limit"));
+    // There is no room for what it writes, or already for its body.
+    assert!(matches!(refused.status, 422 | 429), "{refused:?}");
+    assert_eq!(refused.kind(), "Limit");
     assert!((6 << 20..=18 << 20).contains(&written), "{written}");
     // Others have what is theirs.
     let bob = server.client(&server.user("bob", "{\"people\": \"editor\"}"));
