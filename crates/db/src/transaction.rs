@@ -268,7 +268,8 @@ impl Transaction {
 
     /// Begins to commit and does not wait for the disk, as [`Durability`] of the database says: what is returned is a future
     /// of what [`Transaction::commit`] returns, for programs with few threads and many users, which have better things to
-    /// do meanwhile. Any executor does, and none is needed to make it go on. Dropped before its end, it waits for that.
+    /// do meanwhile. Any executor does, and none is needed to make it go on. Watchers hear of it when it is polled after its end. Dropped before its end, it
+    /// waits for that. While a bulk load writes, this waits for it, as all commits do.
     ///
     /// ```
     /// use isomer_db::{Database, params};

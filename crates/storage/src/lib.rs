@@ -21,6 +21,7 @@ mod optimistic;
 #[cfg(all(test, feature = "model"))]
 mod optimistic_model;
 pub mod sync;
+mod telling;
 mod tree;
 mod write_set;
 

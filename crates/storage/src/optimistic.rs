@@ -5,6 +5,7 @@
 //! group included), hands the survivors to the backend as one group, and wakes them. While one group is being synced,
 //! the next one gathers. Where that happens, and for those who do not wait for their commits, a thread of the engine's own
 //! leads from then on, until nobody is left: it has the next group on its way to the disk before those of the last one run.
+//! Another one wakes those who do not wait.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -21,6 +22,7 @@ use std::{
 
 use crate::contract::{Settled, visit_by_pages};
 use crate::sync::{Condvar, Mutex, RwLock, Thread};
+use crate::telling::Teller;
 
 use crate::{
     Backend, Capabilities, Commit, CommitHook, Committing, Durability, Footprint, Granule,
@@ -54,6 +56,7 @@ struct Core<B: Backend> {
     joined: Condvar,
     /// The engine's own leader, once there was work for it.
     leader: Mutex<Option<Thread>>,
+    teller: Teller,
     /// Told when it has to lead, or to end.
     called: Condvar,
     /// Held by whoever changes the backend.
@@ -120,8 +123,10 @@ struct Queued<B: Backend>(Arc<Ticket<B>>);
 
 impl<B: Backend> Committing for Queued<B> {
     fn poll(&mut self, waker: &Waker) -> Poll<Result<Version, StorageError>> {
-        let mut state = self.0.state.lock();
-        match std::mem::replace(&mut *state, TicketState::Waiting(Some(waker.clone()))) {
+        // Whatever a waker does when it is copied or dropped is not done under the lock.
+        let waits = TicketState::Waiting(Some(waker.clone()));
+        let before = std::mem::replace(&mut *self.0.state.lock(), waits);
+        match before {
             TicketState::Done(result) => Poll::Ready(result),
             TicketState::Waiting(_) | TicketState::Leads => Poll::Pending,
         }
@@ -152,6 +157,7 @@ impl<B: Backend> Optimistic<B> {
                 queue: Mutex::new(Queue::new()),
                 joined: Condvar::new(),
                 leader: Mutex::default(),
+                teller: Teller::default(),
                 called: Condvar::new(),
                 writer: Mutex::default(),
                 hook: RwLock::default(),
@@ -487,9 +493,6 @@ impl<B: Backend> Core<B> {
     fn commit(self: &Arc<Self>, ticket: &Arc<Ticket<B>>) -> Result<Version, StorageError> {
         if self.join(ticket.clone()) {
             self.lead();
-        } else if self.leads_here() {
-            // Somebody commits when he is told that a commit of his has ended: nobody else leads meanwhile.
-            tell(self.lead_group());
         }
         loop {
             let mut state = ticket.state.lock();
@@ -520,10 +523,12 @@ impl<B: Backend> Core<B> {
             }
             Some(_) => {
                 drop(queue);
-                self.call_leader();
+                // Where there is none, this thread leads for the others: its own are told before.
+                self.tell(outcome);
+                return self.call_leader();
             }
         }
-        tell(outcome);
+        self.tell(outcome);
     }
 
     /// Commits everybody who waits. The lead stays with the caller, who tells them how it ended.
@@ -573,14 +578,10 @@ impl<B: Backend> Core<B> {
         leader.is_some()
     }
 
-    /// Whether this is the thread of the engine's own leader.
-    fn leads_here(&self) -> bool {
-        self.leader.lock().as_ref().is_some_and(Thread::is_current)
-    }
-
     fn lead_until_nobody_waits(&self) {
         loop {
-            tell(self.lead_group());
+            let outcome = self.lead_group();
+            self.tell(outcome);
             let mut queue = self.queue.lock();
             if queue.waiting.is_empty() {
                 queue.led = false;
@@ -623,6 +624,17 @@ impl<B: Backend> Core<B> {
             }
         }
         queue.waiting.drain(..).collect()
+    }
+
+    /// Tells the members of a group how it ended. Each is let go of at once, so that who waits for it frees its buffers: freed
+    /// here, they would lie about in his thread's share of the heap.
+    fn tell(&self, outcome: Vec<Ended<B>>) {
+        let mut wakers = Vec::new();
+        for (ticket, result) in outcome {
+            drop(ticket.during.lock().take());
+            wakers.extend(ticket.set(TicketState::Done(result)));
+        }
+        self.teller.wake(wakers);
     }
 
     fn hook(&self) -> Option<Arc<dyn CommitHook>> {
@@ -696,34 +708,29 @@ impl<B: Backend> Core<B> {
 }
 
 impl<B: Backend> Ticket<B> {
-    fn set(&self, state: TicketState) {
+    /// Changes the state, which the thread that waits is told of; whoever else is to be woken is the caller's.
+    fn set(&self, state: TicketState) -> Option<Waker> {
         let before = std::mem::replace(&mut *self.state.lock(), state);
         match before {
-            TicketState::Waiting(Some(waker)) => waker.wake(),
+            TicketState::Waiting(Some(waker)) => Some(waker),
             _ => {
                 self.changed.notify_one();
+                None
             }
         }
     }
 }
 
 impl<B: Backend> Drop for Optimistic<B> {
-    /// Its own leader ends; who is in the queue by then is committed.
+    /// Its own threads end; who is in the queue by then is committed, and told.
     fn drop(&mut self) {
         self.core.queue.lock().ends = true;
         self.core.called.notify_one();
-        if let Some(leader) = self.core.leader.lock().take() {
+        let leader = self.core.leader.lock().take();
+        if let Some(leader) = leader {
             leader.join();
         }
-    }
-}
-
-/// Tells the members of a group how it ended. Each is let go of at once, so that who waits for it frees its buffers: freed
-/// here, they would lie about in his thread's share of the heap.
-fn tell<B: Backend>(outcome: Vec<Ended<B>>) {
-    for (ticket, result) in outcome {
-        drop(ticket.during.lock().take());
-        ticket.set(TicketState::Done(result));
+        self.core.teller.end();
     }
 }
 
@@ -1063,16 +1070,14 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
         during: Box<dyn Send>,
     ) -> Box<dyn Committing> {
         match self.into_ticket(durability, Some(during)) {
-            // It takes no longer than handing it to somebody.
-            Ok(ticket) if durability == Durability::Buffered => {
-                let committed = ticket.live.core.commit(&ticket);
-                drop(ticket.during.lock().take());
-                Box::new(Settled(committed))
-            }
             Ok(ticket) => {
                 let core = &ticket.live.core;
                 if core.join(ticket.clone()) {
-                    core.call_leader();
+                    match durability {
+                        // Nobody else is under way: it takes no longer than handing it to another thread.
+                        Durability::Buffered => core.lead(),
+                        Durability::Synced => core.call_leader(),
+                    }
                 }
                 Box::new(Queued(ticket))
             }

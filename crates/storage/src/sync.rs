@@ -24,15 +24,10 @@ impl Thread {
         builder.spawn(work).ok().map(Self)
     }
 
-    /// Whether it is the one that asks.
-    pub fn is_current(&self) -> bool {
-        self.0.thread().id() == thread::current().id()
-    }
-
     /// Waits for its end. It does not wait for itself.
     pub fn join(self) {
-        if !self.is_current() {
-            // What it broke off with was told to those for whom it worked.
+        if self.0.thread().id() != thread::current().id() {
+            // A panic of it was told by the hook.
             let _ = self.0.join();
         }
     }

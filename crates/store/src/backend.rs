@@ -349,12 +349,25 @@ fn copy_tables(
 }
 
 /// Poisons the engine when it is dropped by a panic: a commit broke off in the middle.
-struct Unfinished<'a>(&'a Core);
+struct Unfinished<'a> {
+    core: &'a Core,
+    /// Whether the thread was in a panic before: a commit can be what it leaves behind.
+    panicked: bool,
+}
+
+impl<'a> Unfinished<'a> {
+    fn of(core: &'a Core) -> Self {
+        Self {
+            core,
+            panicked: std::thread::panicking(),
+        }
+    }
+}
 
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.poison("a commit broke off in the middle");
+        if std::thread::panicking() && !self.panicked {
+            self.core.poison("a commit broke off in the middle");
         }
     }
 }
@@ -487,7 +500,7 @@ impl Backend for StoreBackend {
         let core = &*self.core;
         core.check_writable()?;
         core.make_room(first.version - 1)?;
-        let _unfinished = Unfinished(core);
+        let _unfinished = Unfinished::of(core);
         core.log
             .append(commits, core.now_ms())
             .map_err(|failure| core.failed(failure))?;
@@ -612,7 +625,7 @@ impl Backend for StoreBackend {
             core.seal(version - 1);
             core.flush_noting()?;
         }
-        let _unfinished = Unfinished(core);
+        let _unfinished = Unfinished::of(core);
         core.log
             .append_ingestion(version, stream.unwrap_or_default(), core.now_ms())
             .map_err(|failure| core.failed(failure))?;

@@ -57,14 +57,15 @@ fn run(future: impl Future<Output = ()> + Send + 'static) {
 impl Wake for Running {
     fn wake(self: Arc<Self>) {
         let waker = Waker::from(self.clone());
-        let mut future = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = &mut *future
-            && running
+        let mut slot = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that panics is dropped, and so is what it was to call: who waits for that hears that the server failed.
+        if let Some(mut future) = slot.take()
+            && future
                 .as_mut()
                 .poll(&mut Context::from_waker(&waker))
-                .is_ready()
+                .is_pending()
         {
-            *future = None;
+            *slot = Some(future);
         }
     }
 }

@@ -11,6 +11,7 @@ use std::{
 };
 
 use super::{ALL, Make, SubjectOptions, get, put, scan};
+use crate::sync::Mutex;
 use crate::{
     Committing, Durability, Engine, Granule, GuardMode, Order, Read, StorageError, Transaction,
 };
@@ -191,6 +192,26 @@ impl Wake for Committer {
     }
 }
 
+/// Somebody who fails where he is woken.
+struct Failing;
+
+impl Wake for Failing {
+    fn wake(self: Arc<Self>) {
+        panic!("a waker of this test fails");
+    }
+}
+
+/// Somebody who waits for another commit where he is woken.
+struct Forgetting(Mutex<Option<Box<dyn Committing>>>);
+
+impl Wake for Forgetting {
+    fn wake(self: Arc<Self>) {
+        if let Some(commit) = self.0.lock().take() {
+            commit.wait().expect("nobody collides");
+        }
+    }
+}
+
 fn awaited(mut commit: Box<dyn Committing>) -> Result<u64, StorageError> {
     let waker = Waker::from(Arc::new(Sleeper(thread::current())));
     loop {
@@ -283,6 +304,16 @@ pub fn started_commits_end(make: Make) {
         Poll::Pending => drop(over.recv().expect("who is woken may commit")),
     }
     drop((first, waker));
+
+    // What others do when they are woken holds up nobody.
+    let mut failing = start(MANY, MANY + 1);
+    drop(failing.poll(&Waker::from(Arc::new(Failing))));
+    let later = start(MANY, MANY + 2);
+    let waker = Waker::from(Arc::new(Forgetting(Mutex::new(Some(later)))));
+    let mut earlier = start(MANY, MANY + 3);
+    drop(earlier.poll(&waker));
+    drop((failing, earlier));
+    awaited(start(MANY, MANY + 4)).expect("nobody collides");
     let commits = engine.version();
 
     let (told, over) = mpsc::channel::<()>();

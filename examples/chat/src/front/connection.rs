@@ -56,6 +56,8 @@ pub(super) struct Connection {
     arrival: Option<Instant>,
     /// Whether an answer comes later.
     answering: bool,
+    /// Whether it is among those that may have another turn.
+    pub(super) again: bool,
     /// Whether more requests may follow.
     keep: bool,
     /// When it is given up.
@@ -77,6 +79,7 @@ impl Connection {
             half_closed: false,
             arrival: None,
             answering: false,
+            again: false,
             keep: true,
             deadline: Some(now + IDLE),
         })
@@ -93,9 +96,15 @@ impl Connection {
     }
 
     /// The answer that was to come later.
-    pub(super) fn answered(&mut self, answer: &Answer) {
+    pub(super) fn answered(&mut self, answer: &Answer, now: Instant) {
         self.answering = false;
+        self.say(answer, now);
+    }
+
+    /// Has an answer to write, which the client has its time to take.
+    fn say(&mut self, answer: &Answer, now: Instant) {
         write_answer(&mut self.out, answer, self.keep);
+        self.deadline = Some(now + TAKING);
     }
 
     /// Goes on as far as it can with one request; `piece` is what reading needs, whatever is in it.
@@ -181,7 +190,7 @@ impl Connection {
     fn reply(&mut self, reply: Reply, now: Instant) -> io::Result<Turn> {
         match reply {
             Reply::Whole(answer) => {
-                write_answer(&mut self.out, &answer, self.keep);
+                self.say(&answer, now);
                 if !self.write(now)? {
                     return Ok(Turn::Waits);
                 }

@@ -153,6 +153,9 @@ impl<H: Handler> Worker<H> {
                 }
             }
             for number in mem::take(&mut self.again) {
+                if let Some(connection) = self.connections.get_mut(&number) {
+                    connection.again = false;
+                }
                 self.turn(number);
             }
             let letters = mem::take(&mut *self.mailbox.letters());
@@ -206,7 +209,7 @@ impl<H: Handler> Worker<H> {
             }
             Letter::Answer(number, answer) => {
                 if let Some(connection) = self.connections.get_mut(&number) {
-                    connection.answered(&answer);
+                    connection.answered(&answer, self.now);
                     self.turn(number);
                 }
             }
@@ -239,7 +242,11 @@ impl<H: Handler> Worker<H> {
         // The client is gone, or did not do what it must: nobody is left to tell.
         match turn.unwrap_or(Turn::Ends) {
             Turn::Waits => {}
-            Turn::Again => self.again.push(number),
+            Turn::Again => {
+                if !mem::replace(&mut connection.again, true) {
+                    self.again.push(number);
+                }
+            }
             Turn::Later(begin) => {
                 let responder = Responder {
                     mailbox: self.mailbox.clone(),
