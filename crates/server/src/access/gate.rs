@@ -24,6 +24,8 @@ pub struct Gates {
 struct Held {
     requests: usize,
     bytes: usize,
+    /// What of that queries may hold, whether they do or not.
+    shares: usize,
     /// What of that transactions have written, and may write now.
     written: usize,
     results: usize,
@@ -136,6 +138,7 @@ impl Entry {
             self.share = self.gates.query_bytes.min(LEAST_BYTES.max(free / 4));
             self.counted = self.share;
             held.bytes += self.share;
+            held.shares += self.share;
         }
         self.share
     }
@@ -171,6 +174,7 @@ impl Entry {
             let counted = query_holds.min(self.counted);
             held.requests -= 1;
             held.bytes -= self.counted - counted;
+            held.shares -= self.counted - counted;
             self.counted = counted;
             self.rests = true;
             if held.is_nothing() {
@@ -188,6 +192,7 @@ impl Entry {
         let held = users.entry(self.user.clone()).or_default();
         self.gates.count_request(&self.user, held)?;
         held.bytes += self.share - self.counted;
+        held.shares += self.share - self.counted;
         self.counted = self.share;
         self.rests = false;
         Ok(())
@@ -220,12 +225,13 @@ impl Entry {
 }
 
 impl Body {
-    /// So many bytes more, unless its user has too much at work.
+    /// So many bytes more, unless its user has too much at work. What queries might hold stands in nobody's way: they get less where
+    /// others have much.
     pub fn add(&self, bytes: usize) -> Result<()> {
         let most = self.gates.most_bytes;
         let mut users = self.gates.users.lock();
         let held = users.entry(self.user.clone()).or_default();
-        if held.bytes.saturating_add(bytes) > most {
+        if (held.bytes - held.shares).saturating_add(bytes) > most {
             let message = format!(
                 "what `{}` has at work would hold more than {most} bytes with this body (limits.user_memory)",
                 self.user
@@ -304,6 +310,7 @@ impl Drop for Entry {
             held.requests -= usize::from(!self.rests);
             held.results -= usize::from(self.is_result);
             held.bytes -= self.counted + self.kept;
+            held.shares -= self.counted;
             if held.is_nothing() {
                 users.remove(&self.user);
             }
@@ -345,6 +352,23 @@ mod tests {
         assert!(resting[0].keep(60 << 20).is_err());
         assert_eq!(resting[0].kept(), 60 << 20);
         resting.clear();
+        assert!(gates.users.lock().is_empty());
+    }
+
+    #[test]
+    fn what_queries_may_hold_leaves_bodies_their_room() {
+        let gates = Gates::new(64, 1 << 30, 256 << 20);
+        let ada: Arc<str> = "ada".into();
+        let mut entries = Vec::new();
+        for _ in 0..64 {
+            let mut entry = gates.enter(&ada).unwrap();
+            entry.body().add(200).unwrap();
+            assert!(entry.query_bytes() >= LEAST_BYTES);
+            entries.push(entry);
+        }
+        entries[0].rest(1_000);
+        entries[0].go_on().unwrap();
+        drop(entries);
         assert!(gates.users.lock().is_empty());
     }
 
