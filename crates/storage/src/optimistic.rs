@@ -607,8 +607,8 @@ impl<B: Backend> Core<B> {
     }
 
     /// Takes everybody who waits. Where groups take long, because they sync, the writers of the last group get a
-    /// moment to come back, so that they share one sync with those who came meanwhile. Those who do not wait get none: they
-    /// have the next commits ready while this one syncs.
+    /// moment to come back, so that they share one sync with those who came meanwhile. Where nobody's thread waits there is none: the
+    /// next commits are made ready while this group syncs.
     fn gather(&self) -> Vec<Arc<Ticket<B>>> {
         let mut queue = self.queue.lock();
         let patience = match queue.waiting.iter().any(|ticket| ticket.has_thread) {

@@ -204,7 +204,7 @@ impl Entry {
         let held = users.entry(self.user.clone()).or_default();
         if held.bytes.saturating_add(bytes) > self.gates.most_bytes {
             return Err(ServerError::TooLarge(format!(
-                "what `{}` has at work holds more than {} bytes with the rows that would be kept here: read results before others are                  asked for (limits.user_memory)",
+                "what `{}` has at work holds more than {} bytes with the rows that would be kept here: read results before others are asked for (limits.user_memory)",
                 self.user, self.gates.most_bytes
             )));
         }
