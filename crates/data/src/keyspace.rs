@@ -478,10 +478,15 @@ pub(crate) fn bucket_entry(id: u32, key: &[u8]) -> Vec<u8> {
 /// As [`bucket_entry`], with room for as many bytes behind it.
 pub(crate) fn bucket_entry_with_room(id: u32, key: &[u8], room: usize) -> Vec<u8> {
     let mut stored = Vec::with_capacity(key.len() + 6 + room);
-    stored.push(TAG_BUCKET_ENTRY);
-    push_id(&mut stored, id.into());
-    stored.extend_from_slice(key);
+    push_bucket_entry(&mut stored, id, key);
     stored
+}
+
+/// Appends [`bucket_entry`].
+pub(crate) fn push_bucket_entry(stored: &mut Vec<u8>, id: u32, key: &[u8]) {
+    stored.push(TAG_BUCKET_ENTRY);
+    push_id(stored, id.into());
+    stored.extend_from_slice(key);
 }
 
 /// All entries of a multi-value bucket begin with this.

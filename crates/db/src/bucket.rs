@@ -181,6 +181,24 @@ impl<'t> Bucket<'t> {
             .collect())
     }
 
+    /// The bytes under `keys`, in their order, in one batch: as [`Bucket::get_bytes`] of each, in a fraction of the time where
+    /// many are asked for.
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// let found = db.transact(|tx| {
+    ///     let mut names = tx.bucket("names");
+    ///     names.put_bytes("user:1", "Ada")?;
+    ///     names.get_many_bytes(&["user:2", "user:1"])
+    /// })?;
+    /// assert_eq!(found, [None, Some(b"Ada".to_vec())]);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn get_many_bytes(&mut self, keys: &[impl AsRef<[u8]>]) -> Result<Vec<Option<Vec<u8>>>> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        self.run(|data, name| data.kv_get_many(name, &keys))
+    }
+
     /// A cursor over all pairs, before the first of them.
     pub fn cursor(&self) -> Cursor {
         self.cursor_range(b"", None)

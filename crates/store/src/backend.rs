@@ -134,6 +134,14 @@ impl StoreBackend {
             lock,
         ));
         let background = threads.then(|| Background::start(&core)).transpose()?;
+        if background.is_some() {
+            let merges = Arc::downgrade(&core);
+            core.tree.current().detours.tell(move || {
+                if let Some(core) = merges.upgrade() {
+                    core.signal(|signals| signals.compact = true);
+                }
+            });
+        }
         Ok(Self {
             core,
             published,

@@ -18,7 +18,7 @@ use isomer_storage::{Memory, MemoryKind, OverBudget, Reclaim, Reservation};
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 
 use crate::{
-    state::{LANES, lane},
+    lanes::{LANES, lane},
     table::cached::Cached,
 };
 

@@ -13,12 +13,14 @@ mod cache;
 mod codec;
 mod compaction;
 mod core;
+mod detours;
 mod engine;
 mod entry;
 mod erasures;
 #[doc(hidden)]
 pub mod fuzzed;
 mod ingest;
+mod lanes;
 mod levels;
 mod limit;
 mod log;

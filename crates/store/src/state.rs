@@ -3,10 +3,7 @@
 use std::{
     collections::BTreeMap,
     ops::ControlFlow,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Weak},
 };
 
 use isomer_storage::sync::{Mutex, RwLock};
@@ -14,6 +11,7 @@ use isomer_storage::{KeyRange, Order, Parked, StorageError, ValueVisitor, Versio
 
 use crate::{
     Decided, Erasures, Levels, MergeCursor, Readable,
+    lanes::{LANES, lane},
     levels::search::{Found, Search},
     memtable::Memtable,
     source::Source,
@@ -110,6 +108,7 @@ impl State {
         }
         erasures.push(self.levels.erasures().clone());
         let runs = self.levels.cursors(range.start, range.end)?;
+        self.levels.detours.add_scan(runs.len());
         sources.extend(runs.into_iter().map(Source::Run));
         Ok(MergeCursor::new(sources, erasures, at))
     }
@@ -183,19 +182,6 @@ impl<'a> Lookup<'a> {
             }
         }
     }
-}
-
-/// Threads are told apart where processors would otherwise hand one word of memory to and fro.
-pub const LANES: usize = if cfg!(feature = "model") { 2 } else { 8 };
-
-/// The lane of this thread: threads that begin one after another have different ones.
-#[inline]
-pub fn lane() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static LANE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
-    }
-    LANE.with(|lane| *lane)
 }
 
 /// The state for the threads of one lane, with a count of its own of who holds it.

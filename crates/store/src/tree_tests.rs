@@ -1,6 +1,11 @@
 //! Random histories over memtables in lists and tables on a simulated disk, against maps.
 
-use std::{collections::BTreeMap, ops::ControlFlow, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    ops::ControlFlow,
+    path::PathBuf,
+    sync::{Arc, atomic::Ordering},
+};
 
 use isomer_storage::{KeyRange, Order, StorageError, Version};
 use isomer_vfs::{Disk, Loss, Open, Seal, SimDisk};
@@ -326,6 +331,9 @@ impl History {
             60..72 => self.flush()?,
             72..86 => {
                 let readable = self.readable();
+                if self.random.below(3) == 0 {
+                    self.tree.current().detours.add_scan(1 << 20);
+                }
                 self.tree.compact_once(&readable)?;
             }
             86 => {
@@ -495,7 +503,12 @@ fn power_cuts_leave_one_state_or_the_next() {
             };
             let done = match kind {
                 0..3 => history.flush().map(|()| acknowledged = history.version),
-                3..6 => history.tree.compact_once(&readable).map(drop),
+                3..6 => {
+                    if kind == 5 {
+                        history.tree.current().detours.add_scan(1 << 20);
+                    }
+                    history.tree.compact_once(&readable).map(drop)
+                }
                 6 => history.ingest(),
                 _ => {
                     history.commit();
@@ -598,6 +611,65 @@ fn erased_tables_are_dropped_whole() {
     let mut cursor = MergeCursor::new(sources, vec![levels.erasures().clone()], 2);
     cursor.seek(&[]).unwrap();
     assert_eq!(cursor.pair().unwrap().0, 1500_u32.to_be_bytes());
+}
+
+/// Reads alone make one run of many, in time, and merge no more than they pay for.
+#[test]
+fn runs_are_merged_early_for_those_who_look_into_many() {
+    let disk = SimDisk::new();
+    let (tree, _) = open(&disk, &Seal::plain()).unwrap();
+    let (runs, keys) = (5, 400);
+    for run in 1..=runs {
+        // Each run has keys between those of the others.
+        let list = (0..keys).map(|key| {
+            let key = key * runs as u32 + run as u32;
+            (key.to_be_bytes().to_vec(), run, Some(vec![7; 30]))
+        });
+        flushed(&tree, list.collect(), run);
+    }
+    let runs_now = || tree.current().runs().count();
+    let merge = || while tree.compact_once(&latest(runs)).unwrap() {};
+    let read_oldest = |times: u32| {
+        let levels = tree.current();
+        for at in 0..times {
+            let key = at % keys * runs as u32 + 1;
+            let found = levels.get(&key.to_be_bytes(), runs + 1).unwrap();
+            assert_eq!(found, Some((1, Some(vec![7; 30]))));
+        }
+    };
+    merge();
+    assert_eq!(runs_now(), 5);
+    let bytes = tree.current().file_bytes();
+    let enough = u32::try_from(bytes / 8 / 4).unwrap();
+    read_oldest(enough / 2);
+    merge();
+    assert_eq!(
+        (runs_now(), tree.merged_bytes.load(Ordering::Relaxed)),
+        (5, 0)
+    );
+    read_oldest(enough);
+    let earned = || tree.current().detours.earned_bytes();
+    let before = earned();
+    merge();
+    assert_eq!((runs_now(), before - earned()), (1, bytes / 8 * 8));
+
+    // With one run nothing is lost any more: not on the way to what is there, and not to what is nowhere.
+    let before = earned();
+    read_oldest(enough);
+    for key in 0..keys {
+        assert_eq!(tree.current().get(&key.to_le_bytes(), 5).unwrap(), None);
+    }
+    assert_eq!(earned(), before);
+
+    // What is written later is merged with it as soon as readers have paid for both, and nothing is lost.
+    let ends = [vec![0; 4], vec![9; 4]];
+    flushed(&tree, ends.map(|key| (key, 6, Some(vec![1]))).into(), 6);
+    read_oldest(6 * enough);
+    while tree.compact_once(&latest(6)).unwrap() {}
+    assert_eq!(runs_now(), 1);
+    read_oldest(keys);
+    let late = tree.current().get(&[9; 4], 6).unwrap();
+    assert_eq!(late, Some((6, Some(vec![1]))));
 }
 
 fn filled(tree: &Tree, keys: std::ops::Range<u32>, version: Version) {

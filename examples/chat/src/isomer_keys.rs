@@ -50,6 +50,14 @@ impl Keys for InTransaction<'_> {
         self.0.bucket(BUCKET).get_bytes(key)?.map(text).transpose()
     }
 
+    fn get_many(&mut self, keys: &[String]) -> Result<Vec<Option<String>>> {
+        let found = self.0.bucket(BUCKET).get_many_bytes(keys)?;
+        found
+            .into_iter()
+            .map(|value| value.map(text).transpose())
+            .collect()
+    }
+
     fn put(&mut self, key: &str, value: &str) -> Result<()> {
         Ok(self.0.bucket(BUCKET).put_bytes(key, value)?)
     }

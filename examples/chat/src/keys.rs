@@ -23,6 +23,10 @@ use crate::store::{Added, Chat, ChatStore, Id, Listener, Member, Message, Said, 
 pub trait Keys {
     /// The value of a key.
     fn get(&mut self, key: &str) -> Result<Option<String>>;
+    /// The values of keys, in their order: in one batch, where the store has such a thing.
+    fn get_many(&mut self, keys: &[String]) -> Result<Vec<Option<String>>> {
+        keys.iter().map(|key| self.get(key)).collect()
+    }
     /// Puts a value.
     fn put(&mut self, key: &str, value: &str) -> Result<()>;
     /// Takes a key out.
@@ -69,11 +73,17 @@ const ENDED_AT_ONCE: usize = 10;
 /// No number is as high as this.
 const LAST: Id = 999_999_999_999;
 
+/// `$kind:$number:$field`: a chat list makes sixty of them.
+fn key(kind: &str, number: Id, field: &str) -> String {
+    let digits = number.to_string();
+    let zeros = &"000000000000"[digits.len().min(12)..];
+    [kind, ":", zeros, &digits, ":", field].concat()
+}
 fn user_key(user: Id, field: &str) -> String {
-    format!("user:{user:012}:{field}")
+    key("user", user, field)
 }
 fn chat_key(chat: Id, field: &str) -> String {
-    format!("chat:{chat:012}:{field}")
+    key("chat", chat, field)
 }
 fn message_key(chat: Id, message: Id) -> String {
     format!("chat:{chat:012}:message:{message:012}")
@@ -108,16 +118,33 @@ fn next_number(keys: &mut dyn Keys, key: &str) -> Result<Id> {
     Ok(next)
 }
 
+/// The chats that are there, of these.
+fn read_chats(keys: &mut dyn Keys, chats: &[Id]) -> Result<Vec<Chat>> {
+    let parts = ["name", "lastActivity", "admin"];
+    let wanted: Vec<String> = chats
+        .iter()
+        .flat_map(|chat| parts.map(|part| chat_key(*chat, part)))
+        .collect();
+    let found = keys.get_many(&wanted)?;
+    let mut found = found.into_iter();
+    let mut read = Vec::with_capacity(chats.len());
+    for id in chats {
+        let mut next = || found.next().flatten();
+        let (name, last_activity, admin) = (next(), next(), next());
+        let Some(name) = name else { continue };
+        let stored = |text: Option<String>| text.map_or(Ok(0), |text| number(&text));
+        read.push(Chat {
+            id: *id,
+            name,
+            last_activity: stored(last_activity)?,
+            admin: stored(admin)?,
+        });
+    }
+    Ok(read)
+}
+
 fn read_chat(keys: &mut dyn Keys, chat: Id) -> Result<Option<Chat>> {
-    let Some(name) = keys.get(&chat_key(chat, "name"))? else {
-        return Ok(None);
-    };
-    Ok(Some(Chat {
-        id: chat,
-        name,
-        last_activity: number_at(keys, &chat_key(chat, "lastActivity"))?.unwrap_or(0),
-        admin: number_at(keys, &chat_key(chat, "admin"))?.unwrap_or(0),
-    }))
+    Ok(read_chats(keys, &[chat])?.pop())
 }
 
 /// Whether two users have a private chat.
@@ -193,10 +220,8 @@ fn expiry_key(expiry: u64, session: &str) -> String {
 impl<S: KeyStore> ChatStore for KeyedChat<S> {
     fn get_chats(&self, user: Id) -> Result<Vec<Chat>> {
         self.0.read(move |keys| {
-            let mut chats = Vec::new();
-            for chat in list_at(keys, &user_key(user, "chats"))? {
-                chats.extend(read_chat(keys, chat)?);
-            }
+            let list = list_at(keys, &user_key(user, "chats"))?;
+            let mut chats = read_chats(keys, &list)?;
             chats.sort_by_key(|chat| (std::cmp::Reverse(chat.last_activity), chat.id));
             Ok(chats)
         })

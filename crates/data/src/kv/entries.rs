@@ -1,5 +1,7 @@
 //! Entries of maps: one value a key.
 
+use std::{mem, ops::ControlFlow};
+
 use isomer_storage::{KeyRange, Page};
 use isomer_value::Value;
 
@@ -132,21 +134,33 @@ impl Transaction {
         let Some(bucket) = self.map_bucket(bucket)? else {
             return Ok(());
         };
-        let mut stored_keys = Vec::with_capacity(keys.len());
+        // One after another in one buffer: a batch is many small keys.
+        let (mut stored_keys, mut ends) = (Vec::new(), Vec::with_capacity(keys.len()));
         for key in keys {
             self.footprint().read_key(bucket.space(), key);
-            stored_keys.push(keyspace::bucket_entry(bucket.id, key));
+            keyspace::push_bucket_entry(&mut stored_keys, bucket.id, key);
+            ends.push(stored_keys.len());
         }
-        let stored_keys: Vec<&[u8]> = stored_keys.iter().map(Vec::as_slice).collect();
+        let mut start = 0;
+        let stored_keys: Vec<&[u8]> = ends
+            .iter()
+            .map(|&end| &stored_keys[mem::replace(&mut start, end)..end])
+            .collect();
         let now = self.now_ms();
-        for (at, stored) in self.read().get_many(&stored_keys)?.into_iter().enumerate() {
-            let Some(stored) = stored else { continue };
-            let entry = Entry::decode(&stored)?;
-            if entry.is_live(now) {
-                visit(at, entry)?;
+        let (mut at, mut told) = (0, Ok(()));
+        self.read().visit_many(&stored_keys, &mut |stored| {
+            told = match stored.map(Entry::decode).transpose() {
+                Ok(Some(entry)) if entry.is_live(now) => visit(at, entry),
+                Ok(_) => Ok(()),
+                Err(error) => Err(error),
+            };
+            at += 1;
+            match told {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(_) => ControlFlow::Break(()),
             }
-        }
-        Ok(())
+        })?;
+        told
     }
 
     /// As [`Transaction::kv_get_many`], with typed values; null where there is none.

@@ -9,6 +9,9 @@
 //! it is passed. So a merge of any size needs room for little more than a slice, and goes on where it was after the
 //! database is opened again.
 //!
+//! Where readers have looked into many runs for long enough to pay for it (see [`crate::detours`]), the runs of the first levels
+//! become one before a level is full: those of as few levels as have two.
+//!
 //! Before anything else, tables that one erasure covers are dropped unread, and tables with many deletions are merged to
 //! the bottom.
 
@@ -91,7 +94,7 @@ impl Tree {
     /// Whether [`Tree::compact_once`] would merge runs.
     pub fn needs_compaction(&self) -> bool {
         let levels = self.current();
-        !levels.jobs.is_empty() || full_level(&levels).is_some()
+        !levels.jobs.is_empty() || full_level(&levels).is_some() || early_merge(&levels).is_some()
     }
 
     /// Bytes of the runs that are to be merged: those of merges under way, and those of a level that is full.
@@ -169,6 +172,15 @@ impl Tree {
                 // Looked for again in what is changed: an ingestion may have come between.
                 self.begin_job(|levels, new_run| {
                     let mut job = due(levels)?;
+                    if levels.run(job.target).is_none() {
+                        job.target = new_run;
+                    }
+                    Some(job)
+                })?;
+            } else if early_merge(&levels).is_some() {
+                self.begin_job(|levels, new_run| {
+                    let (mut job, bytes) = early_merge(levels)?;
+                    levels.detours.spend(bytes);
                     if levels.run(job.target).is_none() {
                         job.target = new_run;
                     }
@@ -366,6 +378,28 @@ fn merge_level(levels: &mut Levels, level: usize, new_run: u64) -> Option<Job> {
         from: Box::default(),
         until: None,
     })
+}
+
+/// A merge of the first runs that lie in as few levels as may be, if readers have paid for it; and how many bytes it reads.
+fn early_merge(levels: &Levels) -> Option<(Job, u64)> {
+    let upto = |level: usize| levels.levels[..=level].iter().flatten();
+    let level = (0..levels.levels.len()).find(|level| upto(*level).count() > 1)?;
+    let bytes = upto(level).map(|run| run.file_bytes()).sum();
+    if bytes > levels.detours.earned_bytes() {
+        return None;
+    }
+    let bottom = level + 1 == levels.levels.len();
+    let target = levels.levels[level].first().filter(|_| bottom);
+    let job = Job {
+        level,
+        // 0 is no run: one is made.
+        target: target.map_or(0, |run| run.id),
+        inputs: upto(level).map(|run| run.id).collect(),
+        bottom,
+        from: Box::default(),
+        until: None,
+    };
+    Some((job, bytes))
 }
 
 /// A merge to the bottom of a table that is mostly deletions, or that erases what nobody can read.

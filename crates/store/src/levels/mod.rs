@@ -15,6 +15,7 @@ use crate::{
     Erasures,
     blob::Blobs,
     codec::head,
+    detours::Detours,
     manifest::{Job, StoredPart},
     table::{Table, TableFile, block::common_prefix, filter::filter_hash},
 };
@@ -198,6 +199,8 @@ pub struct Levels {
     pub(crate) collected_below: Version,
     /// Lengths of beginnings of keys that filters may know of.
     pub(crate) filter_prefixes: Arc<[usize]>,
+    /// Of all readers, since the tables were opened.
+    pub(crate) detours: Arc<Detours>,
 }
 
 /// How many bytes all keys from `from` up to `until` begin with.

@@ -22,6 +22,8 @@ pub(crate) struct Search<'a> {
     /// The runs behind this one.
     runs: Flatten<slice::Iter<'a, Vec<Arc<Run>>>>,
     here: Option<(&'a Table, Near)>,
+    /// Runs that might have held it, and did not.
+    passed: u32,
 }
 
 impl<'a> Search<'a> {
@@ -38,6 +40,7 @@ impl<'a> Search<'a> {
             hash: None,
             runs: levels.levels.iter().flatten(),
             here: None,
+            passed: 0,
         };
         search.advance()?;
         Ok(search)
@@ -59,6 +62,7 @@ impl<'a> Search<'a> {
                 self.here = Some((&part.table, near));
                 break;
             }
+            self.passed += 1;
         }
         Ok(())
     }
@@ -97,11 +101,19 @@ impl<'a> Search<'a> {
                 Ok(true)
             })?;
             match told {
-                Some(true) => return Ok(()),
+                Some(true) => {
+                    self.levels.detours.add(self.passed);
+                    return Ok(());
+                }
                 Some(false) => break,
-                None => self.advance()?,
+                None => {
+                    self.passed += 1;
+                    self.advance()?;
+                }
             }
         }
+        // That it is nowhere one run would have to say, too.
+        self.levels.detours.add(self.passed.saturating_sub(1));
         then((self.erased > 0).then_some((self.erased, None)));
         Ok(())
     }
