@@ -59,6 +59,7 @@ pub fn fill(store: &dyn ChatStore, size: Size) -> Result<Vec<Id>> {
         ended.collect()
     });
     outcomes.into_iter().collect::<Result<()>>()?;
+    store.filled()?;
     Ok(read)
 }
 

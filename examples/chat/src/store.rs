@@ -127,6 +127,11 @@ pub trait ChatStore: Send + Sync {
     /// The members of a chat, in ascending order of their numbers.
     fn get_members(&self, chat: Id) -> Result<Vec<Member>>;
 
+    /// Does what the store's manual advises after so much was written.
+    fn filled(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Whether reading waits for somebody, a server or another thread: then others can be at work meanwhile.
     fn waits(&self) -> bool {
         true
