@@ -137,7 +137,9 @@ impl StoreBackend {
         if background.is_some() {
             let merges = Arc::downgrade(&core);
             core.tree.current().detours.tell(move || {
-                if let Some(core) = merges.upgrade() {
+                if let Some(core) = merges.upgrade()
+                    && core.tree.needs_compaction()
+                {
                     core.signal(|signals| signals.compact = true);
                 }
             });

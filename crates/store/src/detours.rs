@@ -3,7 +3,7 @@
 //! A reader looks for a key in one run after another. Each run that it passes is a *detour*. Where there are many reads and few
 //! writes no level fills, and without this every read would take the same detours for ever. So detours add up to bytes that may be
 //! merged early, about as many as take as long, in the way that LevelDB counts seeks ("implementation notes", compactions). Early
-//! merges therefore take no longer than the detours that led to them, however much is written meanwhile.
+//! merges therefore take no more of a processor than the detours that led to them.
 
 use std::sync::{
     OnceLock,
@@ -24,7 +24,7 @@ const SEEK: u64 = 4;
 pub(crate) struct Detours {
     /// Each thread counts in its lane. Two that meet in one may lose some: it is an estimate.
     taken: [Lane; LANES],
-    /// Those that merges were made for.
+    /// How many there were when a merge was made for them.
     spent: AtomicU64,
     /// Called now and then when there are more.
     told: OnceLock<Box<dyn Fn() + Send + Sync>>,
@@ -74,21 +74,23 @@ impl Detours {
         }
     }
 
-    /// Bytes that may be merged for the detours taken.
+    fn all(&self) -> u64 {
+        let lanes = self.taken.iter();
+        let taken = lanes.map(|lane| lane.0.load(Ordering::Relaxed));
+        taken.fold(0, u64::wrapping_add)
+    }
+
+    /// Bytes that may be merged for the detours since the last merge that was made for some.
     pub(crate) fn earned_bytes(&self) -> u64 {
-        let taken: u64 = self
-            .taken
-            .iter()
-            .map(|lane| lane.0.load(Ordering::Relaxed))
-            .fold(0, u64::wrapping_add);
-        let left = taken.saturating_sub(self.spent.load(Ordering::Relaxed));
+        let left = self
+            .all()
+            .saturating_sub(self.spent.load(Ordering::Relaxed));
         left.saturating_mul(BYTES_PER_DETOUR)
     }
 
-    /// So many bytes are merged for them.
-    pub(crate) fn spend(&self, bytes: u64) {
-        self.spent
-            .fetch_add(bytes / BYTES_PER_DETOUR, Ordering::Relaxed);
+    /// A merge is made for all of them: the next one is paid for by those that are taken from now on.
+    pub(crate) fn spend(&self) {
+        self.spent.store(self.all(), Ordering::Relaxed);
     }
 }
 
@@ -131,9 +133,9 @@ mod tests {
             detours.earned_bytes(),
             (taken + 2 * SEEK) * BYTES_PER_DETOUR
         );
-        detours.spend(taken * BYTES_PER_DETOUR);
-        assert_eq!(detours.earned_bytes(), 2 * SEEK * BYTES_PER_DETOUR);
-        detours.spend(u64::MAX / 2);
+        detours.spend();
         assert_eq!(detours.earned_bytes(), 0);
+        detours.add(2);
+        assert_eq!(detours.earned_bytes(), 2 * BYTES_PER_DETOUR);
     }
 }

@@ -10,7 +10,7 @@
 //! database is opened again.
 //!
 //! Where readers have looked into many runs for long enough to pay for it (see [`crate::detours`]), the runs of the first levels
-//! become one before a level is full: those of as few levels as have two.
+//! become one before a level is full: those of as few levels as have two, unless one of them holds nearly all.
 //!
 //! Before anything else, tables that one erasure covers are dropped unread, and tables with many deletions are merged to
 //! the bottom.
@@ -94,7 +94,9 @@ impl Tree {
     /// Whether [`Tree::compact_once`] would merge runs.
     pub fn needs_compaction(&self) -> bool {
         let levels = self.current();
-        !levels.jobs.is_empty() || full_level(&levels).is_some() || early_merge(&levels).is_some()
+        !levels.jobs.is_empty()
+            || full_level(&levels).is_some()
+            || early_merge(&levels, self.files.options.slice_bytes).is_some()
     }
 
     /// Bytes of the runs that are to be merged: those of merges under way, and those of a level that is full.
@@ -177,10 +179,10 @@ impl Tree {
                     }
                     Some(job)
                 })?;
-            } else if early_merge(&levels).is_some() {
+            } else if early_merge(&levels, options.slice_bytes).is_some() {
                 self.begin_job(|levels, new_run| {
-                    let (mut job, bytes) = early_merge(levels)?;
-                    levels.detours.spend(bytes);
+                    let mut job = early_merge(levels, options.slice_bytes)?;
+                    levels.detours.spend();
                     if levels.run(job.target).is_none() {
                         job.target = new_run;
                     }
@@ -380,17 +382,21 @@ fn merge_level(levels: &mut Levels, level: usize, new_run: u64) -> Option<Job> {
     })
 }
 
-/// A merge of the first runs that lie in as few levels as may be, if readers have paid for it; and how many bytes it reads.
-fn early_merge(levels: &Levels) -> Option<(Job, u64)> {
+/// A merge of the first runs that lie in as few levels as may be, if readers have paid for it. It is of one slice: what fills a
+/// level meanwhile does not wait for it.
+fn early_merge(levels: &Levels, slice_bytes: u64) -> Option<Job> {
     let upto = |level: usize| levels.levels[..=level].iter().flatten();
     let level = (0..levels.levels.len()).find(|level| upto(*level).count() > 1)?;
-    let bytes = upto(level).map(|run| run.file_bytes()).sum();
-    if bytes > levels.detours.earned_bytes() {
+    let bytes: u64 = upto(level).map(|run| run.file_bytes()).sum();
+    let largest = upto(level).map(|run| run.file_bytes()).max()?;
+    // As where levels fill: a run is not to be written anew for less than a part of what it holds.
+    let is_little = bytes > FANOUT as u64 * (bytes - largest);
+    if is_little || bytes > slice_bytes.min(levels.detours.earned_bytes()) {
         return None;
     }
     let bottom = level + 1 == levels.levels.len();
     let target = levels.levels[level].first().filter(|_| bottom);
-    let job = Job {
+    Some(Job {
         level,
         // 0 is no run: one is made.
         target: target.map_or(0, |run| run.id),
@@ -398,8 +404,7 @@ fn early_merge(levels: &Levels) -> Option<(Job, u64)> {
         bottom,
         from: Box::default(),
         until: None,
-    };
-    Some((job, bytes))
+    })
 }
 
 /// A merge to the bottom of a table that is mostly deletions, or that erases what nobody can read.
