@@ -6,6 +6,7 @@
 //! - a transaction declares its *logical* footprint, so that it is serializable without false conflicts;
 //! - it knows no engine: any [`isomer_storage::Engine`] may run below.
 
+mod batch;
 mod bulk;
 mod catalog;
 mod check;

@@ -181,8 +181,8 @@ impl<'t> Bucket<'t> {
             .collect())
     }
 
-    /// The bytes under `keys`, in their order, in one batch: as [`Bucket::get_bytes`] of each, in a fraction of the time where
-    /// many are asked for.
+    /// The bytes under `keys`, in their order, in one batch: as [`Bucket::get_bytes`] of each, in less time where many are
+    /// asked for.
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;

@@ -95,8 +95,10 @@ fn flush(core: &Core) {
             if core.is_poisoned() {
                 return;
             }
+            // The other threads are told things meanwhile: that is no reason to try sooner.
+            let until = Instant::now() + PATIENCE;
             let mut signals = core.signals.lock();
-            core.signalled.wait_for(&mut signals, PATIENCE);
+            while !signals.stop && !core.signalled.wait_until(&mut signals, until).timed_out() {}
             signals.flush = true;
         }
     }

@@ -17,10 +17,7 @@ use isomer_storage::sync::Mutex;
 use isomer_storage::{Memory, MemoryKind, OverBudget, Reclaim, Reservation};
 use quick_cache::{OptionsBuilder, Weighter, sync::Cache};
 
-use crate::{
-    lanes::{LANES, lane},
-    table::cached::Cached,
-};
+use crate::{lanes::Lanes, table::cached::Cached};
 
 /// What a block costs beside its bytes: its place in the map, what searching it fast takes, and the allocator's share.
 const ENTRY_BYTES: usize = 160 + size_of::<Cached>();
@@ -81,7 +78,7 @@ struct Shared {
     /// Which blocks were asked for lately and not kept: where such a one would be, half of its hash.
     asked_for: Box<[AtomicU32]>,
     most: usize,
-    searches: [Searches; LANES],
+    searches: Lanes<Searches>,
     next_file: AtomicU64,
     /// Threads that scans may still have to read ahead.
     helpers: AtomicUsize,
@@ -92,7 +89,6 @@ struct Shared {
 /// Searches of some of the threads. They are told to people only: a lost count does not matter, traffic between processors
 /// would.
 #[derive(Default)]
-#[repr(align(128))]
 struct Searches {
     hits: AtomicU64,
     misses: AtomicU64,
@@ -204,7 +200,7 @@ impl BlockCache {
     #[inline]
     pub(crate) fn get(&self, id: BlockId) -> Option<Arc<Cached>> {
         let block = self.shared.blocks.get(&id);
-        let searches = &self.shared.searches[lane()];
+        let searches = self.shared.searches.here();
         let counter = if block.is_some() {
             &searches.hits
         } else {
@@ -277,7 +273,7 @@ impl BlockCache {
     /// Searches that found their block here, and those that did not; about.
     pub fn hits_and_misses(&self) -> (u64, u64) {
         let sum = |of: fn(&Searches) -> &AtomicU64| {
-            let all = self.shared.searches.iter();
+            let all = self.shared.searches.each();
             all.map(|searches| of(searches).load(Ordering::Relaxed))
                 .sum()
         };

@@ -10,12 +10,12 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use crate::lanes::{LANES, lane};
+use crate::lanes::Lanes;
 
 /// A detour takes about as long as to merge so many bytes: 0.1 us, in memory, at 80 MB/s.
 const BYTES_PER_DETOUR: u64 = 8;
 /// Detours between two looks at whether a merge is paid for: some milliseconds of them.
-const BETWEEN_LOOKS: u64 = if cfg!(test) { 1 << 6 } else { 1 << 16 };
+const BETWEEN_LOOKS: u64 = 1 << 16;
 /// To begin a scan in a run takes as long as so many detours.
 const SEEK: u64 = 4;
 
@@ -23,16 +23,12 @@ const SEEK: u64 = 4;
 #[derive(Default)]
 pub(crate) struct Detours {
     /// Each thread counts in its lane. Two that meet in one may lose some: it is an estimate.
-    taken: [Lane; LANES],
+    taken: Lanes<AtomicU64>,
     /// How many there were when a merge was made for them.
     spent: AtomicU64,
     /// Called now and then when there are more.
     told: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
-
-#[derive(Default)]
-#[repr(align(128))]
-struct Lane(AtomicU64);
 
 impl Detours {
     /// Has `told` called, on threads that read, each time that many more were taken. It must not wait.
@@ -58,7 +54,7 @@ impl Detours {
 
     #[inline]
     fn count(&self, more: u64) {
-        let taken = &self.taken[lane()].0;
+        let taken = self.taken.here();
         let before = taken.load(Ordering::Relaxed);
         let after = before.wrapping_add(more);
         taken.store(after, Ordering::Relaxed);
@@ -75,8 +71,7 @@ impl Detours {
     }
 
     fn all(&self) -> u64 {
-        let lanes = self.taken.iter();
-        let taken = lanes.map(|lane| lane.0.load(Ordering::Relaxed));
+        let taken = self.taken.each().map(|lane| lane.load(Ordering::Relaxed));
         taken.fold(0, u64::wrapping_add)
     }
 

@@ -1,16 +1,36 @@
-//! Threads told apart, so that each counts in memory of its own.
+//! What threads would otherwise hand to and fro between processors, once for each lane of threads.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Threads are told apart where processors would otherwise hand one word of memory to and fro.
-pub const LANES: usize = if cfg!(feature = "model") { 2 } else { 8 };
+const LANES: usize = if cfg!(feature = "model") { 2 } else { 8 };
 
-/// The lane of this thread: threads that begin one after another have different ones.
-#[inline]
-pub fn lane() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static LANE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
+/// One of each for the threads of each lane.
+#[derive(Default)]
+pub(crate) struct Lanes<T>([Lane<T>; LANES]);
+
+/// In lines of memory of its own.
+#[derive(Default)]
+#[repr(align(128))]
+struct Lane<T>(T);
+
+impl<T> Lanes<T> {
+    /// Makes each by `make`.
+    pub(crate) fn from_fn(mut make: impl FnMut() -> T) -> Self {
+        Self(std::array::from_fn(|_| Lane(make())))
     }
-    LANE.with(|lane| *lane)
+
+    /// That of this thread: threads that begin one after another have different ones.
+    #[inline]
+    pub(crate) fn here(&self) -> &T {
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        thread_local! {
+            static LANE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % LANES;
+        }
+        &self.0[LANE.with(|lane| *lane)].0
+    }
+
+    /// All of them.
+    pub(crate) fn each(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().map(|lane| &lane.0)
+    }
 }

@@ -11,7 +11,7 @@ use isomer_storage::{KeyRange, Order, Parked, StorageError, ValueVisitor, Versio
 
 use crate::{
     Decided, Erasures, Levels, MergeCursor, Readable,
-    lanes::{LANES, lane},
+    lanes::Lanes,
     levels::search::{Found, Search},
     memtable::Memtable,
     source::Source,
@@ -184,10 +184,6 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// The state for the threads of one lane, with a count of its own of who holds it.
-#[repr(align(128))]
-struct Lane(RwLock<Arc<Lent>>);
-
 /// A state, with a count of those who read it that only some of the threads use.
 struct Lent(Arc<State>);
 
@@ -195,7 +191,7 @@ struct Lent(Arc<State>);
 pub struct Shared {
     state: RwLock<Arc<State>>,
     /// The same for single reads, which are so short that threads would meet in one lock and one count.
-    lanes: [Lane; LANES],
+    lanes: Lanes<RwLock<Arc<Lent>>>,
     readers: Mutex<Readers>,
 }
 
@@ -214,7 +210,7 @@ impl Shared {
     pub fn new(state: State, floor: Version) -> Self {
         let state = Arc::new(state);
         Self {
-            lanes: std::array::from_fn(|_| Lane(RwLock::new(Arc::new(Lent(state.clone()))))),
+            lanes: Lanes::from_fn(|| RwLock::new(Arc::new(Lent(state.clone())))),
             state: RwLock::new(state),
             readers: Mutex::new(Readers {
                 floor,
@@ -231,7 +227,7 @@ impl Shared {
     /// The present state, for a single read.
     #[inline]
     fn state_to_read(&self) -> Arc<Lent> {
-        self.lanes[lane()].0.read().clone()
+        self.lanes.here().read().clone()
     }
 
     /// Replaces the state by what `change` makes of it: for all who ask for it once this has returned. The old one is dropped after
@@ -239,10 +235,11 @@ impl Shared {
     pub fn change(&self, change: impl FnOnce(&State) -> State) {
         let mut state = self.state.write();
         let new = Arc::new(change(&state));
-        let before = self.lanes.each_ref().map(|lane| {
+        let lanes = self.lanes.each().map(|lane| {
             let new = Arc::new(Lent(new.clone()));
-            std::mem::replace(&mut *lane.0.write(), new)
+            std::mem::replace(&mut *lane.write(), new)
         });
+        let before: Vec<_> = lanes.collect();
         let old = std::mem::replace(&mut *state, new);
         drop(state);
         drop((before, old));

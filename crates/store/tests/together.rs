@@ -155,3 +155,37 @@ fn snapshots_are_whole_while_everything_moves() {
     assert_eq!(engine.version(), rounds);
     check(&*engine.snapshot().expect("a snapshot"), &mut Random(7));
 }
+
+/// Reads alone have the engine's thread make one run of a few.
+#[test]
+fn what_is_only_read_comes_to_lie_in_one_run() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let engine = StoreEngine::open(folder.path(), StoreOptions::default()).expect("opened");
+    let runs = 4;
+    for run in 0..runs {
+        let mut tx = engine.begin().expect("begun");
+        for number in (run..KEYS).step_by(runs as usize) {
+            tx.put(&key(number), &value(run, number)).expect("put");
+        }
+        tx.commit(Durability::Buffered).expect("committed");
+        engine.flush().expect("flushed");
+    }
+    let runs_now = || {
+        let statistics = engine.statistics().expect("counted");
+        let found = statistics.details.iter().find(|one| one.0 == "runs");
+        found.expect("told").1.parse::<u64>().expect("a number")
+    };
+    assert_eq!(runs_now(), runs);
+    let snapshot = engine.snapshot().expect("a snapshot");
+    let oldest: Vec<u64> = (0..KEYS).step_by(runs as usize).collect();
+    let until = Instant::now() + Duration::from_secs(60);
+    while runs_now() > 1 {
+        assert!(Instant::now() < until, "{} runs are left", runs_now());
+        for _ in 0..100 {
+            for number in &oldest {
+                let found = snapshot.get(&key(*number)).expect("read");
+                assert_eq!(found, Some(value(0, *number)));
+            }
+        }
+    }
+}

@@ -10,6 +10,7 @@ use isomer_value::{
 
 use crate::{
     Catalog, ConvergentOwner, DataError, NodeLabels, RelRow, Transaction,
+    batch::KeyBatch,
     catalog::Names,
     keyspace::{self, TAG_NODE, TAG_REL, push_id, take_id},
 };
@@ -323,28 +324,14 @@ impl Transaction {
                     at = end;
                     continue;
                 }
-                let mut keys = Vec::with_capacity((end - at) * 6);
-                let mut ends = Vec::with_capacity(end - at);
+                let mut keys = KeyBatch::with_room(end - at, (end - at) * 6);
                 for at in at..end {
-                    keys.push(tag);
-                    push_id(&mut keys, id_at(at));
-                    ends.push(keys.len());
+                    keys.push(|key| {
+                        key.push(tag);
+                        push_id(key, id_at(at));
+                    });
                 }
-                let mut start = 0;
-                let slices: Vec<&[u8]> = ends
-                    .iter()
-                    .map(|&end| &keys[std::mem::replace(&mut start, end)..end])
-                    .collect();
-                let mut told = Ok(ControlFlow::Continue(()));
-                let mut place = at;
-                self.read().visit_many(&slices, &mut |bytes| {
-                    told = visit(place, bytes);
-                    place += 1;
-                    match told {
-                        Ok(flow) => flow,
-                        Err(_) => ControlFlow::Break(()),
-                    }
-                })?;
+                let told = keys.visit(self.read(), |place, bytes| visit(at + place, bytes));
                 if told?.is_break() {
                     return Ok(());
                 }

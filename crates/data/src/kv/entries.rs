@@ -1,6 +1,6 @@
 //! Entries of maps: one value a key.
 
-use std::{mem, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 use isomer_storage::{KeyRange, Page};
 use isomer_value::Value;
@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     DataError, Order, Transaction,
+    batch::KeyBatch,
     footprint::Space,
     keyspace::{self, after_prefix},
     stream::Change,
@@ -134,33 +135,22 @@ impl Transaction {
         let Some(bucket) = self.map_bucket(bucket)? else {
             return Ok(());
         };
-        // One after another in one buffer: a batch is many small keys.
-        let (mut stored_keys, mut ends) = (Vec::new(), Vec::with_capacity(keys.len()));
+        let bytes = keys.iter().map(|key| key.len() + 6).sum();
+        let mut stored_keys = KeyBatch::with_room(keys.len(), bytes);
         for key in keys {
             self.footprint().read_key(bucket.space(), key);
-            keyspace::push_bucket_entry(&mut stored_keys, bucket.id, key);
-            ends.push(stored_keys.len());
+            stored_keys.push(|stored| keyspace::push_bucket_entry(stored, bucket.id, key));
         }
-        let mut start = 0;
-        let stored_keys: Vec<&[u8]> = ends
-            .iter()
-            .map(|&end| &stored_keys[mem::replace(&mut start, end)..end])
-            .collect();
         let now = self.now_ms();
-        let (mut at, mut told) = (0, Ok(()));
-        self.read().visit_many(&stored_keys, &mut |stored| {
-            told = match stored.map(Entry::decode).transpose() {
-                Ok(Some(entry)) if entry.is_live(now) => visit(at, entry),
-                Ok(_) => Ok(()),
-                Err(error) => Err(error),
-            };
-            at += 1;
-            match told {
-                Ok(()) => ControlFlow::Continue(()),
-                Err(_) => ControlFlow::Break(()),
+        let _ = stored_keys.visit(self.read(), |at, stored| {
+            if let Some(entry) = stored.map(Entry::decode).transpose()?
+                && entry.is_live(now)
+            {
+                visit(at, entry)?;
             }
+            Ok(ControlFlow::Continue(()))
         })?;
-        told
+        Ok(())
     }
 
     /// As [`Transaction::kv_get_many`], with typed values; null where there is none.

@@ -10,7 +10,8 @@
 //! database is opened again.
 //!
 //! Where readers have looked into many runs for long enough to pay for it (see [`crate::detours`]), the runs of the first levels
-//! become one before a level is full: those of as few levels as have two, unless one of them holds nearly all.
+//! become one before a level is full: those of as few levels as have two, unless one of them holds nearly all or they are
+//! more than a slice.
 //!
 //! Before anything else, tables that one erasure covers are dropped unread, and tables with many deletions are merged to
 //! the bottom.
@@ -41,6 +42,8 @@ pub(crate) const FANOUT: usize = 8;
 const BYTES_PER_DELETION: u64 = 32 << 10;
 /// A file of values that is smaller, as a part of a table's bytes, is not worth a merge of its own.
 const GARBAGE_PART: u64 = 32;
+/// The target of a job for which a run is made: no run has this number.
+const NEW_RUN: u64 = 0;
 /// No level has more tables than about so many: each is an open file.
 const TABLES_PER_LEVEL: u64 = 256;
 const MAX_TABLE_BYTES: u64 = 1 << 30;
@@ -73,12 +76,12 @@ impl Tree {
             let above = levels.levels[..last].iter().any(|level| !level.is_empty());
             let garbage = || levels.parts().any(Part::has_garbage);
             if above || garbage() {
-                self.begin_job(|levels, new_run| {
+                self.begin_job(|levels| {
                     let last = levels.levels.len() - 1;
                     let bottom = levels.levels[last].first();
                     Some(Job {
                         level: last,
-                        target: bottom.map_or(new_run, |run| run.id),
+                        target: bottom.map_or(NEW_RUN, |run| run.id),
                         inputs: levels.runs().map(|run| run.id).collect(),
                         bottom: true,
                         from: Box::default(),
@@ -161,7 +164,7 @@ impl Tree {
     fn pick(&self, readable: &Readable) -> Result<Option<Job>, StorageError> {
         let levels = self.current();
         if let Some(level) = full_level(&levels) {
-            self.begin_job(|levels, new_run| merge_level(levels, level, new_run))?;
+            self.begin_job(|levels| merge_level(levels, level))?;
         } else if levels.jobs.is_empty() {
             let floor = readable.floor();
             let options = &self.files.options;
@@ -172,20 +175,11 @@ impl Tree {
             };
             if due(&levels).is_some() {
                 // Looked for again in what is changed: an ingestion may have come between.
-                self.begin_job(|levels, new_run| {
-                    let mut job = due(levels)?;
-                    if levels.run(job.target).is_none() {
-                        job.target = new_run;
-                    }
-                    Some(job)
-                })?;
+                self.begin_job(|levels| due(levels))?;
             } else if early_merge(&levels, options.slice_bytes).is_some() {
-                self.begin_job(|levels, new_run| {
-                    let mut job = early_merge(levels, options.slice_bytes)?;
+                self.begin_job(|levels| {
+                    let job = early_merge(levels, options.slice_bytes)?;
                     levels.detours.spend();
-                    if levels.run(job.target).is_none() {
-                        job.target = new_run;
-                    }
                     Some(job)
                 })?;
             }
@@ -194,14 +188,12 @@ impl Tree {
         Ok(levels.jobs.iter().min_by_key(|job| job.level).cloned())
     }
 
-    fn begin_job(
-        &self,
-        make: impl FnOnce(&mut Levels, u64) -> Option<Job>,
-    ) -> Result<(), StorageError> {
+    /// Adds the job that `make` makes of the levels as they are, with a run for it where it wants a new one.
+    fn begin_job(&self, make: impl FnOnce(&mut Levels) -> Option<Job>) -> Result<(), StorageError> {
         self.change(|levels, new_run| {
-            let run = new_run();
-            if let Some(mut job) = make(levels, run) {
-                if levels.run(job.target).is_none() {
+            if let Some(mut job) = make(levels) {
+                if job.target == NEW_RUN {
+                    job.target = new_run();
                     let target = Arc::new(Run::new(job.target, Vec::new()));
                     levels.levels[job.level].insert(0, target);
                 }
@@ -355,7 +347,7 @@ fn full_level(levels: &Levels) -> Option<usize> {
     })
 }
 
-fn merge_level(levels: &mut Levels, level: usize, new_run: u64) -> Option<Job> {
+fn merge_level(levels: &mut Levels, level: usize) -> Option<Job> {
     let inputs: Vec<u64> = levels.levels[level].iter().map(|run| run.id).collect();
     let bytes = |runs: &[Arc<Run>]| runs.iter().map(|run| run.file_bytes()).sum::<u64>();
     let mut last = levels.levels.len() - 1;
@@ -370,7 +362,7 @@ fn merge_level(levels: &mut Levels, level: usize, new_run: u64) -> Option<Job> {
     let target_level = level + 1;
     let target = match levels.levels[target_level].first() {
         Some(run) if target_level == last => run.id,
-        _ => new_run,
+        _ => NEW_RUN,
     };
     Some(Job {
         level: target_level,
@@ -398,8 +390,7 @@ fn early_merge(levels: &Levels, slice_bytes: u64) -> Option<Job> {
     let target = levels.levels[level].first().filter(|_| bottom);
     Some(Job {
         level,
-        // 0 is no run: one is made.
-        target: target.map_or(0, |run| run.id),
+        target: target.map_or(NEW_RUN, |run| run.id),
         inputs: upto(level).map(|run| run.id).collect(),
         bottom,
         from: Box::default(),
@@ -430,8 +421,7 @@ fn heavy_table(levels: &Levels, floor: Version, min_deletions: u64) -> Option<Jo
                 let (from, until) = widened(part, bottom);
                 return Some(Job {
                     level: last,
-                    // 0 is no run: one is made.
-                    target: bottom.map_or(0, |run| run.id),
+                    target: bottom.map_or(NEW_RUN, |run| run.id),
                     inputs: runs_from_here,
                     bottom: true,
                     from,

@@ -303,10 +303,6 @@ impl Levels {
         self.levels.first().map_or(0, Vec::len)
     }
 
-    pub(crate) fn run(&self, id: u64) -> Option<&Arc<Run>> {
-        self.runs().find(|run| run.id == id)
-    }
-
     /// Bytes of each file of values that tables refer to. A table of which a part is merged counts whole.
     pub(crate) fn blob_use(&self) -> HashMap<u64, u64> {
         let mut seen: HashMap<u64, ()> = HashMap::new();
