@@ -16,12 +16,12 @@ pub mod conformance;
 mod contract;
 mod errors;
 mod guards;
+mod leading;
 mod memory;
 mod optimistic;
 #[cfg(all(test, feature = "model"))]
 mod optimistic_model;
 pub mod sync;
-mod telling;
 mod tree;
 mod write_set;
 

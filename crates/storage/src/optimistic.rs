@@ -1,28 +1,22 @@
-//! Optimistic transactions over any [`Backend`]: overlay reads, guards, validation and group commit.
+//! Optimistic transactions over any [`Backend`]: overlay reads, guards, and validation in groups.
 //!
-//! A transaction reads one view and collects its writes and its footprint. At commit it queues; the first in the queue
-//! leads: it takes everybody who waits, validates each in order against the guard table (the ones before it in the
-//! group included), hands the survivors to the backend as one group, and wakes them. While one group is being synced,
-//! the next one gathers. Where that happens, and for those who do not wait for their commits, a thread of the engine's own
-//! leads from then on, until nobody is left: it has the next group on its way to the disk before those of the last one run.
-//! Another one wakes those who do not wait.
+//! A transaction reads one view and collects its writes and its footprint. At commit it joins a group (see
+//! [`crate::leading`]); each member is validated in order against the guard table (the ones before it in the group
+//! included), and the survivors go to the backend as one.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::BTreeMap,
     ops::ControlFlow,
-    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    task::{Poll, Waker},
-    time::{Duration, Instant},
 };
 
 use crate::contract::{Settled, visit_by_pages};
-use crate::sync::{Condvar, Mutex, RwLock, Thread};
-use crate::telling::Teller;
+use crate::leading::{Committer, Leading};
+use crate::sync::{Mutex, RwLock};
 
 use crate::{
     Backend, Capabilities, Commit, CommitHook, Committing, Durability, Footprint, Granule,
@@ -34,13 +28,10 @@ use crate::{
 /// Largest page, whatever the caller allows.
 const MAX_PAGE_BYTES: usize = 1 << 30;
 
-/// How long a leader waits for the others: not at all where a commit takes microseconds.
-const MIN_PATIENCE: Duration = Duration::from_micros(100);
-const MAX_PATIENCE: Duration = Duration::from_millis(2);
-
 /// An engine made of a backend.
 pub struct Optimistic<B: Backend> {
     core: Arc<Core<B>>,
+    leading: Arc<Leading<Core<B>>>,
 }
 
 struct Core<B: Backend> {
@@ -51,14 +42,6 @@ struct Core<B: Backend> {
     guards: Mutex<GuardTable>,
     /// Of the group that is led now.
     fresh: Mutex<GuardTable>,
-    queue: Mutex<Queue<B>>,
-    /// Told when all are in the queue whom the leader awaits.
-    joined: Condvar,
-    /// The engine's own leader, once there was work for it.
-    leader: Mutex<Option<Thread>>,
-    teller: Teller,
-    /// Told when it has to lead, or to end.
-    called: Condvar,
     /// Held by whoever changes the backend.
     writer: Mutex<()>,
     hook: RwLock<Option<Arc<dyn CommitHook>>>,
@@ -67,104 +50,35 @@ struct Core<B: Backend> {
     conflicts: AtomicU64,
 }
 
-struct Queue<B: Backend> {
-    waiting: VecDeque<Arc<Ticket<B>>>,
-    led: bool,
-    /// The engine's own leader has to lead.
-    called: bool,
-    /// The engine goes: its own leader ends.
-    ends: bool,
-    /// How many writers were about during the last group: its members and those who came meanwhile.
-    writers: usize,
-    /// How long the last group took.
-    took: Duration,
-}
-
-impl<B: Backend> Queue<B> {
-    fn new() -> Self {
-        Self {
-            waiting: VecDeque::new(),
-            led: false,
-            called: false,
-            ends: false,
-            writers: 0,
-            took: Duration::ZERO,
-        }
-    }
-}
-
-/// A transaction that waits for its commit.
-struct Ticket<B: Backend> {
+/// What is to be committed of a transaction.
+struct Work<B: Backend> {
     /// As long as it may be checked against what came since.
     live: Live<B>,
     footprint: Footprint,
     writes: WriteSet,
     stream: Vec<u8>,
     durability: Durability,
-    state: Mutex<TicketState>,
-    changed: Condvar,
-    /// Whether a thread waits for it that can lead.
-    has_thread: bool,
-    /// Dropped when it is over.
-    during: Mutex<Option<Box<dyn Send>>>,
-}
-
-enum TicketState {
-    Waiting(Option<Waker>),
-    Leads,
-    Done(Result<Version, StorageError>),
-}
-
-/// A member of a group, and how its commit ended.
-type Ended<B> = (Arc<Ticket<B>>, Result<Version, StorageError>);
-
-/// A commit that somebody asks for from time to time.
-struct Queued<B: Backend>(Arc<Ticket<B>>);
-
-impl<B: Backend> Committing for Queued<B> {
-    fn poll(&mut self, waker: &Waker) -> Poll<Result<Version, StorageError>> {
-        // Whatever a waker does when it is copied or dropped is not done under the lock.
-        let waits = TicketState::Waiting(Some(waker.clone()));
-        let before = std::mem::replace(&mut *self.0.state.lock(), waits);
-        match before {
-            TicketState::Done(result) => Poll::Ready(result),
-            TicketState::Waiting(_) | TicketState::Leads => Poll::Pending,
-        }
-    }
-
-    fn wait(self: Box<Self>) -> Result<Version, StorageError> {
-        let mut state = self.0.state.lock();
-        loop {
-            match std::mem::replace(&mut *state, TicketState::Waiting(None)) {
-                TicketState::Done(result) => return result,
-                TicketState::Waiting(_) | TicketState::Leads => self.0.changed.wait(&mut state),
-            }
-        }
-    }
 }
 
 impl<B: Backend> Optimistic<B> {
     /// An engine over `backend`.
     pub fn new(backend: B) -> Self {
         let capabilities = backend.capabilities();
+        let core = Arc::new(Core {
+            backend,
+            capabilities,
+            live: Mutex::default(),
+            guards: Mutex::default(),
+            fresh: Mutex::default(),
+            writer: Mutex::default(),
+            hook: RwLock::default(),
+            commits: AtomicU64::new(0),
+            groups: AtomicU64::new(0),
+            conflicts: AtomicU64::new(0),
+        });
         Self {
-            core: Arc::new(Core {
-                backend,
-                capabilities,
-                live: Mutex::default(),
-                guards: Mutex::default(),
-                fresh: Mutex::default(),
-                queue: Mutex::new(Queue::new()),
-                joined: Condvar::new(),
-                leader: Mutex::default(),
-                teller: Teller::default(),
-                called: Condvar::new(),
-                writer: Mutex::default(),
-                hook: RwLock::default(),
-                commits: AtomicU64::new(0),
-                groups: AtomicU64::new(0),
-                conflicts: AtomicU64::new(0),
-            }),
+            leading: Leading::new(core.clone()),
+            core,
         }
     }
 
@@ -216,6 +130,7 @@ impl<B: Backend> Optimistic<B> {
         *live.entry(view.version()).or_default() += 1;
         drop(live);
         Ok(Box::new(OptimisticTransaction {
+            leading: self.leading.clone(),
             live: Live {
                 core: self.core.clone(),
                 version: view.version(),
@@ -480,168 +395,19 @@ impl<B: Backend> Core<B> {
             .map_or(published, |&oldest| oldest.min(published))
     }
 
-    /// Puts a ticket into the queue; whether nobody leads, and who put it there has to see to it.
-    fn join(&self, ticket: Arc<Ticket<B>>) -> bool {
-        let mut queue = self.queue.lock();
-        queue.waiting.push_back(ticket);
-        if queue.waiting.len() >= queue.writers {
-            self.joined.notify_one();
-        }
-        !std::mem::replace(&mut queue.led, true)
-    }
-
-    fn commit(self: &Arc<Self>, ticket: &Arc<Ticket<B>>) -> Result<Version, StorageError> {
-        if self.join(ticket.clone()) {
-            self.lead();
-        }
-        loop {
-            let mut state = ticket.state.lock();
-            match std::mem::replace(&mut *state, TicketState::Waiting(None)) {
-                TicketState::Done(result) => return result,
-                TicketState::Leads => {
-                    drop(state);
-                    self.lead();
-                }
-                TicketState::Waiting(_) => ticket.changed.wait(&mut state),
-            }
-        }
-    }
-
-    /// Commits everybody who waits, then hands the lead on, if anybody came meanwhile: to the engine's own leader where
-    /// groups take long, else to the first of those who came.
-    fn lead(self: &Arc<Self>) {
-        let outcome = self.lead_group();
-        let mut queue = self.queue.lock();
-        match queue.waiting.front() {
-            None => {
-                queue.led = false;
-                drop(queue);
-            }
-            Some(next) if next.has_thread && queue.took < MIN_PATIENCE => {
-                next.set(TicketState::Leads);
-                drop(queue);
-            }
-            Some(_) => {
-                drop(queue);
-                // Where there is none, this thread leads for the others: its own are told before.
-                self.tell(outcome);
-                return self.call_leader();
-            }
-        }
-        self.tell(outcome);
-    }
-
-    /// Commits everybody who waits. The lead stays with the caller, who tells them how it ended.
-    fn lead_group(&self) -> Vec<Ended<B>> {
-        let writer = self.writer.lock();
-        let group = self.gather();
-        let began = Instant::now();
-        let results =
-            catch_unwind(AssertUnwindSafe(|| self.commit_group(&group))).unwrap_or_else(|_| {
-                let text = "the commit broke off in the middle: reopen the database and look";
-                group
-                    .iter()
-                    .map(|_| Err(StorageError::CommitUnknown(text.to_owned())))
-                    .collect()
-            });
-        drop(writer);
-        let mut queue = self.queue.lock();
-        queue.took = crate::sync::elapsed(began);
-        queue.writers = group.len() + queue.waiting.len();
-        drop(queue);
-        group.into_iter().zip(results).collect()
-    }
-
-    /// Has the engine's own leader lead; where there is none to be had, the caller does.
-    fn call_leader(self: &Arc<Self>) {
-        let is_called = {
-            let mut queue = self.queue.lock();
-            queue.called = !queue.ends;
-            queue.called
-        };
-        if is_called {
-            self.called.notify_one();
-            if self.has_leader() || !std::mem::take(&mut self.queue.lock().called) {
-                return;
-            }
-        }
-        self.lead_until_nobody_waits();
-    }
-
-    /// Starts the engine's own leader, unless it is there; whether there is one.
-    fn has_leader(self: &Arc<Self>) -> bool {
-        let mut leader = self.leader.lock();
-        if leader.is_none() {
-            let core = self.clone();
-            *leader = Thread::start("commit-leader", move || core.lead_for_others());
-        }
-        leader.is_some()
-    }
-
-    fn lead_until_nobody_waits(&self) {
-        loop {
-            let outcome = self.lead_group();
-            self.tell(outcome);
-            let mut queue = self.queue.lock();
-            if queue.waiting.is_empty() {
-                queue.led = false;
-                return;
-            }
-        }
-    }
-
-    /// What the engine's own leader does until the engine goes.
-    fn lead_for_others(&self) {
-        loop {
-            {
-                let mut queue = self.queue.lock();
-                while !std::mem::take(&mut queue.called) {
-                    if queue.ends {
-                        return;
-                    }
-                    self.called.wait(&mut queue);
-                }
-            }
-            self.lead_until_nobody_waits();
-        }
-    }
-
-    /// Takes everybody who waits. Where groups take long, because they sync, the writers of the last group get a
-    /// moment to come back, so that they share one sync with those who came meanwhile. Where nobody's thread waits there is none: the
-    /// next commits are made ready while this group syncs.
-    fn gather(&self) -> Vec<Arc<Ticket<B>>> {
-        let mut queue = self.queue.lock();
-        let patience = match queue.waiting.iter().any(|ticket| ticket.has_thread) {
-            true => queue.took / 2,
-            false => Duration::ZERO,
-        };
-        if patience >= MIN_PATIENCE {
-            let deadline = Instant::now() + patience.min(MAX_PATIENCE);
-            while queue.waiting.len() < queue.writers {
-                if self.joined.wait_until(&mut queue, deadline).timed_out() {
-                    break;
-                }
-            }
-        }
-        queue.waiting.drain(..).collect()
-    }
-
-    /// Tells the members of a group how it ended. Each is let go of at once, so that who waits for it frees its buffers: freed
-    /// here, they would lie about in his thread's share of the heap.
-    fn tell(&self, outcome: Vec<Ended<B>>) {
-        let mut wakers = Vec::new();
-        for (ticket, result) in outcome {
-            drop(ticket.during.lock().take());
-            wakers.extend(ticket.set(TicketState::Done(result)));
-        }
-        self.teller.wake(wakers);
-    }
-
     fn hook(&self) -> Option<Arc<dyn CommitHook>> {
         self.hook.read().clone()
     }
+}
 
-    fn commit_group(&self, group: &[Arc<Ticket<B>>]) -> Vec<Result<Version, StorageError>> {
+impl<B: Backend> Committer for Core<B> {
+    type Work = Work<B>;
+
+    fn writer(&self) -> &Mutex<()> {
+        &self.writer
+    }
+
+    fn commit_group(&self, group: &[&Work<B>]) -> Vec<Result<Version, StorageError>> {
         let first = match self.backend.view() {
             Ok(view) => view.version() + 1,
             Err(error) => return group.iter().map(|_| Err(copy_of(&error))).collect(),
@@ -656,19 +422,19 @@ impl<B: Backend> Core<B> {
         {
             let mut guards = self.guards.lock();
             guards.forget_before(self.oldest_snapshot());
-            for ticket in group {
+            for work in group {
                 let version = first + commits.len() as u64;
                 let checked = guards
-                    .check(ticket.live.version, &ticket.footprint)
-                    .and_then(|()| fresh.check(ticket.live.version, &ticket.footprint));
+                    .check(work.live.version, &work.footprint)
+                    .and_then(|()| fresh.check(work.live.version, &work.footprint));
                 if checked.is_ok() {
-                    fresh.record(version, &ticket.footprint);
+                    fresh.record(version, &work.footprint);
                     commits.push(Commit {
                         version,
-                        writes: &ticket.writes,
-                        stream: &ticket.stream,
+                        writes: &work.writes,
+                        stream: &work.stream,
                     });
-                    if ticket.durability == Durability::Synced {
+                    if work.durability == Durability::Synced {
                         durability = Durability::Synced;
                     }
                 }
@@ -707,30 +473,10 @@ impl<B: Backend> Core<B> {
     }
 }
 
-impl<B: Backend> Ticket<B> {
-    /// Changes the state, which the thread that waits is told of; whoever else is to be woken is the caller's.
-    fn set(&self, state: TicketState) -> Option<Waker> {
-        let before = std::mem::replace(&mut *self.state.lock(), state);
-        match before {
-            TicketState::Waiting(Some(waker)) => Some(waker),
-            _ => {
-                self.changed.notify_one();
-                None
-            }
-        }
-    }
-}
-
 impl<B: Backend> Drop for Optimistic<B> {
     /// Its own threads end; who is in the queue by then is committed, and told.
     fn drop(&mut self) {
-        self.core.queue.lock().ends = true;
-        self.core.called.notify_one();
-        let leader = self.core.leader.lock().take();
-        if let Some(leader) = leader {
-            leader.join();
-        }
-        self.core.teller.end();
+        self.leading.end();
     }
 }
 
@@ -870,6 +616,7 @@ impl<B: Backend> Drop for Live<B> {
 }
 
 struct OptimisticTransaction<B: Backend> {
+    leading: Arc<Leading<Core<B>>>,
     live: Live<B>,
     view: Arc<B::View>,
     writes: WriteSet,
@@ -902,12 +649,8 @@ impl<B: Backend> OptimisticTransaction<B> {
 }
 
 impl<B: Backend> OptimisticTransaction<B> {
-    /// What is queued of it; where it wrote nothing, the version that it read. `during` is given where no thread waits for it.
-    fn into_ticket(
-        self,
-        durability: Durability,
-        during: Option<Box<dyn Send>>,
-    ) -> Result<Arc<Ticket<B>>, Version> {
+    /// What is to be committed of it; where it wrote nothing, the version that it read.
+    fn into_work(self, durability: Durability) -> Result<Work<B>, Version> {
         let Self {
             live,
             view,
@@ -920,22 +663,15 @@ impl<B: Backend> OptimisticTransaction<B> {
         if writes.is_empty() && stream.is_empty() {
             return Err(view.version());
         }
-        // Before anybody waits for it.
+        // Before anybody waits for it. The view is not needed any more; an engine may reuse its space.
         writes.prepare();
-        // The view is not needed any more; an engine may reuse its space.
-        drop(view);
-        let ticket = Ticket {
+        Ok(Work {
             live,
             footprint,
             writes,
             stream,
             durability,
-            state: Mutex::new(TicketState::Waiting(None)),
-            changed: Condvar::new(),
-            has_thread: during.is_none(),
-            during: Mutex::new(during),
-        };
-        Ok(Arc::new(ticket))
+        })
     }
 }
 
@@ -1058,8 +794,9 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
     }
 
     fn commit(self: Box<Self>, durability: Durability) -> Result<Version, StorageError> {
-        match self.into_ticket(durability, None) {
-            Ok(ticket) => ticket.live.core.commit(&ticket),
+        let leading = self.leading.clone();
+        match self.into_work(durability) {
+            Ok(work) => leading.commit(work),
             Err(version) => Ok(version),
         }
     }
@@ -1069,18 +806,10 @@ impl<B: Backend> Transaction for OptimisticTransaction<B> {
         durability: Durability,
         during: Box<dyn Send>,
     ) -> Box<dyn Committing> {
-        match self.into_ticket(durability, Some(during)) {
-            Ok(ticket) => {
-                let core = &ticket.live.core;
-                if core.join(ticket.clone()) {
-                    match durability {
-                        // Nobody else is under way: it takes no longer than handing it to another thread.
-                        Durability::Buffered => core.lead(),
-                        Durability::Synced => core.call_leader(),
-                    }
-                }
-                Box::new(Queued(ticket))
-            }
+        let leading = self.leading.clone();
+        let is_quick = durability == Durability::Buffered;
+        match self.into_work(durability) {
+            Ok(work) => leading.start(work, is_quick, during),
             Err(version) => Box::new(Settled(Ok(version))),
         }
     }

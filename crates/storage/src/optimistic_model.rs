@@ -182,39 +182,73 @@ impl Backend for Slow {
     }
 }
 
-const WRITERS: u8 = 3;
 const ROUNDS: u64 = 2;
 const COUNTER: Granule = Granule(1);
+
+/// How a writer commits.
+#[derive(Clone, Copy, PartialEq)]
+enum How {
+    /// It waits, and leads where it has to.
+    Itself,
+    /// It begins, and waits.
+    Started,
+    /// It begins, and is woken.
+    Awaited,
+    /// It begins, and counts once more where it is woken: whoever wakes it waits for another commit.
+    Again,
+}
+
+const WRITERS: [How; 4] = [How::Started, How::Awaited, How::Itself, How::Again];
 
 fn number(value: Option<Vec<u8>>) -> u64 {
     let bytes = value.map(|bytes| <[u8; 8]>::try_from(bytes).expect("eight bytes"));
     bytes.map_or(0, u64::from_be_bytes)
 }
 
-/// Each writer counts one up, and writes the number under two keys.
-fn write(engine: &Optimistic<Slow>, writer: u8) {
-    for round in 0..ROUNDS {
+/// An engine, and how often was counted.
+#[derive(Clone)]
+struct Counting {
+    engine: Arc<Optimistic<Slow>>,
+    counted: Arc<Mutex<u64>>,
+}
+
+impl Counting {
+    fn write(&self, how: How, first: u64) {
+        for round in first..first + ROUNDS {
+            let durability = match round % 2 {
+                0 => Durability::Synced,
+                _ => Durability::Buffered,
+            };
+            self.count(how, durability);
+        }
+    }
+
+    /// Counts one up, and writes the number under two keys.
+    fn count(&self, how: How, durability: Durability) {
         loop {
-            let mut transaction = engine.begin().expect("begins");
+            let mut transaction = self.engine.begin().expect("begins");
             let next = (number(transaction.get(b"first").expect("read")) + 1).to_be_bytes();
             transaction.guard(COUNTER, GuardMode::Write);
             transaction.put(b"first", &next).expect("put");
             transaction.put(b"second", &next).expect("put");
-            let durability = match (u64::from(writer) + round) % 2 {
-                0 => Durability::Synced,
-                _ => Durability::Buffered,
-            };
-            let committed = match writer {
-                0 => transaction.start_commit(durability, Box::new(())).wait(),
-                1 => awaited(transaction.start_commit(durability, Box::new(()))),
-                _ => transaction.commit(durability),
+            let committed = match how {
+                How::Itself => transaction.commit(durability),
+                _ => {
+                    let commit = transaction.start_commit(durability, Box::new(()));
+                    match how {
+                        How::Awaited => awaited(commit, None),
+                        How::Again => awaited(commit, Some(self.clone())),
+                        _ => commit.wait(),
+                    }
+                }
             };
             match committed {
                 Ok(version) => {
-                    assert!(engine.version() >= version, "committed and not seen");
+                    assert!(self.engine.version() >= version, "committed and not seen");
                     if durability == Durability::Synced {
-                        assert!(engine.backend().durable_version() >= version);
+                        assert!(self.engine.backend().durable_version() >= version);
                     }
+                    *self.counted.lock() += 1;
                     break;
                 }
                 Err(StorageError::Conflict { .. }) => {}
@@ -224,22 +258,32 @@ fn write(engine: &Optimistic<Slow>, writer: u8) {
     }
 }
 
-/// Somebody who is told by a waker.
-#[derive(Default)]
+/// Somebody who is told by a waker, and may count first.
 struct Told {
+    counts: Option<Counting>,
     woken: Mutex<bool>,
     changed: Condvar,
 }
 
 impl Wake for Told {
     fn wake(self: Arc<Self>) {
+        if let Some(counting) = &self.counts {
+            counting.count(How::Started, Durability::Buffered);
+        }
         *self.woken.lock() = true;
         self.changed.notify_one();
     }
 }
 
-fn awaited(mut commit: Box<dyn Committing>) -> Result<Version, StorageError> {
-    let told = Arc::new(Told::default());
+fn awaited(
+    mut commit: Box<dyn Committing>,
+    counts: Option<Counting>,
+) -> Result<Version, StorageError> {
+    let told = Arc::new(Told {
+        counts,
+        woken: Mutex::default(),
+        changed: Condvar::new(),
+    });
     let waker = Waker::from(told.clone());
     loop {
         if let Poll::Ready(outcome) = commit.poll(&waker) {
@@ -273,21 +317,25 @@ fn read(engine: &Optimistic<Slow>) {
 fn model(fault: Fault) {
     shuttle::check_random(
         move || {
-            let engine = Arc::new(Optimistic::new(Slow::new(fault)));
-            let writers = (0..WRITERS).map(|writer| {
-                let engine = engine.clone();
-                shuttle::thread::spawn(move || write(&engine, writer))
+            let counting = Counting {
+                engine: Arc::new(Optimistic::new(Slow::new(fault))),
+                counted: Arc::default(),
+            };
+            let writers = (0..).zip(WRITERS).map(|(first, how)| {
+                let counting = counting.clone();
+                shuttle::thread::spawn(move || counting.write(how, first))
             });
             let mut threads: Vec<_> = writers.collect();
-            let reading = engine.clone();
+            let reading = counting.engine.clone();
             threads.push(shuttle::thread::spawn(move || read(&reading)));
             for thread in threads {
                 thread.join().expect("a thread");
             }
-            let expected = u64::from(WRITERS) * ROUNDS;
-            assert_eq!(engine.version(), expected);
-            let snapshot = engine.snapshot().expect("a snapshot");
-            assert_eq!(number(snapshot.get(b"first").expect("read")), expected);
+            let counted = *counting.counted.lock();
+            assert!(counted >= WRITERS.len() as u64 * ROUNDS);
+            assert_eq!(counting.engine.version(), counted);
+            let snapshot = counting.engine.snapshot().expect("a snapshot");
+            assert_eq!(number(snapshot.get(b"first").expect("read")), counted);
         },
         5_000,
     );

@@ -15,8 +15,8 @@ use isomer_db::{
 use serde::de::DeserializeOwned;
 
 use crate::{
-    later,
-    store::{Added, Chat, ChatStore, Durability, Id, Listener, Member, Message, Said, User},
+    later::{self, Later},
+    store::{Chat, ChatStore, Durability, Id, Listener, Member, Message, Said, User},
 };
 
 /// Told of new messages: the number of the last one, by chat.
@@ -242,12 +242,17 @@ impl ChatStore for GraphStore {
             .transact(|tx| self.queries.add_message(tx, chat, sender, text, timestamp))?)
     }
 
-    fn add_chat_message_then(&self, chat: Id, sender: Id, text: &str, timestamp: u64, done: Added) {
+    fn add_chat_message_later(
+        &self,
+        chat: Id,
+        sender: Id,
+        text: &str,
+        timestamp: u64,
+    ) -> Later<Result<Option<Id>>> {
         let (queries, text) = (self.queries.clone(), text.to_owned());
         let work =
             move |tx: &mut Transaction| queries.add_message(tx, chat, sender, &text, timestamp);
-        let done = move |outcome: isomer_db::Result<Option<Id>>| done(outcome.map_err(Into::into));
-        later::transact_then(&self.db, work, done);
+        later::transact(self.db.clone(), work)
     }
 
     fn create_chat(&self, name: &str, admin: Id, members: &[Id], timestamp: u64) -> Result<Id> {

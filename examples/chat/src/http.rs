@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::{
     feed::{self, Hub},
     front::{Answer, Handler, Reply, Request},
-    now_ms,
+    later, now_ms,
     passwords::{Busy, Passwords},
     store::{ChatStore, Id},
 };
@@ -249,19 +249,19 @@ impl App {
             );
         }
         let (store, passwords) = (self.store.clone(), self.passwords.clone());
-        Ok(aside(move || {
+        aside(move || {
             let hash = passwords.hash(&asked.password)?.or_else(busy)?;
             match store.create_user(&asked.username, &hash)? {
                 Some(id) => json_body(201, &json!({ "id": id })),
                 None => refuse(409, "the name is taken"),
             }
-        }))
+        })
     }
 
     fn log_in(&self, request: &Request<'_>) -> Outcome<Reply> {
         let asked: Credentials = body(request)?;
         let (store, passwords, from) = (self.store.clone(), self.passwords.clone(), request.from);
-        Ok(aside(move || {
+        aside(move || {
             let user = store.get_user(&asked.username)?;
             let hash = user.as_ref().map(|user| user.password.as_str());
             let is_right = passwords.is_right(&asked.password, hash, from)?;
@@ -277,7 +277,7 @@ impl App {
                 .fields
                 .push(("Set-Cookie", cookie(&session, SESSION_MS / 1000)));
             Ok(answer)
-        }))
+        })
     }
 
     fn log_out(&self, request: &Request<'_>) -> Outcome<Answer> {
@@ -345,12 +345,12 @@ impl App {
     fn delete_chat(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
         self.admin(&session(request), chat)?;
         let (store, hub) = (self.store.clone(), self.hub.clone());
-        Ok(aside(move || {
+        aside(move || {
             store.delete_chat(chat)?;
             // Whoever follows it finds out that it is gone.
             hub.tell(chat);
             Ok(done())
-        }))
+        })
     }
 
     fn members(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
@@ -433,11 +433,8 @@ impl App {
             let said = self.store.add_chat_message(chat, user, &text, now);
             return answer(said).map(Reply::Whole);
         }
-        let store = self.store.clone();
-        Ok(Reply::Later(Box::new(move |responder| {
-            let done = move |said| responder.answer(whole(answer(said)));
-            store.add_chat_message_then(chat, user, &text, now, Box::new(done));
-        })))
+        let said = self.store.add_chat_message_later(chat, user, &text, now);
+        Ok(Reply::Later(Box::pin(async { whole(answer(said.await)) })))
     }
 
     /// Messages as they are said, as server-sent events; `after`, or `Last-Event-ID`, is the number of the last one that is known.
@@ -477,13 +474,11 @@ fn whole(outcome: Outcome<Answer>) -> Answer {
 }
 
 /// Answers from a thread of its own what takes so long that others would notice.
-fn aside(work: impl FnOnce() -> Outcome<Answer> + Send + 'static) -> Reply {
-    Reply::Later(Box::new(move |responder| {
-        let spawned = thread::Builder::new().spawn(move || responder.answer(whole(work())));
-        if let Err(error) = spawned {
-            eprintln!("no thread for a request: {error}");
-        }
-    }))
+fn aside(work: impl FnOnce() -> Outcome<Answer> + Send + 'static) -> Outcome<Reply> {
+    let told = later::on_thread(move || whole(work()))?;
+    Ok(Reply::Later(Box::pin(async {
+        told.await.unwrap_or_else(|_| Answer::failed())
+    })))
 }
 
 fn busy<T>(why: Busy) -> Outcome<T> {

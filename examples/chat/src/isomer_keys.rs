@@ -9,7 +9,7 @@ use isomer_db::{
 
 use crate::{
     keys::{KeyStore, Keys},
-    later,
+    later::{self, Later},
     store::Durability,
 };
 
@@ -136,14 +136,12 @@ impl KeyStore for IsomerKeys {
         Ok(done?)
     }
 
-    fn transact_then<T: Send + 'static>(
+    fn transact_later<T: Send + 'static>(
         &self,
         mut work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
-        done: Box<dyn FnOnce(Result<T>) + Send>,
-    ) {
-        let work = move |tx: &mut Transaction| Ok(work(&mut InTransaction(tx))?);
-        let done = move |outcome: Result<T, Ended>| done(outcome.map_err(Into::into));
-        later::transact_then(&self.db, work, done);
+    ) -> Later<Result<T>> {
+        let work = move |tx: &mut Transaction| Ok::<_, Ended>(work(&mut InTransaction(tx))?);
+        later::transact(self.db.clone(), work)
     }
 
     fn waits(&self) -> bool {

@@ -15,9 +15,14 @@
 //!
 //! Numbers in keys have twelve digits, so that the order of keys is theirs.
 
+use std::future;
+
 use anyhow::{Context, Result};
 
-use crate::store::{Added, Chat, ChatStore, Id, Listener, Member, Message, Said, User};
+use crate::{
+    later::Later,
+    store::{Chat, ChatStore, Id, Listener, Member, Message, Said, User},
+};
 
 /// What a transaction of the store can do.
 pub trait Keys {
@@ -48,13 +53,12 @@ pub trait KeyStore: Send + Sync {
         &self,
         work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
     ) -> Result<T>;
-    /// Runs one that may write, and calls with its outcome, here or on another thread, where the store can do without waiting.
-    fn transact_then<T: Send + 'static>(
+    /// Runs one that may write, without waiting for its end where the store can do that.
+    fn transact_later<T: Send + 'static>(
         &self,
         work: impl FnMut(&mut dyn Keys) -> Result<T> + Send + 'static,
-        done: Box<dyn FnOnce(Result<T>) + Send>,
-    ) {
-        done(self.transact(work));
+    ) -> Later<Result<T>> {
+        Box::pin(future::ready(self.transact(work)))
     }
     /// Whether reading waits for a server or another thread.
     fn waits(&self) -> bool;
@@ -323,10 +327,16 @@ impl<S: KeyStore> ChatStore for KeyedChat<S> {
             .transact(move |keys| put_message(keys, chat, sender, &text, timestamp))
     }
 
-    fn add_chat_message_then(&self, chat: Id, sender: Id, text: &str, timestamp: u64, done: Added) {
+    fn add_chat_message_later(
+        &self,
+        chat: Id,
+        sender: Id,
+        text: &str,
+        timestamp: u64,
+    ) -> Later<Result<Option<Id>>> {
         let text = text.to_owned();
         let work = move |keys: &mut dyn Keys| put_message(keys, chat, sender, &text, timestamp);
-        self.0.transact_then(work, done);
+        self.0.transact_later(work)
     }
 
     fn create_chat(&self, name: &str, admin: Id, members: &[Id], timestamp: u64) -> Result<Id> {

@@ -8,7 +8,7 @@ pub mod graph;
 pub mod http;
 pub mod isomer_keys;
 pub mod keys;
-mod later;
+pub mod later;
 pub mod level;
 mod level_files;
 pub mod passwords;

@@ -1,7 +1,11 @@
 //! What a chat application asks of its store: the sixteen operations of the founding study, and what they mean.
 
+use std::future;
+
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
+
+use crate::later::Later;
 
 /// Number of a user, of a chat, of a message within its chat.
 pub type Id = u64;
@@ -64,9 +68,6 @@ pub struct Said {
 /// Called with each new message.
 pub type Listener = Box<dyn Fn(Said) + Send + Sync>;
 
-/// Called with a message's number once it is as durable as was asked for; nothing where there is no such chat.
-pub type Added = Box<dyn FnOnce(Result<Option<Id>>) + Send>;
-
 /// The sixteen operations, and the one that two of them make together.
 pub trait ChatStore: Send + Sync {
     /// The chats of a user, the one with the last activity first.
@@ -98,9 +99,16 @@ pub trait ChatStore: Send + Sync {
         text: &str,
         timestamp: u64,
     ) -> Result<Option<Id>>;
-    /// The same without waiting for the commit, where the store can do that: `done` is called here or on another thread.
-    fn add_chat_message_then(&self, chat: Id, sender: Id, text: &str, timestamp: u64, done: Added) {
-        done(self.add_chat_message(chat, sender, text, timestamp));
+    /// The same without waiting for the commit, where the store can do that.
+    fn add_chat_message_later(
+        &self,
+        chat: Id,
+        sender: Id,
+        text: &str,
+        timestamp: u64,
+    ) -> Later<Result<Option<Id>>> {
+        let added = self.add_chat_message(chat, sender, text, timestamp);
+        Box::pin(future::ready(added))
     }
     /// Makes a chat with these members and its admin.
     fn create_chat(&self, name: &str, admin: Id, members: &[Id], timestamp: u64) -> Result<Id>;

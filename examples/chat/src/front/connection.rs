@@ -15,10 +15,10 @@ use std::{
 use mio::{event::Event, net::TcpStream};
 
 use super::{
-    ARRIVAL, Answer, Events, Handler, IDLE, Later, MOST_FIELDS, MOST_HEAD, Place, Reply, Request,
-    TAKING,
+    ARRIVAL, Answer, Events, Handler, IDLE, MOST_FIELDS, MOST_HEAD, Place, Reply, Request, TAKING,
     head::{Stop, head, write_answer},
 };
+use crate::later::Later;
 
 /// Bytes that a buffer keeps for the next request.
 const KEPT: usize = 16 << 10;
@@ -30,7 +30,7 @@ pub(super) enum Turn {
     /// There may be another request: others come first.
     Again,
     /// The answer comes later.
-    Later(Later),
+    Later(Later<Answer>),
     /// The connection goes to a thread of its own.
     Events(Events),
     /// It is over.
@@ -181,7 +181,7 @@ impl Connection {
         reply.map_or_else(
             |_| {
                 self.keep = false;
-                refused(500, "the server failed: its log tells more")
+                Some(Reply::Whole(Answer::failed()))
             },
             Some,
         )
@@ -201,10 +201,10 @@ impl Connection {
                     false => Turn::Ends,
                 })
             }
-            Reply::Later(begin) => {
+            Reply::Later(answer) => {
                 self.answering = true;
                 self.deadline = None;
-                Ok(Turn::Later(begin))
+                Ok(Turn::Later(answer))
             }
             Reply::Events(run) => Ok(Turn::Events(run)),
         }

@@ -20,8 +20,9 @@ use std::{
     time::Duration,
 };
 
-pub use worker::Responder;
 use worker::Worker;
+
+use crate::later::Later;
 
 /// Most bytes of a request's line and fields.
 const MOST_HEAD: usize = 16 << 10;
@@ -88,6 +89,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// Says that there was a bug.
+    pub fn failed() -> Self {
+        Self::error(500, "the server failed: its log tells more")
+    }
+
     /// Says why there is no other answer.
     pub fn error(status: u16, text: &str) -> Self {
         Self {
@@ -104,15 +110,12 @@ impl Answer {
 /// Answers, piece by piece, on a thread of the connection's own; an error ends the connection.
 pub type Events = Box<dyn FnOnce(&mut dyn Write) -> io::Result<()> + Send>;
 
-/// Begins on the worker what any thread may end with an answer; the connection's next request waits for that.
-pub type Later = Box<dyn FnOnce(Responder) + Send>;
-
 /// What a request leads to.
 pub enum Reply {
     /// An answer.
     Whole(Answer),
-    /// An answer that is not there yet.
-    Later(Later),
+    /// An answer that is not there yet; the connection's next request waits for it.
+    Later(Later<Answer>),
     /// Server-sent events until one side ends it.
     Events(Events),
 }

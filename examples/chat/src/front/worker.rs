@@ -9,17 +9,19 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    task::{self, Poll, Wake},
     thread,
     time::{Duration, Instant},
 };
 
-use mio::{Interest, Poll, Token, Waker};
+use mio::{Interest, Token, Waker};
 
 use super::{
     Answer, Handler, Place,
     connection::{Connection, Turn},
     polling::Polling,
 };
+use crate::later::Later;
 
 /// The waker's token; connections have the numbers after it.
 const WOKEN: Token = Token(0);
@@ -39,7 +41,8 @@ pub(super) struct Mailbox {
 
 enum Letter {
     Connection(TcpStream, Place),
-    Answer(usize, Answer),
+    /// The answer to this connection's request may be there.
+    Ready(usize),
 }
 
 impl Mailbox {
@@ -68,41 +71,28 @@ impl Mailbox {
     }
 }
 
-/// The right and the duty to answer a request, from whatever thread: who drops it answers that the server failed.
-pub struct Responder {
+/// Has a worker ask an answer again whether it is there, from whatever thread.
+struct Reminder {
     mailbox: Arc<Mailbox>,
     connection: usize,
-    is_used: bool,
 }
 
-impl Responder {
-    /// Answers.
-    pub fn answer(mut self, answer: Answer) {
-        self.send(answer);
-    }
-
-    fn send(&mut self, answer: Answer) {
-        self.is_used = true;
-        self.mailbox.leave(Letter::Answer(self.connection, answer));
-    }
-}
-
-impl Drop for Responder {
-    fn drop(&mut self) {
-        if !self.is_used {
-            self.send(Answer::error(500, "the server failed: its log tells more"));
-        }
+impl Wake for Reminder {
+    fn wake(self: Arc<Self>) {
+        self.mailbox.leave(Letter::Ready(self.connection));
     }
 }
 
 pub(super) struct Worker<H> {
-    poll: Poll,
+    poll: mio::Poll,
     polling: Polling,
     mailbox: Arc<Mailbox>,
     handler: Arc<H>,
     /// By their numbers, which are not used twice.
     connections: HashMap<usize, Connection>,
     last_number: usize,
+    /// Answers that are not there yet, by connection. They come to their end even where that is gone.
+    later: HashMap<usize, (Later<Answer>, task::Waker)>,
     /// Connections that had their turn and may have another request.
     again: Vec<usize>,
     /// No connection is given up before.
@@ -115,7 +105,7 @@ pub(super) struct Worker<H> {
 impl<H: Handler> Worker<H> {
     /// A worker, and where to leave it letters.
     pub(super) fn new(handler: Arc<H>) -> io::Result<(Self, Arc<Mailbox>)> {
-        let poll = Poll::new()?;
+        let poll = mio::Poll::new()?;
         let mailbox = Arc::new(Mailbox {
             letters: Mutex::default(),
             waker: Waker::new(poll.registry(), WOKEN)?,
@@ -129,6 +119,7 @@ impl<H: Handler> Worker<H> {
             handler,
             connections: HashMap::new(),
             last_number: WOKEN.0,
+            later: HashMap::new(),
             again: Vec::new(),
             next_deadline: None,
             now: Instant::now(),
@@ -170,10 +161,11 @@ impl<H: Handler> Worker<H> {
 
     /// Waits until there is something to do.
     fn wait(&mut self, events: &mut mio::Events) -> io::Result<()> {
-        let told = |poll: &mut Poll, events: &mut mio::Events, time| match poll.poll(events, time) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
-            told => told,
-        };
+        let told =
+            |poll: &mut mio::Poll, events: &mut mio::Events, time| match poll.poll(events, time) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+                told => told,
+            };
         let (poll, mailbox) = (&mut self.poll, &self.mailbox);
         let outcome = if !self.again.is_empty() {
             told(poll, events, Some(Duration::ZERO))
@@ -207,12 +199,7 @@ impl<H: Handler> Worker<H> {
                     self.mailbox.connections.fetch_sub(1, Ordering::Relaxed);
                 }
             }
-            Letter::Answer(number, answer) => {
-                if let Some(connection) = self.connections.get_mut(&number) {
-                    connection.answered(&answer, self.now);
-                    self.turn(number);
-                }
-            }
+            Letter::Ready(number) => self.ask(number),
         }
     }
 
@@ -247,14 +234,14 @@ impl<H: Handler> Worker<H> {
                     self.again.push(number);
                 }
             }
-            Turn::Later(begin) => {
-                let responder = Responder {
+            Turn::Later(answer) => {
+                let reminder = Reminder {
                     mailbox: self.mailbox.clone(),
                     connection: number,
-                    is_used: false,
                 };
-                // Its bug drops the responder, which answers.
-                let _ = catch_unwind(AssertUnwindSafe(|| begin(responder)));
+                let waker = task::Waker::from(Arc::new(reminder));
+                self.later.insert(number, (answer, waker));
+                self.ask(number);
             }
             Turn::Events(run) => {
                 if let Some(connection) = self.remove(number) {
@@ -264,6 +251,26 @@ impl<H: Handler> Worker<H> {
             Turn::Ends => {
                 self.remove(number);
             }
+        }
+    }
+
+    /// Asks an answer whether it is there; if so, the connection goes on.
+    fn ask(&mut self, number: usize) {
+        let Some((answer, waker)) = self.later.get_mut(&number) else {
+            return;
+        };
+        let mut context = task::Context::from_waker(waker);
+        // A bug that one request meets is not the others' end.
+        let asked = catch_unwind(AssertUnwindSafe(|| answer.as_mut().poll(&mut context)));
+        let answer = match asked {
+            Ok(Poll::Pending) => return,
+            Ok(Poll::Ready(answer)) => answer,
+            Err(_) => Answer::failed(),
+        };
+        self.later.remove(&number);
+        if let Some(connection) = self.connections.get_mut(&number) {
+            connection.answered(&answer, self.now);
+            self.turn(number);
         }
     }
 

@@ -5,12 +5,37 @@ mod front;
 mod histories;
 mod transport;
 
-use std::sync::{Arc, Barrier, mpsc};
+use std::{
+    sync::{Arc, Barrier, mpsc},
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
 
 use isomer_chat::{
-    Backend, fill, now_ms, open,
+    Backend, fill,
+    later::Later,
+    now_ms, open,
     store::{ChatStore, Durability},
 };
+
+/// Waits for what is there later.
+fn awaited<T>(mut later: Later<T>) -> T {
+    struct Sleeper(Thread);
+
+    impl Wake for Sleeper {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+
+    let waker = Waker::from(Arc::new(Sleeper(thread::current())));
+    loop {
+        match later.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(value) => return value,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
 
 fn script(store: &dyn ChatStore) {
     let ada = store.create_user("ada", "hash-a").unwrap().unwrap();
@@ -51,7 +76,7 @@ fn script(store: &dyn ChatStore) {
         let name = format!("old{old}");
         store.set_user_session(&name, ada, now - 60_000).unwrap();
     }
-    std::thread::sleep(std::time::Duration::from_millis(20));
+    thread::sleep(std::time::Duration::from_millis(20));
     store.set_user_session("new", ada, now + 60_000).unwrap();
     for old in 0..3 {
         let name = format!("old{old}");
@@ -232,7 +257,7 @@ fn races(store: &Arc<dyn ChatStore>) {
         .map(|at| {
             let (store, private) = (store.clone(), private.clone());
             let (own, other) = (users[at % 2], users[(at + 1) % 2]);
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 private.wait();
                 store.create_private_chat("two", own, other, 1).unwrap()
             })
@@ -248,13 +273,28 @@ fn races(store: &Arc<dyn ChatStore>) {
         .iter()
         .map(|user| {
             let (store, barrier, user) = (store.clone(), barrier.clone(), *user);
-            std::thread::spawn(move || {
+            thread::spawn(move || {
                 barrier.wait();
-                for at in 0..25 {
+                for at in 0..20 {
                     store
                         .add_chat_message(chat, user, &format!("{user} says {at}"), 2)
                         .unwrap()
                         .unwrap();
+                }
+                // These are all begun on one state, and all but one lose the race at first.
+                let begin = |at| {
+                    let text = format!("{user} says {at}");
+                    let mut added = store.add_chat_message_later(chat, user, &text, 2);
+                    let polled = added.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+                    (added, polled)
+                };
+                let begun: Vec<_> = (20..25).map(begin).collect();
+                for (added, polled) in begun {
+                    let outcome = match polled {
+                        Poll::Ready(outcome) => outcome,
+                        Poll::Pending => awaited(added),
+                    };
+                    outcome.unwrap().unwrap();
                 }
                 (store.create_user("wanted by all", "*").unwrap()).is_some()
             })
@@ -272,17 +312,15 @@ fn races(store: &Arc<dyn ChatStore>) {
         (1..=200).collect::<Vec<u64>>()
     );
     for user in &users {
-        let own: Vec<_> = messages
+        let mut own: Vec<_> = messages
             .iter()
             .filter(|m| m.sender == *user)
             .map(|m| m.text.clone())
             .collect();
-        assert_eq!(
-            own,
-            (0..25)
-                .map(|at| format!("{user} says {at}"))
-                .collect::<Vec<_>>()
-        );
+        // Of what was begun together any may win first.
+        own[20..].sort_unstable();
+        let said = |at| format!("{user} says {at}");
+        assert_eq!(own, (0..25).map(said).collect::<Vec<_>>());
     }
     if has_feed {
         let mut last = 0;

@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use isomer_chat::front::{self, Answer, Handler, Reply, Request};
+use isomer_chat::{
+    front::{self, Answer, Handler, Reply, Request},
+    later,
+};
 
 /// More than the sockets of both sides hold.
 const LARGE: usize = 64 << 20;
@@ -25,24 +28,28 @@ fn text(text: impl Into<Vec<u8>>) -> Answer {
     }
 }
 
+/// Answers from another thread.
+fn after(time: Duration, answer: impl FnOnce() -> Answer + Send + 'static) -> Reply {
+    let told = later::on_thread(move || {
+        thread::sleep(time);
+        answer()
+    });
+    Reply::Later(Box::pin(async {
+        told.unwrap().await.unwrap_or_else(|_| Answer::failed())
+    }))
+}
+
 impl Handler for Paths {
     fn answer(&self, request: &Request<'_>) -> Reply {
         let own = request.path.to_owned();
         match request.path {
             "/large" => Reply::Whole(text(vec![b'a'; LARGE])),
             "/shares" => Reply::Whole(text(request.shares_worker.to_string())),
-            "/at-once" => Reply::Later(Box::new(|responder| responder.answer(text(own)))),
-            "/later" => Reply::Later(Box::new(|responder| {
-                thread::spawn(|| {
-                    thread::sleep(Duration::from_millis(200));
-                    responder.answer(text(own));
-                });
-            })),
-            "/dropped" => Reply::Later(Box::new(|responder| {
-                drop(thread::spawn(|| drop(responder)))
-            })),
+            "/at-once" => Reply::Later(Box::pin(async { text(own) })),
+            "/later" => after(Duration::from_millis(200), move || text(own)),
+            "/dropped" => after(Duration::ZERO, || panic!("a bug of another thread")),
             "/bug" => panic!("a bug of the handler"),
-            "/later-bug" => Reply::Later(Box::new(|_| panic!("a bug of what comes later"))),
+            "/later-bug" => Reply::Later(Box::pin(async { panic!("a bug of what comes later") })),
             "/events" => Reply::Events(Box::new(|out| {
                 for _ in 0..3 {
                     out.write_all(b"data: a\n\n")?;
