@@ -19,7 +19,7 @@ use crate::{
     catalog::NameKind,
     convergent::Ongoing,
     footprint::Footprint,
-    kv::KnownBuckets,
+    kv::{KnownBuckets, SettledBuckets},
     replication::Noted,
     statistics::Changed,
     stream::{Change, Deltas},
@@ -58,6 +58,8 @@ pub struct Transaction {
     /// Buckets that were looked up, by number; nothing where there is none.
     buckets: RefCell<KnownBuckets>,
     dropped_buckets: Vec<String>,
+    /// Whether it made, dropped or changed a bucket.
+    changed_buckets: bool,
     dirty: Dirty,
     /// Nodes that were found to exist, as ends of relationships; forgotten where one may be gone.
     ends: FxHashSet<NodeId>,
@@ -138,8 +140,12 @@ impl Transaction {
         let catalog = store.catalog_at(state.read())?;
         let mut footprint = Footprint::new(writes, store.options().footprint_limit);
         footprint.read_schema();
+        Ok(Self::made(store, catalog, state, footprint))
+    }
+
+    fn made(store: Store, catalog: Arc<Catalog>, state: State, footprint: Footprint) -> Self {
         let max_bytes = store.engine().capabilities().max_transaction_bytes;
-        Ok(Self {
+        Self {
             max_bytes,
             store,
             catalog,
@@ -154,6 +160,7 @@ impl Transaction {
             now: OnceCell::new(),
             buckets: RefCell::default(),
             dropped_buckets: Vec::new(),
+            changed_buckets: false,
             dirty: Dirty::default(),
             ends: FxHashSet::default(),
             scratch: Vec::new(),
@@ -161,7 +168,7 @@ impl Transaction {
             converging: None,
             noted: Noted::default(),
             reserved: None,
-        })
+        }
     }
 
     /// Another reader of the same version, for another thread. None of a transaction that may write: what it writes and
@@ -170,28 +177,12 @@ impl Transaction {
         let State::Reading(snapshot) = &self.state else {
             return None;
         };
+        let footprint = Footprint::new(false, self.store.options().footprint_limit);
+        let state = State::Reading(snapshot.clone());
         Some(Self {
-            max_bytes: self.max_bytes,
-            store: self.store.clone(),
-            catalog: self.catalog.clone(),
-            state: State::Reading(snapshot.clone()),
-            footprint: RefCell::new(Footprint::new(false, self.store.options().footprint_limit)),
-            operations: Vec::new(),
-            deltas: Deltas::default(),
-            changed: Changed::default(),
-            marks: Vec::new(),
-            wrote: false,
-            broken: false,
             now: self.now.clone(),
-            buckets: RefCell::default(),
-            dropped_buckets: Vec::new(),
-            dirty: Dirty::default(),
-            ends: FxHashSet::default(),
-            scratch: Vec::new(),
-            stamp: Stamp::new(),
-            converging: None,
-            noted: Noted::default(),
             reserved: self.reserved,
+            ..Self::made(self.store.clone(), self.catalog.clone(), state, footprint)
         })
     }
 
@@ -446,6 +437,15 @@ impl Transaction {
 
     pub(crate) fn known_buckets(&self) -> RefMut<'_, KnownBuckets> {
         self.buckets.borrow_mut()
+    }
+
+    pub(crate) fn note_changed_bucket(&mut self) {
+        self.changed_buckets = true;
+    }
+
+    /// What is known of buckets, where this transaction has not changed one itself.
+    pub(crate) fn settled_buckets(&self) -> Option<&SettledBuckets> {
+        (!self.changed_buckets).then(|| &self.store.shared().settled_buckets)
     }
 
     pub(crate) fn note_dropped_bucket(&mut self, name: &str) {

@@ -26,6 +26,7 @@ mod multi;
 mod reverse;
 mod scan;
 mod sequence;
+mod settled;
 mod sweep;
 mod values;
 mod watch;
@@ -42,6 +43,7 @@ pub(crate) use entries::encode_entry;
 pub use key::{BucketKey, FromBucketKey, decode_key, encode_key};
 pub use scan::KvCursor;
 pub(crate) use sequence::Sequences;
+pub(crate) use settled::SettledBuckets;
 pub use sweep::Sweeper;
 pub(crate) use watch::Signals;
 pub use watch::{KvChange, KvChangeKind, Watch, Watched, Watcher};
@@ -223,8 +225,8 @@ impl Transaction {
                 })
             })?;
         }
+        self.change_bucket(name);
         let footprint = self.footprint_mut();
-        footprint.change_key(Space::Buckets, name.as_bytes(), true);
         for space in [
             Space::Bucket(bucket.id),
             Space::Reverse(bucket.id),
@@ -275,12 +277,36 @@ impl Transaction {
         let Some(id) = self.catalog_ref().bucket_id(name) else {
             return Ok(None);
         };
-        let stored = self.read().get(&keyspace::bucket(id))?;
-        let options = stored
-            .map(|stored| BucketOptions::decode(&stored))
-            .transpose()?;
+        let options = match self.settled_buckets() {
+            None => self.stored_options(id)?,
+            Some(settled) => {
+                let version = self.read().version();
+                match settled.get(id, version) {
+                    Some(known) => known,
+                    None => {
+                        let stored = self.stored_options(id)?;
+                        settled.note(id, stored, version);
+                        stored
+                    }
+                }
+            }
+        };
         self.known_buckets().note(id, options);
         Ok(options.map(|options| Bucket { id, options }))
+    }
+
+    fn stored_options(&self, id: u32) -> Result<Option<BucketOptions>, DataError> {
+        let stored = self.read().get(&keyspace::bucket(id))?;
+        stored
+            .map(|stored| BucketOptions::decode(&stored))
+            .transpose()
+    }
+
+    /// Declares that it makes, drops or changes a bucket.
+    pub(crate) fn change_bucket(&mut self, name: &str) {
+        self.note_changed_bucket();
+        self.footprint_mut()
+            .change_key(Space::Buckets, name.as_bytes(), true);
     }
 
     /// The bucket to write to; a plain map is made where there is none.
@@ -300,8 +326,7 @@ impl Transaction {
         }
         let id = self.intern(NameKind::Bucket, name)?;
         self.put(&keyspace::bucket(id), &options.encode())?;
-        self.footprint_mut()
-            .change_key(Space::Buckets, name.as_bytes(), true);
+        self.change_bucket(name);
         self.log(&Change::BucketCreated {
             bucket: id,
             multi: options.kind == BucketKind::Multi,

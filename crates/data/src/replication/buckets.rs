@@ -113,8 +113,7 @@ impl Transaction {
     /// Declares that what is known of a bucket changes.
     pub(super) fn touch_bucket(&mut self, bucket: u32) -> Result<(), DataError> {
         let name = self.bucket_name(bucket)?;
-        self.footprint_mut()
-            .change_key(Space::Buckets, name.as_bytes(), true);
+        self.change_bucket(&name);
         Ok(())
     }
 

@@ -22,6 +22,7 @@ struct Rest {
     changed: Changed,
     entry_bytes: usize,
     dropped_buckets: Vec<String>,
+    changed_buckets: bool,
     converged: Option<AfterCommit>,
 }
 
@@ -89,6 +90,7 @@ impl Transaction {
             wrote,
             broken,
             dropped_buckets,
+            changed_buckets,
             ..
         } = self;
         let mut tx = match state {
@@ -117,8 +119,12 @@ impl Transaction {
             changed,
             entry_bytes,
             dropped_buckets,
+            changed_buckets,
             converged,
         };
+        if changed_buckets {
+            rest.store.shared().settled_buckets.changes();
+        }
         Ok(Ready::Writes(tx, Box::new(rest)))
     }
 }
@@ -128,6 +134,9 @@ impl Rest {
     fn settle(self, committed: Result<Version, StorageError>) -> Result<Version, DataError> {
         let store = &self.store;
         store.shared().sequences.forget(&self.dropped_buckets);
+        if self.changed_buckets {
+            store.shared().settled_buckets.changed(&committed);
+        }
         match committed {
             Ok(version) => {
                 if let Some(converged) = self.converged {
