@@ -124,7 +124,7 @@ impl Connection {
         loop {
             if let Some(reply) = self.request(handler, shares_worker) {
                 self.arrival = None;
-                return self.reply(reply, now);
+                return self.reply(reply, shares_worker, now);
             }
             if !self.write(now)? {
                 return Ok(Turn::Waits);
@@ -187,10 +187,14 @@ impl Connection {
         )
     }
 
-    fn reply(&mut self, reply: Reply, now: Instant) -> io::Result<Turn> {
+    fn reply(&mut self, reply: Reply, shares_worker: bool, now: Instant) -> io::Result<Turn> {
         match reply {
             Reply::Whole(answer) => {
                 self.say(&answer, now);
+                if shares_worker {
+                    // It is written after the others had their turns: whoever gets one may take the processor.
+                    return Ok(Turn::Again);
+                }
                 if !self.write(now)? {
                     return Ok(Turn::Waits);
                 }

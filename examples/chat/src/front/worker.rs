@@ -93,6 +93,8 @@ pub(super) struct Worker<H> {
     last_number: usize,
     /// Answers that are not there yet, by connection. They come to their end even where that is gone.
     later: HashMap<usize, (Later<Answer>, task::Waker)>,
+    /// Answers that are there: they are written together, since whoever gets one may take the processor.
+    answers: Vec<(usize, Answer)>,
     /// Connections that had their turn and may have another request.
     again: Vec<usize>,
     /// No connection is given up before.
@@ -120,6 +122,7 @@ impl<H: Handler> Worker<H> {
             connections: HashMap::new(),
             last_number: WOKEN.0,
             later: HashMap::new(),
+            answers: Vec::new(),
             again: Vec::new(),
             next_deadline: None,
             now: Instant::now(),
@@ -153,6 +156,12 @@ impl<H: Handler> Worker<H> {
             for letter in letters {
                 self.read(letter);
             }
+            for (number, answer) in mem::take(&mut self.answers) {
+                if let Some(connection) = self.connections.get_mut(&number) {
+                    connection.answered(&answer, self.now);
+                    self.turn(number);
+                }
+            }
             if self.next_deadline.is_some_and(|at| at <= self.now) {
                 self.give_up();
             }
@@ -167,7 +176,7 @@ impl<H: Handler> Worker<H> {
                 told => told,
             };
         let (poll, mailbox) = (&mut self.poll, &self.mailbox);
-        let outcome = if !self.again.is_empty() {
+        let outcome = if !self.again.is_empty() || !self.answers.is_empty() {
             told(poll, events, Some(Duration::ZERO))
         } else if self.polling.look(|| {
             let outcome = told(poll, events, Some(Duration::ZERO));
@@ -268,10 +277,7 @@ impl<H: Handler> Worker<H> {
             Err(_) => Answer::failed(),
         };
         self.later.remove(&number);
-        if let Some(connection) = self.connections.get_mut(&number) {
-            connection.answered(&answer, self.now);
-            self.turn(number);
-        }
+        self.answers.push((number, answer));
     }
 
     /// Closes what is over time.
