@@ -52,7 +52,7 @@ impl State {
     /// The last commit up to `at` that did anything with `key`, and the value where it put one.
     pub fn decided(&self, key: &[u8], at: Version) -> Result<Option<Decided>, StorageError> {
         let mut decided = None;
-        Lookup::begin(self, key, at)?.tell(|found| {
+        Lookup::begin(self, key, at, None)?.tell(|found| {
             decided = found.map(|(version, value)| (version, value.map(<[u8]>::to_vec)));
         })?;
         Ok(decided)
@@ -62,7 +62,7 @@ impl State {
     #[inline]
     fn get(&self, key: &[u8], at: Version) -> Result<Option<Vec<u8>>, StorageError> {
         let mut value = None;
-        Lookup::begin(self, key, at)?.tell(|found| {
+        Lookup::begin(self, key, at, None)?.tell(|found| {
             value = found.and_then(|(_, value)| value.map(<[u8]>::to_vec));
         })?;
         Ok(value)
@@ -76,8 +76,11 @@ impl State {
         visit: &mut ValueVisitor<'_>,
     ) -> Result<ControlFlow<()>, StorageError> {
         let mut lookups: [Option<Lookup<'_>>; AT_ONCE] = Default::default();
-        for (key, place) in keys.iter().zip(&mut lookups) {
-            *place = Some(Lookup::begin(self, key, at)?);
+        for (number, key) in keys.iter().enumerate() {
+            let last = number
+                .checked_sub(1)
+                .and_then(|last| lookups[last].as_ref());
+            lookups[number] = Some(Lookup::begin(self, key, at, last)?);
         }
         let searches = || lookups.iter().flatten().flat_map(|lookup| &lookup.search);
         searches().for_each(Search::touch);
@@ -132,8 +135,14 @@ struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
+    /// Begins to look for a key; neighbours of a batch are often in one block, which the search for the `last` one has found.
     #[inline]
-    fn begin(state: &'a State, key: &'a [u8], at: Version) -> Result<Self, StorageError> {
+    fn begin(
+        state: &'a State,
+        key: &'a [u8],
+        at: Version,
+        last: Option<&Self>,
+    ) -> Result<Self, StorageError> {
         // A memtable holds only versions above those of the memtables behind it: the first one that knows the key decides.
         let (mut erased, mut found) = (0, None);
         for memtable in state.memtables() {
@@ -151,7 +160,8 @@ impl<'a> Lookup<'a> {
         let known = lookup.known();
         // Tables are older, but for those of an ingestion.
         if known == 0 || state.levels.ingested > Some(known) {
-            lookup.search = Some(Search::begin(&state.levels, key, at)?);
+            let last = last.and_then(|last| last.search.as_ref());
+            lookup.search = Some(Search::begin(&state.levels, key, at, last)?);
         }
         Ok(lookup)
     }

@@ -240,7 +240,7 @@ impl Levels {
     /// commit did anything with the key.
     pub fn get(&self, key: &[u8], at: Version) -> Result<Option<Decided>, StorageError> {
         let mut decided = None;
-        Search::begin(self, key, at)?.tell(|found| {
+        Search::begin(self, key, at, None)?.tell(|found| {
             decided = found.map(|(version, value)| (version, value.map(<[u8]>::to_vec)));
         })?;
         Ok(decided)

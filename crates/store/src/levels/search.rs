@@ -1,6 +1,6 @@
 //! Looking for one key in the runs.
 
-use std::{iter::Flatten, slice, sync::Arc};
+use std::{iter::Flatten, ptr, slice, sync::Arc};
 
 use isomer_storage::{StorageError, Version};
 
@@ -27,10 +27,12 @@ pub(crate) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
+    /// Begins a search; one that has begun for another key may stand where this one goes.
     pub(crate) fn begin(
         levels: &'a Levels,
         key: &'a [u8],
         at: Version,
+        other: Option<&Self>,
     ) -> Result<Self, StorageError> {
         let mut search = Self {
             levels,
@@ -42,12 +44,12 @@ impl<'a> Search<'a> {
             here: None,
             passed: 0,
         };
-        search.advance()?;
+        search.advance(other.and_then(|other| other.here.as_ref()))?;
         Ok(search)
     }
 
-    /// Goes to the next run with a block that may hold an entry.
-    fn advance(&mut self) -> Result<(), StorageError> {
+    /// Goes to the next run with a block that may hold an entry; that may be a `known` one.
+    fn advance(&mut self, known: Option<&(&'a Table, Near)>) -> Result<(), StorageError> {
         self.here = None;
         for run in self.runs.by_ref() {
             let Some(part) = run.part_of(self.key) else {
@@ -56,6 +58,13 @@ impl<'a> Search<'a> {
             let properties = &part.table.properties;
             if properties.oldest > self.at || properties.newest < self.erased {
                 continue;
+            }
+            if let Some((table, near)) = known
+                && ptr::eq(*table, &*part.table)
+                && let Some(near) = near.also_of(self.key)
+            {
+                self.here = Some((&part.table, near));
+                break;
             }
             let hash = *self.hash.get_or_insert_with(|| filter_hash(self.key));
             if let Some(near) = part.table.near(self.key, self.at, hash)? {
@@ -108,7 +117,7 @@ impl<'a> Search<'a> {
                 Some(false) => break,
                 None => {
                     self.passed += 1;
-                    self.advance()?;
+                    self.advance(None)?;
                 }
             }
         }

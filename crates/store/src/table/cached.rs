@@ -17,14 +17,17 @@ const TOUCHED_BYTES: usize = 4 * LINE_BYTES;
 #[derive(Debug)]
 pub(crate) struct Cached {
     pub(crate) block: Block,
-    /// How many bytes all keys begin with.
+    /// How many bytes all keys begin with, and where they stand.
     skip: u32,
+    begins: u32,
     /// Every so many restarts one is known.
     step: u16,
     /// How many are known.
     known: u16,
     /// Behind what is skipped the first 8 bytes of the keys of these restarts, big-endian, with zeros behind short ones.
     heads: [u64; HEADS],
+    /// The same of the last key.
+    last: u64,
     /// Where the entries of these restarts begin.
     entries: [u32; HEADS],
 }
@@ -35,13 +38,16 @@ impl Cached {
         let step = restarts.div_ceil(HEADS).max(1);
         let known = restarts.div_ceil(step);
         let (mut heads, mut entries) = ([0; HEADS], [0; HEADS]);
-        let mut skip = 0;
+        let (mut skip, mut begins, mut last) = (0, 0, 0);
         if known > 0 {
             // Keys ascend: what the first and the last one begin with, all between them do.
             let mut cursor = BlockCursor::new();
             cursor.set(block.clone());
             cursor.last()?;
-            skip = common_prefix(block.restart_key(0)?, cursor.key());
+            let first = block.restart_key(0)?;
+            skip = common_prefix(first, cursor.key());
+            begins = first.as_ptr().addr() - block.entries().as_ptr().addr();
+            last = head(&cursor.key()[skip..]);
         }
         for at in 0..known {
             let key = block.restart_key(at * step)?;
@@ -51,6 +57,8 @@ impl Cached {
         Ok(Self {
             block,
             skip: u32::try_from(skip).map_err(|_| Damaged)?,
+            begins: u32::try_from(begins).map_err(|_| Damaged)?,
+            last,
             step: u16::try_from(step).map_err(|_| Damaged)?,
             known: known as u16,
             heads,
@@ -85,6 +93,20 @@ impl Cached {
         below.saturating_sub(1)..upto
     }
 
+    /// Whether every entry of `key` that its table has must be here: it lies between the first key and the last one. Where it
+    /// cannot be told from these quickly the answer is no.
+    #[inline]
+    pub(super) fn surrounds(&self, key: &[u8]) -> bool {
+        let (begins, skip) = (self.begins as usize, self.skip as usize);
+        let Some((start, rest)) = key.split_at_checked(skip) else {
+            return false;
+        };
+        let head = head(rest);
+        self.heads[0] < head
+            && head < self.last
+            && self.block.entries().get(begins..begins + skip) == Some(start)
+    }
+
     /// Has the processor load what a search needs first. To touch several, one after another, takes about as long as to touch one;
     /// to search them one after another takes as many times as long.
     #[inline]
@@ -117,6 +139,7 @@ mod tests {
                 .wrapping_add(1_442_695_040_888_963_407);
             (random >> 33) % bound
         };
+        let mut surrounded = 0;
         for round in 0..400 {
             let prefix = vec![7; round % 12];
             let mut entries: Vec<(Vec<u8>, Version)> = (0..below(60))
@@ -138,10 +161,16 @@ mod tests {
             let len = bytes.len();
             let kept = Cached::new(Block::parse(bytes.into(), len).unwrap()).unwrap();
             kept.touch();
+            let ends = entries.first().zip(entries.last());
             let others = (0..30).map(|_| (0..below(14)).map(|_| 6 + below(3) as u8).collect());
             let keys = entries.iter().map(|(key, _)| key.clone()).chain(others);
             for key in keys.collect::<Vec<Vec<u8>>>() {
                 kept.touch_entry(&key);
+                if kept.surrounds(&key) {
+                    let (first, last) = ends.unwrap();
+                    assert!(first.0 < key && key < last.0, "{key:?}");
+                    surrounded += 1;
+                }
                 for version in 0..6 {
                     let expected = kept.block.find(&key, version).unwrap();
                     let expected = expected.filter(|found| found.equal);
@@ -150,5 +179,6 @@ mod tests {
                 }
             }
         }
+        assert!(surrounded > 1_000, "{surrounded} keys");
     }
 }

@@ -291,6 +291,16 @@ impl Near {
         }
     }
 
+    /// The same for another key, where that must be in the same block (see [`Cached::surrounds`]).
+    #[inline]
+    pub(crate) fn also_of(&self, key: &[u8]) -> Option<Self> {
+        let cached = self.cached.as_ref()?;
+        cached.surrounds(key).then(|| Self {
+            handle: self.handle,
+            cached: Some(cached.clone()),
+        })
+    }
+
     /// See [`Cached::touch_entry`].
     #[inline]
     pub(crate) fn touch_entry(&self, key: &[u8]) {
