@@ -44,6 +44,8 @@ const ALL: KeyRange<'static> = KeyRange {
 
 /// A deleted range with more keys than this becomes an erasure.
 const FEW_KEYS: usize = 32;
+/// What is replayed at an opening is flushed where it is at least such a part of a memtable.
+const MUCH_REPLAYED: usize = 8;
 
 /// At most so many threads read ahead of long scans.
 const MOST_HELPERS: usize = 4;
@@ -143,6 +145,10 @@ impl StoreBackend {
                     core.signal(|signals| signals.compact = true);
                 }
             });
+            // Who only reads from now on would look into it for ever, and the next opening would replay it once more.
+            if core.shared.state().active.bytes() >= core.options.memtable_bytes / MUCH_REPLAYED {
+                core.seal(last);
+            }
         }
         Ok(Self {
             core,

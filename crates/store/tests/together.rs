@@ -156,6 +156,53 @@ fn snapshots_are_whole_while_everything_moves() {
     check(&*engine.snapshot().expect("a snapshot"), &mut Random(7));
 }
 
+/// A figure of the engine's.
+fn told(engine: &StoreEngine, name: &str) -> u64 {
+    let statistics = engine.statistics().expect("counted");
+    let found = statistics.details.iter().find(|one| one.0 == name);
+    found.expect("told").1.parse().expect("a number")
+}
+
+/// What an opening replays of the log goes into tables, where it is much.
+#[test]
+fn much_that_is_replayed_is_flushed() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let options = || StoreOptions {
+        memtable_bytes: 1 << 20,
+        ..StoreOptions::default()
+    };
+    for (keys, is_much) in [(100, false), (KEYS, true)] {
+        let engine = StoreEngine::open(folder.path(), options()).expect("opened");
+        for number in 0..keys {
+            let mut tx = engine.begin().expect("begun");
+            tx.put(&key(number), &value(keys, number)).expect("put");
+            tx.commit(Durability::Buffered).expect("committed");
+        }
+        drop(engine);
+        let engine = StoreEngine::open(folder.path(), options()).expect("opened");
+        let until = Instant::now() + Duration::from_secs(60);
+        while is_much && told(&engine, "runs") == 0 {
+            assert!(Instant::now() < until, "nothing is flushed");
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(told(&engine, "runs"), u64::from(is_much));
+        let snapshot = engine.snapshot().expect("a snapshot");
+        for number in 0..keys {
+            let found = snapshot.get(&key(number)).expect("read");
+            assert_eq!(found, Some(value(keys, number)));
+        }
+        // What is written then goes on behind it.
+        let mut tx = engine.begin().expect("begun");
+        tx.put(b"later", b"value").expect("put");
+        tx.commit(Durability::Synced).expect("committed");
+        drop((snapshot, engine));
+        let engine = StoreEngine::open(folder.path(), options()).expect("opened");
+        let snapshot = engine.snapshot().expect("a snapshot");
+        assert!(snapshot.get(b"later").expect("read").is_some());
+        assert_eq!(snapshot.get(&key(7)).expect("read"), Some(value(keys, 7)));
+    }
+}
+
 /// Reads alone have the engine's thread make one run of a few.
 #[test]
 fn what_is_only_read_comes_to_lie_in_one_run() {
@@ -170,11 +217,7 @@ fn what_is_only_read_comes_to_lie_in_one_run() {
         tx.commit(Durability::Buffered).expect("committed");
         engine.flush().expect("flushed");
     }
-    let runs_now = || {
-        let statistics = engine.statistics().expect("counted");
-        let found = statistics.details.iter().find(|one| one.0 == "runs");
-        found.expect("told").1.parse::<u64>().expect("a number")
-    };
+    let runs_now = || told(&engine, "runs");
     assert_eq!(runs_now(), runs);
     let snapshot = engine.snapshot().expect("a snapshot");
     let oldest: Vec<u64> = (0..KEYS).step_by(runs as usize).collect();
