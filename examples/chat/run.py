@@ -160,23 +160,28 @@ def measured(requests, *what):
 
 
 def rounds(options, binary, stores, mode, script, chats, figures):
-    """Round by round, each system in its turn: what else the machine does hits all of them."""
-    for at in range(options.rounds):
-        for system, store in stores.items():
-            say(f"round {at + 1}: {system} {' '.join(mode)}")
-            with Chat(binary, store + mode) as chat:
-                for users in options.users:
-                    jobs = [("list", 0), ("get", 50), ("get500", 500), ("send", 0)] if not mode else [("send", 0)]
-                    for job, n in jobs:
-                        found = measured(options.requests, chat.url, script, users, job.rstrip("0123456789"), chats[system], n)
+    """Round by round and job by job, each system in its turn: the machine's speed changes from minute to minute, so what is compared
+    is measured within seconds."""
+    jobs = [("list", 0), ("get", 50), ("get500", 500), ("send", 0)] if not mode else [("send", 0)]
+    with contextlib.ExitStack() as stack:
+        urls = {system: stack.enter_context(Chat(binary, store + mode)).url for system, store in stores.items()}
+        for at in range(options.rounds):
+            for users in options.users:
+                for job, n in jobs:
+                    say(f"round {at + 1}: {job}, users at once: {users} {' '.join(mode)}")
+                    for system, url in urls.items():
+                        found = measured(options.requests, url, script, users, job.rstrip("0123456789"), chats[system], n)
                         figures.setdefault((job, users, system), []).append(found)
 
 
 def tell(figures, suffix):
-    """The medians, a JSON object a line."""
+    """The medians, a JSON object a line; where PostgreSQL takes part, also those of how many times as many as it in each round."""
     for (job, users, system), found in sorted(figures.items()):
         rate = round(statistics.median(one[0] for one in found), 1)
         line = {"bench": "chat", "case": f"{job}_{users}_tps{suffix}", "system": system, "value": rate, "unit": "1/s", "n": sum(one[1] for one in found)}
+        beside = figures.get((job, users, "postgresql"), [])
+        if system != "postgresql" and len(beside) == len(found):
+            line["times_postgresql"] = round(statistics.median(one[0] / other[0] for one, other in zip(found, beside)), 2)
         print(json.dumps(line), flush=True)
 
 
