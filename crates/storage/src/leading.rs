@@ -255,7 +255,7 @@ impl<C: Committer> Leading<C> {
         let mut queue = self.queue.lock();
         let mut calls = false;
         match queue.waiting.front() {
-            None => queue.led = false,
+            None => self.lay_down(&mut queue),
             Some(next) if next.has_thread && queue.took < MIN_PATIENCE => {
                 next.set(State::Leads);
             }
@@ -271,8 +271,7 @@ impl<C: Committer> Leading<C> {
     /// Has the engine's own threads wake these, and lead where that has to be; where there are none to be had, the caller
     /// does.
     fn call(self: &Arc<Self>, leads: bool, wakers: Vec<Waker>) {
-        let ends = self.queue.lock().ends;
-        if !ends && self.has_threads() {
+        if self.has_threads() {
             let mut queue = self.queue.lock();
             if !queue.left {
                 queue.called |= leads;
@@ -290,15 +289,26 @@ impl<C: Committer> Leading<C> {
         while goes_on {
             wake_all(tell(self.lead_group()));
             let mut queue = self.queue.lock();
-            queue.led = !queue.waiting.is_empty();
-            goes_on = queue.led;
+            goes_on = !queue.waiting.is_empty();
+            if !goes_on {
+                self.lay_down(&mut queue);
+            }
+        }
+    }
+
+    /// Nobody leads any more. The leader, where it is to end, waits for that: whoever leads may call it.
+    fn lay_down(&self, queue: &mut Queue<C::Work>) {
+        queue.led = false;
+        if queue.ends {
+            self.called.notify_one();
         }
     }
 
     /// Starts the engine's own threads, unless they are there; whether there is a leader.
     fn has_threads(self: &Arc<Self>) -> bool {
         let mut threads = self.threads.lock();
-        if threads.is_none() {
+        // Whoever ends them takes them from here afterwards: no others are started then.
+        if threads.is_none() && !self.queue.lock().ends {
             let leading = self.clone();
             let leader = Thread::start("commit-leader", move || leading.run_leader());
             *threads = leader.map(|leader| {

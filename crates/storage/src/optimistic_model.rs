@@ -346,6 +346,68 @@ fn model_groups_commit_whole_and_nobody_waits_for_ever() {
     model(Fault::None);
 }
 
+/// Transactions may outlive their engine: they are committed, by whoever is there, and its end waits for nobody for ever.
+#[test]
+fn model_an_engine_ends_while_others_commit() {
+    shuttle::check_random(
+        || {
+            let engine = Optimistic::new(Slow::new(Fault::None));
+            let put = |engine: &Optimistic<Slow>, key: u8| {
+                let mut transaction = engine.begin().expect("begins");
+                transaction.put(&[key], b"value").expect("put");
+                transaction
+            };
+            // The engine's own threads are there.
+            let early = put(&engine, 0).start_commit(Durability::Synced, Box::new(()));
+            early.wait().expect("committed");
+            let (itself, started) = (put(&engine, 1), put(&engine, 2));
+            let threads = [
+                shuttle::thread::spawn(move || itself.commit(Durability::Buffered)),
+                shuttle::thread::spawn(move || {
+                    awaited(started.start_commit(Durability::Synced, Box::new(())), None)
+                }),
+            ];
+            drop(engine);
+            for thread in threads {
+                thread.join().expect("a thread").expect("committed");
+            }
+        },
+        5_000,
+    );
+}
+
+/// Somebody who lets go of the engine where he is woken.
+struct Last(Mutex<Option<Optimistic<Slow>>>);
+
+impl Wake for Last {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.lock().take());
+    }
+}
+
+/// It may be the engine's own thread that lets go of it.
+#[test]
+fn model_an_engine_ends_where_it_wakes() {
+    shuttle::check_random(
+        || {
+            let engine = Optimistic::new(Slow::new(Fault::None));
+            let start = |key: u8| {
+                let mut transaction = engine.begin().expect("begins");
+                transaction.put(&[key], b"value").expect("put");
+                transaction.start_commit(Durability::Synced, Box::new(()))
+            };
+            let (mut first, second) = (start(0), start(1));
+            let waker = Waker::from(Arc::new(Last(Mutex::new(Some(engine)))));
+            if let Poll::Ready(outcome) = first.poll(&waker) {
+                outcome.expect("committed");
+            }
+            drop((first, waker));
+            second.wait().expect("committed");
+        },
+        5_000,
+    );
+}
+
 #[test]
 #[should_panic(expected = "half a commit")]
 fn model_finds_a_version_that_is_shown_early() {
