@@ -161,11 +161,11 @@ def measured(requests, *what):
 
 def rounds(options, binary, stores, mode, script, chats, figures):
     """Round by round and job by job, each system in its turn: the machine's speed changes from minute to minute, so what is compared
-    is measured within seconds."""
+    is measured within seconds. Each round begins with servers that have served nobody."""
     jobs = [("list", 0), ("get", 50), ("get500", 500), ("send", 0)] if not mode else [("send", 0)]
-    with contextlib.ExitStack() as stack:
-        urls = {system: stack.enter_context(Chat(binary, store + mode)).url for system, store in stores.items()}
-        for at in range(options.rounds):
+    for at in range(options.rounds):
+        with contextlib.ExitStack() as stack:
+            urls = {system: stack.enter_context(Chat(binary, store + mode)).url for system, store in stores.items()}
             for users in options.users:
                 for job, n in jobs:
                     say(f"round {at + 1}: {job}, users at once: {users} {' '.join(mode)}")
