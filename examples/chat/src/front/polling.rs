@@ -75,14 +75,18 @@ impl Polling {
         let Some(_place) = Place::take(self.places) else {
             return false;
         };
+        if found() {
+            return true;
+        }
         let began = Instant::now();
         let mut last = began;
         while last - began < self.window {
+            thread::yield_now();
             if found() {
-                self.next_rest = 1.max(self.next_rest - 1);
+                // It paid: whoever was disturbed by many forgets it within a few requests of one that is alone.
+                self.next_rest = 1.max(self.next_rest / 2);
                 return true;
             }
-            thread::yield_now();
             let now = Instant::now();
             if now - last > OTHERS {
                 self.rest(16.max(self.next_rest * 2));
@@ -148,8 +152,24 @@ mod tests {
         let after_two = polling.next_rest;
         assert!(1 < after_one && after_one < after_two);
         polling.rest = 0;
-        assert!(polling.look(|| true) && polling.look(|| true));
-        assert_eq!(polling.next_rest, after_two - 2);
+        assert!(polling.look(|| true), "at once");
+        assert_eq!(
+            polling.next_rest, after_two,
+            "what was there already is not due to the looking"
+        );
+        polling.window = Duration::from_secs(60);
+        let found_later = || {
+            let mut asked = 0;
+            move || {
+                asked += 1;
+                asked > 1
+            }
+        };
+        while polling.next_rest > 1 {
+            let before = polling.next_rest;
+            assert!(polling.look(found_later()));
+            assert_eq!(polling.next_rest, before / 2);
+        }
     }
 
     #[test]
