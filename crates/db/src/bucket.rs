@@ -199,6 +199,28 @@ impl<'t> Bucket<'t> {
         self.run(|data, name| data.kv_get_many(name, &keys))
     }
 
+    /// As [`Bucket::get_many_bytes`], without copies: calls `visit` with the place of each key that has a value, and the value.
+    ///
+    /// ```
+    /// let db = isomer_db::Database::open_in_memory()?;
+    /// let mut bytes = [0; 2];
+    /// db.transact(|tx| {
+    ///     let mut names = tx.bucket("names");
+    ///     names.put_bytes("user:1", "Ada")?;
+    ///     names.visit_many(&["user:2", "user:1"], |at, name| bytes[at] = name.len())
+    /// })?;
+    /// assert_eq!(bytes, [0, 3]);
+    /// # Ok::<(), isomer_db::Error>(())
+    /// ```
+    pub fn visit_many(
+        &mut self,
+        keys: &[impl AsRef<[u8]>],
+        mut visit: impl FnMut(usize, &[u8]),
+    ) -> Result<()> {
+        let keys: Vec<&[u8]> = keys.iter().map(AsRef::as_ref).collect();
+        self.run(|data, name| data.kv_visit_many(name, &keys, &mut visit))
+    }
+
     /// A cursor over all pairs, before the first of them.
     pub fn cursor(&self) -> Cursor {
         self.cursor_range(b"", None)

@@ -52,7 +52,7 @@ impl State {
     /// The last commit up to `at` that did anything with `key`, and the value where it put one.
     pub fn decided(&self, key: &[u8], at: Version) -> Result<Option<Decided>, StorageError> {
         let mut decided = None;
-        Lookup::begin(self, key, at, None)?.tell(|found| {
+        Lookup::begin(self, key, at)?.tell(|found| {
             decided = found.map(|(version, value)| (version, value.map(<[u8]>::to_vec)));
         })?;
         Ok(decided)
@@ -62,7 +62,7 @@ impl State {
     #[inline]
     fn get(&self, key: &[u8], at: Version) -> Result<Option<Vec<u8>>, StorageError> {
         let mut value = None;
-        Lookup::begin(self, key, at, None)?.tell(|found| {
+        Lookup::begin(self, key, at)?.tell(|found| {
             value = found.and_then(|(_, value)| value.map(<[u8]>::to_vec));
         })?;
         Ok(value)
@@ -77,16 +77,16 @@ impl State {
     ) -> Result<ControlFlow<()>, StorageError> {
         let mut lookups: [Option<Lookup<'_>>; AT_ONCE] = Default::default();
         for (number, key) in keys.iter().enumerate() {
-            let last = number
-                .checked_sub(1)
-                .and_then(|last| lookups[last].as_ref());
-            lookups[number] = Some(Lookup::begin(self, key, at, last)?);
+            let (begun, rest) = lookups.split_at_mut(number);
+            let lookup = rest[0].insert(Lookup::in_memory(self, key, at));
+            let last = begun.last().and_then(Option::as_ref);
+            lookup.go_to_tables(self, key, at, last)?;
         }
         let searches = || lookups.iter().flatten().flat_map(|lookup| &lookup.search);
         searches().for_each(Search::touch);
         searches().for_each(Search::touch_entry);
         let mut flow = ControlFlow::Continue(());
-        for lookup in lookups.into_iter().flatten() {
+        for lookup in lookups.iter_mut().flatten() {
             lookup.tell(|found| flow = visit(found.and_then(|(_, value)| value)))?;
             if flow.is_break() {
                 break;
@@ -135,14 +135,17 @@ struct Lookup<'a> {
 }
 
 impl<'a> Lookup<'a> {
-    /// Begins to look for a key; neighbours of a batch are often in one block, which the search for the `last` one has found.
+    /// Begins to look for a key.
     #[inline]
-    fn begin(
-        state: &'a State,
-        key: &'a [u8],
-        at: Version,
-        last: Option<&Self>,
-    ) -> Result<Self, StorageError> {
+    fn begin(state: &'a State, key: &'a [u8], at: Version) -> Result<Self, StorageError> {
+        let mut lookup = Self::in_memory(state, key, at);
+        lookup.go_to_tables(state, key, at, None)?;
+        Ok(lookup)
+    }
+
+    /// What memtables know.
+    #[inline]
+    fn in_memory(state: &'a State, key: &'a [u8], at: Version) -> Self {
         // A memtable holds only versions above those of the memtables behind it: the first one that knows the key decides.
         let (mut erased, mut found) = (0, None);
         for memtable in state.memtables() {
@@ -152,18 +155,30 @@ impl<'a> Lookup<'a> {
                 break;
             }
         }
-        let mut lookup = Self {
+        Self {
             erased,
             found,
             search: None,
-        };
-        let known = lookup.known();
+        }
+    }
+
+    /// Goes to where tables may know better; neighbours of a batch are often in one block, which the search for the `last` one has
+    /// found.
+    #[inline]
+    fn go_to_tables(
+        &mut self,
+        state: &'a State,
+        key: &'a [u8],
+        at: Version,
+        last: Option<&Self>,
+    ) -> Result<(), StorageError> {
+        let known = self.known();
         // Tables are older, but for those of an ingestion.
         if known == 0 || state.levels.ingested > Some(known) {
-            let last = last.and_then(|last| last.search.as_ref());
-            lookup.search = Some(Search::begin(&state.levels, key, at, last)?);
+            let search = self.search.insert(Search::new(&state.levels, key, at));
+            search.begin(last.and_then(|last| last.search.as_ref()))?;
         }
-        Ok(lookup)
+        Ok(())
     }
 
     /// The last commit that memtables know of.
@@ -175,13 +190,13 @@ impl<'a> Lookup<'a> {
 
     /// Calls `then` once with what was found.
     #[inline]
-    fn tell(self, mut then: impl FnMut(Found<'_>)) -> Result<(), StorageError> {
+    fn tell(&mut self, mut then: impl FnMut(Found<'_>)) -> Result<(), StorageError> {
         let known = self.known();
         let here = match self.found {
             Some((version, value)) if version >= self.erased => Some((version, value)),
             _ => (self.erased > 0).then_some((self.erased, None)),
         };
-        match self.search {
+        match &mut self.search {
             Some(search) => search.tell(|found| match found {
                 Some((version, _)) if version > known => then(found),
                 _ => then(here),

@@ -50,12 +50,19 @@ impl Keys for InTransaction<'_> {
         self.0.bucket(BUCKET).get_bytes(key)?.map(text).transpose()
     }
 
-    fn get_many(&mut self, keys: &[String]) -> Result<Vec<Option<String>>> {
-        let found = self.0.bucket(BUCKET).get_many_bytes(keys)?;
-        found
-            .into_iter()
-            .map(|value| value.map(text).transpose())
-            .collect()
+    fn visit_many(
+        &mut self,
+        keys: &[&str],
+        visit: &mut dyn FnMut(usize, &str) -> Result<()>,
+    ) -> Result<()> {
+        let mut told = Ok(());
+        self.0.bucket(BUCKET).visit_many(keys, |at, value| {
+            if told.is_ok() {
+                let text = str::from_utf8(value).map_err(anyhow::Error::from);
+                told = text.and_then(|text| visit(at, text));
+            }
+        })?;
+        told
     }
 
     fn put(&mut self, key: &str, value: &str) -> Result<()> {

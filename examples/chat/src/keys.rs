@@ -28,9 +28,18 @@ use crate::{
 pub trait Keys {
     /// The value of a key.
     fn get(&mut self, key: &str) -> Result<Option<String>>;
-    /// The values of keys, in their order: in one batch, where the store has such a thing.
-    fn get_many(&mut self, keys: &[String]) -> Result<Vec<Option<String>>> {
-        keys.iter().map(|key| self.get(key)).collect()
+    /// Calls with the place and the value of each of these keys that has one: in one batch, where the store has such a thing.
+    fn visit_many(
+        &mut self,
+        keys: &[&str],
+        visit: &mut dyn FnMut(usize, &str) -> Result<()>,
+    ) -> Result<()> {
+        for (at, key) in keys.iter().enumerate() {
+            if let Some(value) = self.get(key)? {
+                visit(at, &value)?;
+            }
+        }
+        Ok(())
     }
     /// Puts a value.
     fn put(&mut self, key: &str, value: &str) -> Result<()>;
@@ -77,12 +86,13 @@ const ENDED_AT_ONCE: usize = 10;
 /// No number is as high as this.
 const LAST: Id = 999_999_999_999;
 
-/// `$kind:$number:$field`: a chat list makes sixty of them.
+/// `$kind:$number:$field`: a chat list makes twenty of them.
 fn key(kind: &str, number: Id, field: &str) -> String {
     let digits = number.to_string();
     let zeros = &"000000000000"[digits.len().min(12)..];
     [kind, ":", zeros, &digits, ":", field].concat()
 }
+
 fn user_key(user: Id, field: &str) -> String {
     key("user", user, field)
 }
@@ -124,27 +134,38 @@ fn next_number(keys: &mut dyn Keys, key: &str) -> Result<Id> {
 
 /// The chats that are there, of these.
 fn read_chats(keys: &mut dyn Keys, chats: &[Id]) -> Result<Vec<Chat>> {
-    let parts = ["name", "lastActivity", "admin"];
-    let wanted: Vec<String> = chats
-        .iter()
-        .flat_map(|chat| parts.map(|part| chat_key(*chat, part)))
-        .collect();
-    let found = keys.get_many(&wanted)?;
-    let mut found = found.into_iter();
-    let mut read = Vec::with_capacity(chats.len());
-    for id in chats {
-        let mut next = || found.next().flatten();
-        let (name, last_activity, admin) = (next(), next(), next());
-        let Some(name) = name else { continue };
-        let stored = |text: Option<String>| text.map_or(Ok(0), |text| number(&text));
-        read.push(Chat {
-            id: *id,
-            name,
-            last_activity: stored(last_activity)?,
-            admin: stored(admin)?,
-        });
+    const PARTS: [&str; 3] = ["admin", "lastActivity", "name"];
+    // One after another in one text: they are many and small.
+    let (mut text, mut ends) = (String::with_capacity(chats.len() * 96), vec![0]);
+    for chat in chats {
+        let prefix = chat_key(*chat, "");
+        for part in PARTS {
+            text.extend([&prefix, part]);
+            ends.push(text.len());
+        }
     }
-    Ok(read)
+    let each = ends.windows(2).map(|ends| &text[ends[0]..ends[1]]);
+    let wanted: Vec<&str> = each.collect();
+    let mut read = vec![(0, 0, None); chats.len()];
+    keys.visit_many(&wanted, &mut |at, value| {
+        let (admin, last_activity, name) = &mut read[at / PARTS.len()];
+        match at % PARTS.len() {
+            0 => *admin = number(value)?,
+            1 => *last_activity = number(value)?,
+            _ => *name = Some(value.to_owned()),
+        }
+        Ok(())
+    })?;
+    let each = chats.iter().zip(read);
+    let there = each.filter_map(|(id, (admin, last_activity, name))| {
+        Some(Chat {
+            id: *id,
+            name: name?,
+            last_activity,
+            admin,
+        })
+    });
+    Ok(there.collect())
 }
 
 fn read_chat(keys: &mut dyn Keys, chat: Id) -> Result<Option<Chat>> {

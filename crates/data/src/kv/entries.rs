@@ -118,11 +118,23 @@ impl Transaction {
         keys: &[&[u8]],
     ) -> Result<Vec<Option<Vec<u8>>>, DataError> {
         let mut values = vec![None; keys.len()];
-        self.kv_each_of(bucket, keys, &mut |at, entry| {
-            values[at] = Some(entry.value.to_vec());
-            Ok(())
+        self.kv_visit_many(bucket, keys, &mut |at, value| {
+            values[at] = Some(value.to_vec());
         })?;
         Ok(values)
+    }
+
+    /// As [`Transaction::kv_get_many`], without copies: `visit` gets each value that is there with the place of its key.
+    pub fn kv_visit_many(
+        &self,
+        bucket: &str,
+        keys: &[&[u8]],
+        visit: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<(), DataError> {
+        self.kv_each_of(bucket, keys, &mut |at, entry| {
+            visit(at, entry.value);
+            Ok(())
+        })
     }
 
     /// Reads the live entries of `keys` in one batch; `visit` gets each with the place of its key.

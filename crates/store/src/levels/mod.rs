@@ -240,7 +240,9 @@ impl Levels {
     /// commit did anything with the key.
     pub fn get(&self, key: &[u8], at: Version) -> Result<Option<Decided>, StorageError> {
         let mut decided = None;
-        Search::begin(self, key, at, None)?.tell(|found| {
+        let mut search = Search::new(self, key, at);
+        search.begin(None)?;
+        search.tell(|found| {
             decided = found.map(|(version, value)| (version, value.map(<[u8]>::to_vec)));
         })?;
         Ok(decided)

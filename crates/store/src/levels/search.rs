@@ -27,14 +27,10 @@ pub(crate) struct Search<'a> {
 }
 
 impl<'a> Search<'a> {
-    /// Begins a search; one that has begun for another key may stand where this one goes.
-    pub(crate) fn begin(
-        levels: &'a Levels,
-        key: &'a [u8],
-        at: Version,
-        other: Option<&Self>,
-    ) -> Result<Self, StorageError> {
-        let mut search = Self {
+    /// A search that has not begun.
+    #[inline]
+    pub(crate) fn new(levels: &'a Levels, key: &'a [u8], at: Version) -> Self {
+        Self {
             levels,
             key,
             at,
@@ -43,9 +39,13 @@ impl<'a> Search<'a> {
             runs: levels.levels.iter().flatten(),
             here: None,
             passed: 0,
-        };
-        search.advance(other.and_then(|other| other.here.as_ref()))?;
-        Ok(search)
+        }
+    }
+
+    /// Begins it; one that has begun for another key may stand where this one goes.
+    #[inline]
+    pub(crate) fn begin(&mut self, other: Option<&Self>) -> Result<(), StorageError> {
+        self.advance(other.and_then(|other| other.here.as_ref()))
     }
 
     /// Goes to the next run with a block that may hold an entry; that may be a `known` one.
@@ -93,7 +93,7 @@ impl<'a> Search<'a> {
     }
 
     /// Looks on to the end, and calls `then` once with what was found.
-    pub(crate) fn tell(mut self, mut then: impl FnMut(Found<'_>)) -> Result<(), StorageError> {
+    pub(crate) fn tell(&mut self, mut then: impl FnMut(Found<'_>)) -> Result<(), StorageError> {
         while let Some((table, near)) = &self.here {
             let told = table.look(near, self.key, self.at, |version, got| {
                 if version < self.erased {
