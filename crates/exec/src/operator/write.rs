@@ -686,8 +686,8 @@ fn change_all(
     given
         .iter()
         .try_for_each(|(name, value)| storable(name, value))?;
-    let before = entity.properties(cx)?;
     let changed = if replace {
+        let before = entity.properties(cx)?;
         let given: Map = given
             .iter()
             .filter(|(_, value)| !value.is_null())
@@ -704,6 +704,9 @@ fn change_all(
                 .filter(|(name, _)| !given.contains(name))
                 .count()
     } else {
+        // What was there says only which of the properties that go away are counted.
+        let removes = given.iter().any(|(_, value)| value.is_null());
+        let before = removes.then(|| entity.properties(cx)).transpose()?;
         match &entity {
             Entity::Node(id) => cx.tx.merge_node_properties(*id, &given),
             Entity::Relationship(one) => cx.tx.merge_relationship_properties(one.id, &given),
@@ -711,7 +714,9 @@ fn change_all(
         .map_err(write_error)?;
         given
             .iter()
-            .filter(|(name, value)| !value.is_null() || before.contains(name))
+            .filter(|(name, value)| {
+                !value.is_null() || before.as_ref().is_some_and(|before| before.contains(name))
+            })
             .count()
     };
     cx.run.counters.properties_set += changed as u64;

@@ -391,6 +391,27 @@ fn writes_match_merge_and_delete() {
 }
 
 #[test]
+fn properties_that_change_are_counted() {
+    let store = open();
+    rows(&store, "CREATE (:N {a: 1, b: 2})-[:R {a: 1, b: 2}]->(:M)");
+    for (change, counted) in [
+        ("SET x += {a: 3, c: 4}", 2),
+        ("SET x += {a: null, missing: null, d: 5}", 2),
+        ("SET x += {missing: null}", 0),
+        ("SET x += null", 0),
+        // One is given, three were there.
+        ("SET x = {e: 1, f: null}", 1 + 3),
+        ("REMOVE x.e", 1),
+    ] {
+        for pattern in ["(x:N)", "()-[x:R]->()"] {
+            let text = format!("MATCH {pattern} {change}");
+            let (_, counters) = query(&store, &text, &[]).unwrap();
+            assert_eq!(counters.properties_set, counted, "{text}");
+        }
+    }
+}
+
+#[test]
 fn a_write_does_not_see_itself_while_it_reads() {
     let store = open();
     rows(&store, "CREATE (:S), (:S)");
