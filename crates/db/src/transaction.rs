@@ -268,8 +268,9 @@ impl Transaction {
 
     /// Begins to commit and does not wait for the disk, as [`Durability`] of the database says: what is returned is a future
     /// of what [`Transaction::commit`] returns, for programs with few threads and many users, which have better things to
-    /// do meanwhile. Any executor does, and none is needed to make it go on. Watchers hear of it when it is polled after its end. Dropped before its end, it
-    /// waits for that. While a bulk load writes, this waits for it, as all commits do.
+    /// do meanwhile. Any executor does, and none is needed to make it go on. Watchers hear of it when it is polled after its end.
+    /// Dropped before its end, it waits for that. While a bulk load writes, this waits for it, as all commits do. Wakers of
+    /// futures that wait are woken one after the other: each should be quick, and none may wait for another one.
     ///
     /// ```
     /// use isomer_db::{Database, params};

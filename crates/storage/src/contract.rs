@@ -226,7 +226,8 @@ pub trait Transaction: Read {
 
 /// A commit that is under way. It goes on, and is not taken back, when this is dropped.
 pub trait Committing: Send {
-    /// How it ended, once; where it has not, `waker` is woken when it has (the one given last).
+    /// How it ended, once; where it has not, `waker` is woken when it has (the one given last). Wakers are woken one after
+    /// the other: one may commit and wait for that by its thread, but must not wait for another waker.
     fn poll(&mut self, waker: &Waker) -> Poll<Result<Version, StorageError>>;
     /// Waits for its end.
     fn wait(self: Box<Self>) -> Result<Version, StorageError>;

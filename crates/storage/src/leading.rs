@@ -6,9 +6,10 @@
 //! on its way to the disk before those of the last one run.
 //!
 //! That leader wakes those who do not wait, too: a thread apart for it would be two switches of threads more for each
-//! group. But what those do is their own affair: it may take its time, commit, wait for other commits and panic, and must
-//! hold up no group. So the leader has a stand-in, who looks at it from time to time. Where it has been waking somebody for
-//! long, the stand-in leads until it is back, and leaves the waking to it.
+//! group. But what those do is their own affair: it may take its time, commit, have its thread wait for commits and panic,
+//! and must hold up no group. So the leader has a stand-in, who looks at it from time to time. Where it has been waking
+//! somebody for long, the stand-in leads until it is back, and leaves the waking to it: wakers are woken one after the
+//! other, and one that waited for another would wait for ever. Nobody is woken by a thread that has the lead.
 
 use std::{
     collections::VecDeque,
@@ -55,8 +56,8 @@ pub(crate) struct Leading<C: Committer> {
     threads: Mutex<Option<Threads>>,
 }
 
-/// The leader and its stand-in, where the system had a thread for it.
-struct Threads(Thread, Option<Thread>);
+/// The leader and its stand-in.
+struct Threads(Thread, Thread);
 
 struct Queue<W> {
     waiting: VecDeque<Arc<Ticket<W>>>,
@@ -76,7 +77,7 @@ struct Queue<W> {
     woke: bool,
     /// The engine goes: its own threads end.
     ends: bool,
-    /// The leader has ended.
+    /// The leader has ended, or there never was one.
     left: bool,
     /// How many writers were about during the last group: its members and those who came meanwhile.
     writers: usize,
@@ -163,11 +164,16 @@ impl<W: Send + Sync> Committing for Queued<W> {
     }
 
     fn wait(self: Box<Self>) -> Result<Version, StorageError> {
-        let mut state = self.0.state.lock();
         loop {
+            let mut state = self.0.state.lock();
             match std::mem::replace(&mut *state, State::Waiting(None)) {
                 State::Done(result) => return result,
-                State::Waiting(_) | State::Leads => self.0.changed.wait(&mut state),
+                // As above: not under the lock.
+                State::Waiting(Some(waker)) => {
+                    drop(state);
+                    drop(waker);
+                }
+                State::Waiting(None) | State::Leads => self.0.changed.wait(&mut state),
             }
         }
     }
@@ -232,7 +238,7 @@ impl<C: Committer> Leading<C> {
             // Whom it wakes may let go of the engine; the stand-in then stays until it is back.
             let waits = !leader.is_current();
             leader.join();
-            if let Some(stand_in) = stand_in.filter(|_| waits) {
+            if waits {
                 stand_in.join();
             }
         }
@@ -270,7 +276,7 @@ impl<C: Committer> Leading<C> {
 
     /// Has the engine's own threads wake these, and lead where that has to be; where there are none to be had, the caller
     /// does.
-    fn call(self: &Arc<Self>, leads: bool, wakers: Vec<Waker>) {
+    fn call(self: &Arc<Self>, mut leads: bool, mut wakers: Vec<Waker>) {
         if self.has_threads() {
             let mut queue = self.queue.lock();
             if !queue.left {
@@ -284,16 +290,22 @@ impl<C: Committer> Leading<C> {
                 };
             }
         }
-        wake_all(wakers);
-        let mut goes_on = leads;
-        while goes_on {
-            wake_all(tell(self.lead_group()));
+        while leads {
+            wakers.extend(tell(self.lead_group()));
             let mut queue = self.queue.lock();
-            goes_on = !queue.waiting.is_empty();
-            if !goes_on {
-                self.lay_down(&mut queue);
-            }
+            leads = match queue.waiting.front() {
+                Some(next) if !next.has_thread => true,
+                Some(next) => {
+                    next.set(State::Leads);
+                    false
+                }
+                None => {
+                    self.lay_down(&mut queue);
+                    false
+                }
+            };
         }
+        wake_all(wakers);
     }
 
     /// Nobody leads any more. The leader, where it is to end, waits for that: whoever leads may call it.
@@ -304,20 +316,31 @@ impl<C: Committer> Leading<C> {
         }
     }
 
-    /// Starts the engine's own threads, unless they are there; whether there is a leader.
+    /// Starts the engine's own threads, unless they are there; whether they are.
     fn has_threads(self: &Arc<Self>) -> bool {
         let mut threads = self.threads.lock();
         // Whoever ends them takes them from here afterwards: no others are started then.
         if threads.is_none() && !self.queue.lock().ends {
-            let leading = self.clone();
-            let leader = Thread::start("commit-leader", move || leading.run_leader());
-            *threads = leader.map(|leader| {
-                let leading = self.clone();
-                let stand_in = Thread::start("commit-stand-in", move || leading.run_stand_in());
-                Threads(leader, stand_in)
-            });
+            *threads = self.start_threads();
         }
         threads.is_some()
+    }
+
+    /// Both, or neither: without a stand-in, whom the leader wakes could hold up all others.
+    fn start_threads(self: &Arc<Self>) -> Option<Threads> {
+        let leading = self.clone();
+        let stand_in = Thread::start("commit-stand-in", move || leading.run_stand_in())?;
+        let leading = self.clone();
+        match Thread::start("commit-leader", move || leading.run_leader()) {
+            Some(leader) => Some(Threads(leader, stand_in)),
+            None => {
+                self.queue.lock().left = true;
+                self.substituted.notify_one();
+                stand_in.join();
+                self.queue.lock().left = false;
+                None
+            }
+        }
     }
 
     fn run_leader(&self) {

@@ -296,6 +296,13 @@ fn awaited(
     }
 }
 
+/// A transaction that has put a key.
+fn putting(engine: &Optimistic<Slow>, key: u8) -> Box<dyn crate::Transaction> {
+    let mut transaction = engine.begin().expect("begins");
+    transaction.put(&[key], b"value").expect("put");
+    transaction
+}
+
 fn read(engine: &Optimistic<Slow>) {
     let mut last = 0;
     for _ in 0..3 {
@@ -352,15 +359,10 @@ fn model_an_engine_ends_while_others_commit() {
     shuttle::check_random(
         || {
             let engine = Optimistic::new(Slow::new(Fault::None));
-            let put = |engine: &Optimistic<Slow>, key: u8| {
-                let mut transaction = engine.begin().expect("begins");
-                transaction.put(&[key], b"value").expect("put");
-                transaction
-            };
             // The engine's own threads are there.
-            let early = put(&engine, 0).start_commit(Durability::Synced, Box::new(()));
+            let early = putting(&engine, 0).start_commit(Durability::Synced, Box::new(()));
             early.wait().expect("committed");
-            let (itself, started) = (put(&engine, 1), put(&engine, 2));
+            let (itself, started) = (putting(&engine, 1), putting(&engine, 2));
             let threads = [
                 shuttle::thread::spawn(move || itself.commit(Durability::Buffered)),
                 shuttle::thread::spawn(move || {
@@ -391,11 +393,7 @@ fn model_an_engine_ends_where_it_wakes() {
     shuttle::check_random(
         || {
             let engine = Optimistic::new(Slow::new(Fault::None));
-            let start = |key: u8| {
-                let mut transaction = engine.begin().expect("begins");
-                transaction.put(&[key], b"value").expect("put");
-                transaction.start_commit(Durability::Synced, Box::new(()))
-            };
+            let start = |key| putting(&engine, key).start_commit(Durability::Synced, Box::new(()));
             let (mut first, second) = (start(0), start(1));
             let waker = Waker::from(Arc::new(Last(Mutex::new(Some(engine)))));
             if let Poll::Ready(outcome) = first.poll(&waker) {
@@ -406,6 +404,47 @@ fn model_an_engine_ends_where_it_wakes() {
         },
         5_000,
     );
+}
+
+/// Somebody who commits where he is woken, and has his thread wait for that.
+struct Commits(Mutex<Option<Box<dyn crate::Transaction>>>);
+
+impl Wake for Commits {
+    fn wake(self: Arc<Self>) {
+        let transaction = self.0.lock().take().expect("woken once");
+        let commit = transaction.start_commit(Durability::Synced, Box::new(()));
+        commit.wait().expect("committed");
+    }
+}
+
+/// Whoever wakes him has not the lead: else he would wait for that thread. The engine may be gone by then.
+fn who_is_woken_commits(is_there: bool) {
+    shuttle::check_random(
+        move || {
+            let engine = Optimistic::new(Slow::new(Fault::None));
+            let [itself, started, then] = [1, 2, 3].map(|key| putting(&engine, key));
+            let engine = is_there.then_some(engine);
+            let waker = Waker::from(Arc::new(Commits(Mutex::new(Some(then)))));
+            let thread = shuttle::thread::spawn(move || itself.commit(Durability::Synced));
+            let mut commit = started.start_commit(Durability::Synced, Box::new(()));
+            if let Poll::Ready(outcome) = commit.poll(&waker) {
+                outcome.expect("committed");
+            }
+            thread.join().expect("a thread").expect("committed");
+            drop(engine);
+        },
+        5_000,
+    );
+}
+
+#[test]
+fn model_who_is_woken_commits() {
+    who_is_woken_commits(true);
+}
+
+#[test]
+fn model_who_is_woken_commits_though_the_engine_is_gone() {
+    who_is_woken_commits(false);
 }
 
 #[test]

@@ -18,8 +18,12 @@ use std::thread;
 pub struct Thread(thread::JoinHandle<()>);
 
 impl Thread {
-    /// Starts one; nothing where the system has none to give.
+    /// Starts one; nothing where the system has none to give: in a model now and then.
     pub fn start(name: &str, work: impl FnOnce() + Send + 'static) -> Option<Self> {
+        #[cfg(feature = "model")]
+        if shuttle::rand::Rng::gen_ratio(&mut shuttle::rand::thread_rng(), 1, 4) {
+            return None;
+        }
         let builder = thread::Builder::new().name(name.to_owned());
         builder.spawn(work).ok().map(Self)
     }

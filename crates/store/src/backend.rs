@@ -146,7 +146,9 @@ impl StoreBackend {
                 }
             });
             // Who only reads from now on would look into it for ever, and the next opening would replay it once more.
-            if core.shared.state().active.bytes() >= core.options.memtable_bytes / MUCH_REPLAYED {
+            if core.shared.state().active.bytes()
+                >= (core.options.memtable_bytes / MUCH_REPLAYED).max(1)
+            {
                 core.seal(last);
             }
         }
