@@ -150,6 +150,9 @@ pub fn command(options: &BenchOptions) -> Result<()> {
     outcome
 }
 
+/// Connections that the server takes.
+const CONNECTIONS: usize = 20_000;
+
 /// Starts a server in this process and measures it.
 fn serve(folder: &std::path::Path, scale: f64, report: &mut Told) -> Result<()> {
     use isomer_server::{ServeOptions, config::Layers};
@@ -159,12 +162,13 @@ fn serve(folder: &std::path::Path, scale: f64, report: &mut Told) -> Result<()> 
         ("bolt", "127.0.0.1:0"),
         ("without_authentication", "true"),
         ("log.audit", "off"),
-        ("limits.connections", "20000"),
+        ("limits.connections", &CONNECTIONS.to_string()),
         ("limits.import", "1TiB"),
     ] {
         layers.add_flag(key, value)?;
     }
-    let connections = connections_here()?;
+    // Those that this process starts may have as many.
+    let connections = isomer_server::files::room_for_connections(CONNECTIONS);
     let mut options = ServeOptions::new(layers.config()?);
     options.builder = open::shared_builder();
     options.create = true;
@@ -180,24 +184,6 @@ fn serve(folder: &std::path::Path, scale: f64, report: &mut Told) -> Result<()> 
     let outcome = server::run(running.address(), bolt, connections, client, scale, report);
     running.stop()?;
     outcome
-}
-
-/// How many connections a process may have. More files are asked for where that is allowed; those that this one starts may have as many.
-fn connections_here() -> Result<usize> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    /// For all else, databases above all.
-    const OTHER_FILES: u64 = 1_000;
-    let allowed = getrlimit(Resource::Nofile).maximum;
-    let more = allowed.map(|most| most.max(32_768));
-    let raised = |most| Rlimit {
-        current: most,
-        maximum: most,
-    };
-    if setrlimit(Resource::Nofile, raised(more)).is_err() {
-        setrlimit(Resource::Nofile, raised(allowed))?;
-    }
-    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-    Ok(usize::try_from(files.saturating_sub(OTHER_FILES))?)
 }
 
 /// Answers jobs until there are no more.

@@ -43,14 +43,19 @@ impl Server {
             lines: mpsc::channel().1,
         };
         server.follow();
-        let line = server.line_with("\"url\"");
+        server.find_url();
+        server
+    }
+
+    /// Waits until it says where it answers.
+    fn find_url(&mut self) {
+        let line = self.line_with("\"url\"");
         let start = line.find("\"url\":\"").expect("a URL") + 7;
-        server.url = line[start..]
+        self.url = line[start..]
             .split('"')
             .next()
             .unwrap_or_default()
             .to_owned();
-        server
     }
 
     /// Reads its log as it is written.
@@ -354,6 +359,53 @@ fn the_log_is_text_or_json() {
         !line.contains('\u{1b}') && !line.contains("secret"),
         "{line}"
     );
+}
+
+/// Strangers' connections leave the database files to open.
+#[cfg(target_os = "linux")]
+#[test]
+fn connections_leave_files_to_the_databases() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let serve = "ulimit -n 300; exec \"$0\" --memory 256MiB serve people.isomer --create --listen 127.0.0.1:0 \
+        --without-authentication --set log.format=json";
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", serve, env!("CARGO_BIN_EXE_isomer")])
+        .current_dir(folder.path())
+        .stderr(Stdio::piped());
+    let mut server = Server {
+        child: command.spawn().expect("the binary runs"),
+        url: String::new(),
+        lines: mpsc::channel().1,
+    };
+    server.follow();
+    let warning = server.line_with("raise it (`ulimit -n`)");
+    assert!(warning.contains("\"connections\":150"), "{warning}");
+    server.find_url();
+    let mut first = TcpStream::connect(server.address()).expect("a place");
+    let limit = Some(Duration::from_secs(30));
+    first.set_read_timeout(limit).expect("a limit");
+    let strangers: Vec<TcpStream> = (0..400)
+        .map_while(|_| TcpStream::connect(server.address()).ok())
+        .collect();
+    // The last one is turned away once all before it were looked at.
+    let mut last = strangers.last().expect("there are some");
+    last.set_read_timeout(limit).expect("a limit");
+    let turned_away = last.read(&mut [0; 1]);
+    assert!(!matches!(turned_away, Ok(1..)), "{turned_away:?}");
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.child.id()))
+        .expect("its files")
+        .count();
+    assert!((150..250).contains(&open), "{open} files are open");
+    let body = serde_json::json!({ "query": "CREATE (:Kept)" }).to_string();
+    let request = format!(
+        "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\n{AS_JSON}Content-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    first.write_all(request.as_bytes()).expect("sent");
+    let mut answer = [0; 12];
+    first.read_exact(&mut answer).expect("an answer");
+    assert_eq!(&answer, b"HTTP/1.1 200");
 }
 
 /// Puts keys until the server is gone; those that were acknowledged.

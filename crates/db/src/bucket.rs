@@ -199,7 +199,8 @@ impl<'t> Bucket<'t> {
         self.run(|data, name| data.kv_get_many(name, &keys))
     }
 
-    /// As [`Bucket::get_many_bytes`], without copies: calls `visit` with the place of each key that has a value, and the value.
+    /// As [`Bucket::get_many_bytes`], but calls `visit` with the place of each key that has a value, and the value where it
+    /// lies. Where this fails, it may have been called for some.
     ///
     /// ```
     /// let db = isomer_db::Database::open_in_memory()?;

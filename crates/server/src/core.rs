@@ -19,6 +19,7 @@ use crate::{
     access::{Credential, Databases, Gates, Guesses, Principal, Session, System, Turn},
     audit::Audit,
     config::Config,
+    files,
     metrics::Metrics,
     open::OpenTransactions,
     operations::Operations,
@@ -88,7 +89,7 @@ pub struct Core {
 impl Core {
     /// Puts the parts together.
     pub(crate) fn new(
-        config: Config,
+        mut config: Config,
         system: Option<System>,
         databases: Databases,
         audit: Audit,
@@ -96,6 +97,15 @@ impl Core {
         home: Option<Arc<str>>,
         key: Option<MasterKey>,
     ) -> Result<Arc<Self>> {
+        let wanted = config.limits.connections;
+        config.limits.connections = files::room_for_connections(wanted);
+        if config.limits.connections < wanted {
+            tracing::warn!(
+                wanted,
+                connections = config.limits.connections,
+                "the limit of open files leaves room for fewer connections: raise it (`ulimit -n`), or lower limits.connections"
+            );
+        }
         let limits = &config.limits;
         let traces = Traces::new(config.traces.as_ref())?;
         let gates = Gates::new(

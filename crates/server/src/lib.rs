@@ -15,6 +15,7 @@ pub mod config;
 mod core;
 mod error;
 mod feed;
+pub mod files;
 pub mod http;
 mod listen;
 mod logging;

@@ -2,8 +2,8 @@
 //!
 //! What is to be committed queues; the first in the queue leads: it takes everybody who waits, has them committed as one
 //! group, and wakes them. While one group is being synced, the next one gathers. Where that happens, and for those who do
-//! not wait for their commits, a thread of the engine's own leads from then on, until nobody is left: it has the next group
-//! on its way to the disk before those of the last one run.
+//! not wait for their commits, a thread of the engine's own leads from then on, until nobody is left: it tells who is in a
+//! group how it ended, and goes on with the next one before they run.
 //!
 //! That leader wakes those who do not wait, too: a thread apart for it would be two switches of threads more for each
 //! group. But what those do is their own affair: it may take its time, commit, have its thread wait for commits and panic,

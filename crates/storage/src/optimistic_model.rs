@@ -417,20 +417,41 @@ impl Wake for Commits {
     }
 }
 
-/// Whoever wakes him has not the lead: else he would wait for that thread. The engine may be gone by then.
-fn who_is_woken_commits(is_there: bool) {
+/// When the engine goes.
+#[derive(Clone, Copy, PartialEq)]
+enum Goes {
+    Before,
+    Meanwhile,
+    After,
+}
+
+/// Whoever wakes him has not the lead: else he would wait for that thread.
+fn who_is_woken_commits(goes: Goes) {
     shuttle::check_random(
         move || {
             let engine = Optimistic::new(Slow::new(Fault::None));
-            let [itself, started, then] = [1, 2, 3].map(|key| putting(&engine, key));
-            let engine = is_there.then_some(engine);
+            let [itself, started, then, other] = [1, 2, 3, 4].map(|key| putting(&engine, key));
             let waker = Waker::from(Arc::new(Commits(Mutex::new(Some(then)))));
-            let thread = shuttle::thread::spawn(move || itself.commit(Durability::Synced));
+            let mut engine = Some(engine);
+            if goes == Goes::Before {
+                engine = None;
+            }
+            let threads = [
+                shuttle::thread::spawn(move || itself.commit(Durability::Synced)),
+                shuttle::thread::spawn(move || {
+                    other.start_commit(Durability::Synced, Box::new(())).wait()
+                }),
+            ];
             let mut commit = started.start_commit(Durability::Synced, Box::new(()));
             if let Poll::Ready(outcome) = commit.poll(&waker) {
                 outcome.expect("committed");
             }
-            thread.join().expect("a thread").expect("committed");
+            if goes == Goes::Meanwhile {
+                engine = None;
+            }
+            for thread in threads {
+                thread.join().expect("a thread").expect("committed");
+            }
             drop(engine);
         },
         5_000,
@@ -439,12 +460,17 @@ fn who_is_woken_commits(is_there: bool) {
 
 #[test]
 fn model_who_is_woken_commits() {
-    who_is_woken_commits(true);
+    who_is_woken_commits(Goes::After);
+}
+
+#[test]
+fn model_who_is_woken_commits_while_the_engine_goes() {
+    who_is_woken_commits(Goes::Meanwhile);
 }
 
 #[test]
 fn model_who_is_woken_commits_though_the_engine_is_gone() {
-    who_is_woken_commits(false);
+    who_is_woken_commits(Goes::Before);
 }
 
 #[test]

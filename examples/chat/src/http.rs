@@ -164,11 +164,8 @@ impl App {
     }
 
     fn route(&self, request: &Request<'_>) -> Outcome<Reply> {
-        let number = |text: &str| match text.parse::<Id>() {
-            // What a store's numbers can be.
-            Ok(id) if id <= i64::MAX as u64 => Ok(id),
-            _ => refuse(404, "there is no such thing"),
-        };
+        let number =
+            |text: &str| id(text).map_or_else(|| refuse(404, "there is no such thing"), Ok);
         let parts: Vec<&str> = request.path.split('/').skip(1).collect();
         let answer = match (request.method, &parts[..]) {
             ("GET", [""]) => page("text/html; charset=utf-8", include_str!("page/index.html")),
@@ -394,10 +391,10 @@ impl App {
 
     fn messages(&self, request: &Request<'_>, chat: Id) -> Outcome<Answer> {
         self.member(&session(request), chat)?;
-        let number = |name| match request.parameter(name).map(str::parse::<Id>) {
+        let number = |name| match request.parameter(name).map(id) {
             None => Ok(None),
-            Some(Ok(number)) if number <= i64::MAX as u64 => Ok(Some(number)),
-            Some(_) => refuse(400, format!("`{name}` is no number")),
+            Some(Some(number)) => Ok(Some(number)),
+            Some(None) => refuse(400, format!("`{name}` is no number")),
         };
         let (from, to, n) = (number("from")?, number("to")?, number("n")?);
         let n = n.map_or(50, |n| usize::try_from(n).unwrap_or(MOST_MESSAGES));
@@ -414,8 +411,11 @@ impl App {
     fn say(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
         let user = self.member(&session(request), chat)?;
         let asked: NewMessage = body(request)?;
-        if asked.text.is_empty() || asked.text.len() > MOST_TEXT {
-            return refuse(400, "a message has 1 to 4,000 bytes");
+        // What is no text takes six bytes for each of its own in an answer.
+        let is_text = |one: char| !one.is_control() || one == '\n' || one == '\t';
+        if asked.text.is_empty() || asked.text.len() > MOST_TEXT || !asked.text.chars().all(is_text)
+        {
+            return refuse(400, "a message has 1 to 4,000 bytes of text");
         }
         // Who begins to listen meanwhile looks for messages only after the feed has begun.
         let untold = (self.feed.get() != Some(&true)).then(|| self.hub.clone());
@@ -441,13 +441,13 @@ impl App {
     fn feed(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
         let session = session(request);
         // Listening begins before the first look, so that nothing falls between the two.
+        self.member(&session, chat)?;
         let heard = self.hub.listen(chat);
         self.begin_feed()?;
-        self.member(&session, chat)?;
         let known = request
             .field("last-event-id")
             .or_else(|| request.parameter("after"))
-            .and_then(|number| number.parse::<Id>().ok());
+            .and_then(id);
         let after = match known {
             Some(after) => after.min(i64::MAX as u64 - 1),
             None => {
@@ -467,6 +467,13 @@ impl App {
             feed::follow(&*store, &heard, after, &may_read, out)
         })))
     }
+}
+
+/// A number that a store's can be; digits alone.
+fn id(text: &str) -> Option<Id> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = text.parse().ok().filter(|_| is_number)?;
+    (number <= i64::MAX as u64).then_some(number)
 }
 
 fn whole(outcome: Outcome<Answer>) -> Answer {

@@ -93,12 +93,16 @@ impl Passwords {
         from: IpAddr,
     ) -> Result<Result<bool, Busy>> {
         static NOBODY: OnceLock<String> = OnceLock::new();
-        if self.has_guessed(from) {
+        // Counted before it is looked at: of those that come together no more are looked at.
+        if !self.guess(from) {
             return Ok(Err(Busy::Guesses));
         }
         let _place = match self.place() {
             Ok(place) => place,
-            Err(busy) => return Ok(Err(busy)),
+            Err(busy) => {
+                self.take_back(from);
+                return Ok(Err(busy));
+            }
         };
         let against = match (known, NOBODY.get()) {
             (Some(hash), _) => hash,
@@ -112,19 +116,14 @@ impl Passwords {
             .verify_password(password.as_bytes(), against)
             .is_ok();
         let is_right = fits && known.is_some();
-        if !is_right {
-            self.failed(from);
+        if is_right {
+            self.take_back(from);
         }
         Ok(Ok(is_right))
     }
 
-    fn has_guessed(&self, from: IpAddr) -> bool {
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = failures.get(&from);
-        known.is_some_and(|(count, since)| *count >= FAILURES && since.elapsed() < WINDOW)
-    }
-
-    fn failed(&self, from: IpAddr) {
+    /// Counts a guess; whether the address has any left.
+    fn guess(&self, from: IpAddr) -> bool {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= ADDRESSES {
             failures.retain(|_, (_, since)| since.elapsed() < WINDOW);
@@ -133,7 +132,17 @@ impl Passwords {
         if since.elapsed() >= WINDOW {
             (*count, *since) = (0, Instant::now());
         }
-        *count += 1;
+        let is_left = *count < FAILURES;
+        *count += u32::from(is_left);
+        is_left
+    }
+
+    /// It was no failure.
+    fn take_back(&self, from: IpAddr) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((count, _)) = failures.get_mut(&from) {
+            *count = count.saturating_sub(1);
+        }
     }
 }
 
@@ -147,6 +156,11 @@ fn hash(password: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        sync::atomic::{AtomicU32, Ordering},
+        thread,
+    };
+
     use super::*;
 
     #[test]
@@ -167,6 +181,17 @@ mod tests {
             Err(Busy::Guesses)
         );
         assert_eq!(asked("right password", Some(&known), two), Ok(true));
+        let three: IpAddr = [127, 0, 0, 3].into();
+        let looked_at = AtomicU32::new(0);
+        thread::scope(|scope| {
+            for _ in 0..4 * FAILURES {
+                scope.spawn(|| {
+                    let is_right = asked("a guess", Some(&known), three);
+                    looked_at.fetch_add(u32::from(is_right == Ok(false)), Ordering::Relaxed);
+                });
+            }
+        });
+        assert_eq!(looked_at.into_inner(), FAILURES, "they came together");
         assert_eq!(*passwords.free.lock().unwrap(), PLACES);
     }
 }

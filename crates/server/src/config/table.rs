@@ -141,7 +141,11 @@ pub const SETTINGS: &[Setting] = &[
         "64MiB",
         "A result that is gathered before it is sent; streamed ones have no limit",
     ),
-    setting("limits.connections", "10000", "Connections at once"),
+    setting(
+        "limits.connections",
+        "10000",
+        "Connections at once; fewer where the system allows too few open files for them beside the databases'",
+    ),
     setting(
         "limits.head_time",
         "10s",

@@ -16,6 +16,7 @@ use mio::{event::Event, net::TcpStream};
 
 use super::{
     ARRIVAL, Answer, Events, Handler, IDLE, MOST_FIELDS, MOST_HEAD, Place, Reply, Request, TAKING,
+    TAKING_MORE,
     head::{Stop, head, write_answer},
 };
 use crate::later::Later;
@@ -60,6 +61,8 @@ pub(super) struct Connection {
     pub(super) again: bool,
     /// Whether more requests may follow.
     keep: bool,
+    /// Whether the request wants the head of its answer alone.
+    head_alone: bool,
     /// When it is given up.
     pub(super) deadline: Option<Instant>,
 }
@@ -81,6 +84,7 @@ impl Connection {
             answering: false,
             again: false,
             keep: true,
+            head_alone: false,
             deadline: Some(now + IDLE),
         })
     }
@@ -103,8 +107,18 @@ impl Connection {
 
     /// Has an answer to write, which the client has its time to take.
     fn say(&mut self, answer: &Answer, now: Instant) {
-        write_answer(&mut self.out, answer, self.keep);
-        self.deadline = Some(now + TAKING);
+        let bytes = answer.body.len();
+        if bytes > KEPT && !self.place.hold(bytes) {
+            self.place.let_go();
+            self.keep = false;
+            let full = Answer::error(503, "too many answers wait to be taken: try again later");
+            return self.say(&full, now);
+        }
+        write_answer(&mut self.out, answer, self.keep, !self.head_alone);
+        // Whoever takes a byte now and then would hold it for ever.
+        let (more, each) = TAKING_MORE;
+        let pieces = u32::try_from(self.out.len() / each).unwrap_or(u32::MAX);
+        self.deadline = Some(now + TAKING + more * pieces);
     }
 
     /// Goes on as far as it can with one request; `piece` is what reading needs, whatever is in it.
@@ -115,7 +129,7 @@ impl Connection {
         piece: &mut [u8],
         now: Instant,
     ) -> io::Result<Turn> {
-        if self.answering || !self.write(now)? {
+        if self.answering || !self.write()? {
             return Ok(Turn::Waits);
         }
         if !self.keep {
@@ -126,7 +140,7 @@ impl Connection {
                 self.arrival = None;
                 return self.reply(reply, shares_worker, now);
             }
-            if !self.write(now)? {
+            if !self.write()? {
                 return Ok(Turn::Waits);
             }
             self.expect(now);
@@ -148,7 +162,7 @@ impl Connection {
             Ok(head) => head,
             Err(Stop::Partial) if self.buffer.len() < MOST_HEAD => return None,
             Err(stop) => {
-                self.keep = false;
+                (self.keep, self.head_alone) = (false, false);
                 let (status, text) = stop.reason();
                 return refused(status, text);
             }
@@ -172,7 +186,7 @@ impl Connection {
             shares_worker,
             fields: parsed.headers,
         };
-        self.keep = head.keep;
+        (self.keep, self.head_alone) = (head.keep, head.head_alone);
         // A bug that one request meets is not the others' end.
         let reply = catch_unwind(AssertUnwindSafe(|| handler.answer(&request)));
         self.buffer.drain(..end);
@@ -195,7 +209,7 @@ impl Connection {
                     // It is written after the others had their turns: whoever gets one may take the processor.
                     return Ok(Turn::Again);
                 }
-                if !self.write(now)? {
+                if !self.write()? {
                     return Ok(Turn::Waits);
                 }
                 self.deadline = Some(now + IDLE);
@@ -222,20 +236,18 @@ impl Connection {
         });
     }
 
-    /// Whether all is taken; otherwise the client has time for the next piece from now on.
-    fn write(&mut self, now: Instant) -> io::Result<bool> {
+    /// Whether all is taken.
+    fn write(&mut self) -> io::Result<bool> {
         while self.taken < self.out.len() {
             match self.stream.write(&self.out[self.taken..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => {
-                    self.taken += count;
-                    self.deadline = Some(now + TAKING);
-                }
+                Ok(count) => self.taken += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
+        self.place.let_go();
         self.out.clear();
         self.out.shrink_to(KEPT);
         self.taken = 0;
@@ -287,12 +299,9 @@ fn events(mut stream: net::TcpStream, run: Events) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{
-        sync::{Arc, atomic::AtomicUsize},
-        time::Duration,
-    };
+    use std::{sync::Arc, time::Duration};
 
-    use super::*;
+    use super::{super::Room, *};
 
     struct Large;
 
@@ -309,12 +318,12 @@ mod tests {
     }
 
     /// A connection at its client, and here.
-    fn pair(now: Instant) -> (net::TcpStream, Connection) {
+    fn pair(room: &Arc<Room>, now: Instant) -> (net::TcpStream, Connection) {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let (stream, _) = listener.accept().unwrap();
         stream.set_nonblocking(true).unwrap();
-        let place = Place::take(&Arc::new(AtomicUsize::new(0))).unwrap();
+        let place = Place::take(room).unwrap();
         let stream = TcpStream::from_std(stream);
         (client, Connection::new(stream, place, now).unwrap())
     }
@@ -323,7 +332,7 @@ mod tests {
     fn silence_a_request_that_arrives_and_one_that_is_not_taken_have_times_of_their_own() {
         let began = Instant::now();
         let at = |seconds| began + Duration::from_secs(seconds);
-        let (mut client, mut connection) = pair(began);
+        let (mut client, mut connection) = pair(&Arc::new(Room::new()), began);
         let turn = |connection: &mut Connection, now| {
             // What was sent over the loopback is there.
             connection.readable = true;
@@ -344,16 +353,12 @@ mod tests {
         assert_eq!(connection.deadline, Some(at(1) + ARRIVAL));
         client.write_all(b"ab").unwrap();
         turn(&mut connection, at(10));
-        assert_eq!(connection.deadline, Some(at(10) + TAKING));
-        turn(&mut connection, at(11));
-        assert_eq!(
-            connection.deadline,
-            Some(at(10) + TAKING),
-            "nothing is taken"
-        );
+        // A second for each 64 KiB: no longer, however little is taken at once.
+        let until = Some(at(10 + (64 << 20) / (64 << 10)) + TAKING);
+        assert_eq!(connection.deadline, until);
         client.read_exact(&mut vec![0; 1 << 20]).unwrap();
         turn(&mut connection, at(20));
-        assert_eq!(connection.deadline, Some(at(20) + TAKING));
+        assert_eq!(connection.deadline, until);
         let reading =
             thread::spawn(move || client.read_exact(&mut vec![0; 63 << 20]).map(|()| client));
         while !connection.out.is_empty() {
@@ -361,5 +366,45 @@ mod tests {
         }
         let _client = reading.join().unwrap().unwrap();
         assert_eq!(connection.deadline, Some(at(30) + IDLE));
+    }
+
+    /// Asks once; what is there of the answer.
+    fn asked(client: &mut net::TcpStream, connection: &mut Connection, method: &str) -> Vec<u8> {
+        let request = format!("{method} / HTTP/1.1\r\n\r\n");
+        client.write_all(request.as_bytes()).unwrap();
+        connection.readable = true;
+        let turn = connection.turn(&Large, false, &mut [0; 1024], Instant::now());
+        assert!(turn.is_ok());
+        let mut told = vec![0; 1 << 10];
+        let bytes = client.read(&mut told).unwrap();
+        told.truncate(bytes);
+        told
+    }
+
+    #[test]
+    fn who_asks_for_a_head_gets_no_body() {
+        let (mut client, mut connection) = pair(&Arc::new(Room::new()), Instant::now());
+        for _ in 0..2 {
+            let told = String::from_utf8(asked(&mut client, &mut connection, "HEAD")).unwrap();
+            assert!(told.contains("Content-Length: 67108864\r\n"), "{told}");
+            assert!(told.ends_with("\r\n\r\n"), "{told}");
+        }
+        assert_eq!(connection.place.untaken, 0);
+    }
+
+    #[test]
+    fn answers_that_nobody_takes_have_a_limit() {
+        let room = Arc::new(Room::new());
+        let mut pairs: Vec<_> = (0..4).map(|_| pair(&room, Instant::now())).collect();
+        let mut begins_with = |at: usize| {
+            let (client, connection) = &mut pairs[at];
+            asked(client, connection, "GET")[9..12].to_vec()
+        };
+        assert_eq!(begins_with(0), b"200");
+        assert_eq!(begins_with(1), b"200");
+        assert_eq!(begins_with(2), b"503", "two of 64 MiB are not taken");
+        drop(pairs.remove(0));
+        let (client, connection) = &mut pairs[2];
+        assert_eq!(&asked(client, connection, "GET")[9..12], b"200");
     }
 }

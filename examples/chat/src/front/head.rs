@@ -12,6 +12,8 @@ pub(super) struct Head {
     pub(super) keep: bool,
     /// Whether the client waits with the body until it is asked for it.
     pub(super) waits: bool,
+    /// Whether it wants the head of the answer alone: with a body behind it, it would take that for the next answer.
+    pub(super) head_alone: bool,
 }
 
 /// Why a head cannot be read further.
@@ -53,6 +55,7 @@ pub(super) fn head<'b>(
         body: 0,
         keep: request.version == Some(1),
         waits: false,
+        head_alone: request.method == Some("HEAD"),
     };
     let mut length = None;
     for field in &*request.headers {
@@ -67,9 +70,12 @@ pub(super) fn head<'b>(
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
             return Err(Stop::Refused(501, "bodies come with a Content-Length here"));
         } else if field.name.eq_ignore_ascii_case("connection") {
-            head.keep &= !field.value.eq_ignore_ascii_case(b"close");
+            let mut options = field.value.split(|byte| *byte == b',');
+            head.keep &= !options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"));
         } else if field.name.eq_ignore_ascii_case("expect") {
-            head.waits = field.value.eq_ignore_ascii_case(b"100-continue");
+            // Who speaks HTTP/1.0 would take that for the answer.
+            head.waits =
+                request.version == Some(1) && field.value.eq_ignore_ascii_case(b"100-continue");
         }
     }
     head.body = length.unwrap_or(0);
@@ -92,15 +98,17 @@ fn reason(status: u16) -> &'static str {
         409 => "Conflict",
         413 => "Content Too Large",
         415 => "Unsupported Media Type",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
         503 => "Service Unavailable",
-        _ => "Internal Server Error",
+        500 => "Internal Server Error",
+        _ => "",
     }
 }
 
-/// Puts an answer behind what is in `out`.
-pub(super) fn write_answer(out: &mut Vec<u8>, answer: &Answer, keep: bool) {
+/// Puts an answer behind what is in `out`; `body_too`: whether more than its head is wanted.
+pub(super) fn write_answer(out: &mut Vec<u8>, answer: &Answer, keep: bool, body_too: bool) {
     // Writing into memory does not fail.
     let _ = write!(
         out,
@@ -124,7 +132,9 @@ pub(super) fn write_answer(out: &mut Vec<u8>, answer: &Answer, keep: bool) {
     } else {
         b"Connection: close\r\n\r\n"
     });
-    out.extend_from_slice(&answer.body);
+    if body_too {
+        out.extend_from_slice(&answer.body);
+    }
 }
 
 #[cfg(test)]
@@ -178,9 +188,12 @@ mod tests {
             panic!("the head is whole");
         };
         assert_eq!((told.body, told.keep, told.waits), (5, true, true));
+        let old = head(b"POST / HTTP/1.0\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\n");
+        assert!(old.is_ok_and(|head| !head.waits));
         for closing in [
             "GET / HTTP/1.0\r\n\r\n",
             "GET / HTTP/1.1\r\nConnection: Close\r\n\r\n",
+            "GET / HTTP/1.1\r\nConnection: TE, close\r\n\r\n",
         ] {
             assert!(head(closing.as_bytes()).is_ok_and(|head| !head.keep));
         }

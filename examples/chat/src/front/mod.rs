@@ -36,8 +36,14 @@ const MOST_CONNECTIONS: usize = 1_000;
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a request may take to arrive once it has begun.
 const ARRIVAL: Duration = Duration::from_secs(10);
-/// How long a client may take nothing of its answer.
+/// How long a client may take for its answer.
 const TAKING: Duration = Duration::from_secs(20);
+/// How much longer for each so many bytes of it.
+const TAKING_MORE: (Duration, usize) = (Duration::from_secs(1), 64 << 10);
+/// Most bytes of large answers that are not taken.
+const MOST_UNTAKEN: usize = 128 << 20;
+/// Files that are left to the store and all else.
+const OTHER_FILES: usize = 500;
 /// How often a silent stream of events says that it is there.
 pub const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -130,7 +136,7 @@ pub trait Handler: Send + Sync + 'static {
 
 /// Serves connections until accepting them fails for good.
 pub fn serve(listener: &TcpListener, handler: &Arc<impl Handler>) -> io::Result<()> {
-    let open = Arc::new(AtomicUsize::new(0));
+    let room = Arc::new(Room::new());
     let mut workers = Vec::new();
     for number in 0..handler.workers().max(1) {
         let (worker, mailbox) = Worker::new(handler.clone())?;
@@ -148,7 +154,7 @@ pub fn serve(listener: &TcpListener, handler: &Arc<impl Handler>) -> io::Result<
             }
             Err(error) => return Err(error),
         };
-        let Some(place) = Place::take(&open) else {
+        let Some(place) = Place::take(&room) else {
             refuse(stream);
             continue;
         };
@@ -162,38 +168,102 @@ pub fn serve(listener: &TcpListener, handler: &Arc<impl Handler>) -> io::Result<
 fn refuse(mut stream: TcpStream) {
     let mut out = Vec::new();
     let answer = Answer::error(503, "too many connections: try again later");
-    head::write_answer(&mut out, &answer, false);
+    head::write_answer(&mut out, &answer, false, true);
     // Whoever does not take it finds the connection closed.
     let _ = stream
         .set_nonblocking(true)
         .and_then(|()| stream.write_all(&out));
 }
 
-/// Whether accepting may succeed later: the client was gone already, or too many files are open.
+/// Whether accepting may succeed later: the client or its network is gone, or there is no memory or file left. It does not where
+/// nothing listens.
 fn is_passing(error: &io::Error) -> bool {
-    const TOO_MANY_FILES: [i32; 2] = [23, 24];
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted
-            | io::ErrorKind::ConnectionReset
-            | io::ErrorKind::Interrupted
-    ) || error
-        .raw_os_error()
-        .is_some_and(|code| TOO_MANY_FILES.contains(&code))
+    const NO_SUCH_FILE: i32 = 9;
+    error.kind() != io::ErrorKind::InvalidInput && error.raw_os_error() != Some(NO_SUCH_FILE)
 }
 
-/// A place among the connections, given back at its end.
-struct Place(Arc<AtomicUsize>);
+/// What all connections share.
+struct Room {
+    connections: AtomicUsize,
+    most_connections: usize,
+    /// Bytes of large answers that were not taken.
+    untaken: AtomicUsize,
+}
+
+impl Room {
+    /// As much as the process's limit of open files allows: a store that can open none commits nothing.
+    fn new() -> Self {
+        let files = open_files(MOST_CONNECTIONS + OTHER_FILES);
+        Self {
+            connections: AtomicUsize::new(0),
+            most_connections: MOST_CONNECTIONS
+                .min(files.saturating_sub(OTHER_FILES).max(files / 2)),
+            untaken: AtomicUsize::new(0),
+        }
+    }
+}
+
+/// How many files may be open; more are asked for if these are fewer than are wanted.
+#[cfg(unix)]
+fn open_files(wanted: usize) -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let wanted = wanted as u64;
+    let raised = maximum.map_or(wanted, |most| wanted.min(most));
+    if current.is_some_and(|current| current < raised) {
+        let more = Rlimit {
+            current: Some(raised),
+            maximum,
+        };
+        // Where that is refused, it stays as it is.
+        let _ = setrlimit(Resource::Nofile, more);
+    }
+    let allowed = getrlimit(Resource::Nofile).current;
+    allowed.map_or(usize::MAX, |allowed| {
+        usize::try_from(allowed).unwrap_or(usize::MAX)
+    })
+}
+
+/// How many files may be open.
+#[cfg(not(unix))]
+fn open_files(_: usize) -> usize {
+    usize::MAX
+}
+
+/// A place among the connections, and what it holds of the memory for answers; given back at its end.
+struct Place {
+    room: Arc<Room>,
+    untaken: usize,
+}
 
 impl Place {
-    fn take(open: &Arc<AtomicUsize>) -> Option<Self> {
-        let place = Self(open.clone());
-        (open.fetch_add(1, Ordering::Relaxed) < MOST_CONNECTIONS).then_some(place)
+    fn take(room: &Arc<Room>) -> Option<Self> {
+        let place = Self {
+            room: room.clone(),
+            untaken: 0,
+        };
+        (room.connections.fetch_add(1, Ordering::Relaxed) < room.most_connections).then_some(place)
+    }
+
+    /// Takes so many bytes more for an answer; whether there is room for them.
+    fn hold(&mut self, bytes: usize) -> bool {
+        let before = self.room.untaken.fetch_add(bytes, Ordering::Relaxed);
+        self.untaken += bytes;
+        before + bytes <= MOST_UNTAKEN
+    }
+
+    /// Gives back what it holds for answers.
+    fn let_go(&mut self) {
+        if self.untaken > 0 {
+            self.room.untaken.fetch_sub(self.untaken, Ordering::Relaxed);
+            self.untaken = 0;
+        }
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.let_go();
+        self.room.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -45,8 +45,8 @@ pub(super) struct Polling {
     window: Duration,
     /// How often nothing is looked for.
     rest: u32,
-    /// How often that will be after the next look that does not pay. One that finds nothing costs its window, so that one in five may; one
-    /// during which others take the processor costs milliseconds, so that few may.
+    /// How often that will be after the next look that does not pay: more by four where one found nothing, which costs its window; twice
+    /// as many where others took the processor meanwhile, which costs milliseconds; half as many where one paid.
     next_rest: u32,
     /// How many workers may look at once: each has a client somewhere, here perhaps.
     places: usize,
