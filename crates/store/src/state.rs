@@ -13,7 +13,7 @@ use crate::{
     Decided, Erasures, Levels, MergeCursor, Readable,
     lanes::Lanes,
     levels::search::{Found, Search},
-    memtable::Memtable,
+    memtable::{Looked, Memtable},
     source::Source,
 };
 
@@ -78,8 +78,8 @@ impl State {
         let mut lookups: [Option<Lookup<'_>>; AT_ONCE] = Default::default();
         for (number, key) in keys.iter().enumerate() {
             let (begun, rest) = lookups.split_at_mut(number);
-            let lookup = rest[0].insert(Lookup::in_memory(self, key, at));
             let last = begun.last().and_then(Option::as_ref);
+            let lookup = rest[0].insert(Lookup::in_memory(self, key, at, last));
             lookup.go_to_tables(self, key, at, last)?;
         }
         let searches = || lookups.iter().flatten().flat_map(|lookup| &lookup.search);
@@ -128,6 +128,8 @@ const AT_ONCE: usize = 8;
 
 /// What memtables know of a key, and the search in the tables where these may know better.
 struct Lookup<'a> {
+    /// Where it is in the active memtable.
+    active: Looked<'a>,
     /// The newest erasure in a memtable.
     erased: Version,
     found: Found<'a>,
@@ -138,24 +140,28 @@ impl<'a> Lookup<'a> {
     /// Begins to look for a key.
     #[inline]
     fn begin(state: &'a State, key: &'a [u8], at: Version) -> Result<Self, StorageError> {
-        let mut lookup = Self::in_memory(state, key, at);
+        let mut lookup = Self::in_memory(state, key, at, None);
         lookup.go_to_tables(state, key, at, None)?;
         Ok(lookup)
     }
 
-    /// What memtables know.
+    /// What memtables know; neighbours of a batch are often between the same two entries.
     #[inline]
-    fn in_memory(state: &'a State, key: &'a [u8], at: Version) -> Self {
+    fn in_memory(state: &'a State, key: &'a [u8], at: Version, last: Option<&Self>) -> Self {
+        let active = state.active.look(key, at, last.map(|last| last.active));
+        let mut erased = state.active.newest_erasure(key, at);
+        let mut found = active.get(key);
         // A memtable holds only versions above those of the memtables behind it: the first one that knows the key decides.
-        let (mut erased, mut found) = (0, None);
-        for memtable in state.memtables() {
-            erased = erased.max(memtable.newest_erasure(key, at));
+        let mut sealed = state.sealed.iter();
+        while found.is_none()
+            && erased == 0
+            && let Some(Sealed { memtable, .. }) = sealed.next()
+        {
+            erased = memtable.newest_erasure(key, at);
             found = memtable.get(key, at);
-            if found.is_some() || erased > 0 {
-                break;
-            }
         }
         Self {
+            active,
             erased,
             found,
             search: None,

@@ -15,9 +15,12 @@ mod tests;
 mod tree;
 mod words;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+use std::{
+    cmp,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
 };
 
 use isomer_storage::Version;
@@ -25,6 +28,7 @@ use isomer_storage::sync::{Mutex, MutexGuard, RwLock};
 
 pub use self::{arena::Chunks, cursor::MemtableCursor};
 use self::{
+    arena::Entry,
     node::Target,
     tree::{Inserter, Place, Tree},
 };
@@ -59,6 +63,39 @@ pub struct Committer<'a> {
     memtable: &'a Memtable,
     inserter: MutexGuard<'a, Inserter>,
     inserted: u64,
+}
+
+/// What the first entry from a key on says of that key. The caller holds its memtable for at least `'m`.
+#[inline]
+fn value_of<'m>(key: &[u8], entry: Option<Entry>) -> Option<(Version, Option<&'m [u8]>)> {
+    let entry = entry.filter(|entry| entry.key() == key)?;
+    Some((entry.version(), entry.value()))
+}
+
+/// The first entry that a reader finds from a key on, or of a later key one that is too new for him.
+#[derive(Clone, Copy, Debug)]
+pub struct Looked<'m> {
+    from: &'m [u8],
+    entry: Option<Entry>,
+}
+
+impl<'m> Looked<'m> {
+    /// The entry of `key`, which was looked for, if there is one: its version, and its value unless it is a deletion.
+    #[inline]
+    pub fn get(&self, key: &[u8]) -> Option<(Version, Option<&'m [u8]>)> {
+        value_of(key, self.entry)
+    }
+
+    /// Whether a look for `key` would find this. Entries that came meanwhile are too new for who reads at `at`.
+    #[inline]
+    fn tells_of(&self, key: &[u8], at: Version) -> bool {
+        self.from <= key
+            && self.entry.is_none_or(|entry| match key.cmp(entry.key()) {
+                cmp::Ordering::Less => true,
+                cmp::Ordering::Equal => entry.version() <= at,
+                cmp::Ordering::Greater => false,
+            })
+    }
 }
 
 impl Memtable {
@@ -100,8 +137,18 @@ impl Memtable {
     /// The newest entry of `key` at or before the version `at`: its version, and its value unless it is a deletion.
     /// Erasures are not applied.
     pub fn get(&self, key: &[u8], at: Version) -> Option<(Version, Option<&[u8]>)> {
-        let entry = self.tree.find(Target { key, version: at })?;
-        (entry.key() == key).then(|| (entry.version(), entry.value()))
+        value_of(key, self.tree.find(Target { key, version: at }))
+    }
+
+    /// Looks for a key. What looking for another key found, for the same published version, may tell of this one, too: of keys
+    /// that are looked for in their order most lie between others, where no way down is needed.
+    #[inline]
+    pub fn look<'m>(&'m self, key: &'m [u8], at: Version, last: Option<Looked<'m>>) -> Looked<'m> {
+        last.filter(|last| last.tells_of(key, at))
+            .unwrap_or_else(|| Looked {
+                from: key,
+                entry: self.tree.find(Target { key, version: at }),
+            })
     }
 
     /// A cursor, nowhere yet.

@@ -117,6 +117,41 @@ fn it_is_a_sorted_map() {
     }
 }
 
+/// What was found for one key tells of others what looking for them finds, also where entries came since.
+#[test]
+#[cfg(not(feature = "model"))]
+fn a_look_tells_of_other_keys_what_they_have() {
+    let mut told = 0;
+    for shape in 0..5 {
+        let random = &mut Random(shape);
+        let memtable = Memtable::new();
+        let mut version = 0;
+        for _ in 0..400 {
+            let at = version.max(3) - random.below(3);
+            let mut keys: Vec<_> = (0..40).map(|_| key(random, shape)).collect();
+            // Most are asked for in their order; some a second time.
+            keys[..30].sort();
+            keys.dedup();
+            let mut last: Option<Looked<'_>> = None;
+            for one in &keys {
+                let before = last.is_some_and(|last| last.tells_of(one, at));
+                told += u64::from(before);
+                let looked = memtable.look(one, at, last);
+                assert_eq!(looked.get(one), memtable.get(one, at), "{one:?} at {at}");
+                last = Some(looked);
+                // Too new for who reads: only versions up to `at` were published to him.
+                if random.below(3) == 0 {
+                    version += 1;
+                    let value = (random.below(5) > 0).then_some(&b"value"[..]);
+                    memtable.insert(&key(random, shape), version.max(at + 1), value);
+                    version = version.max(at + 1);
+                }
+            }
+        }
+    }
+    assert!(told > 1_000, "{told} looks were spared");
+}
+
 /// While one thread commits, others find everything of the version that they read, nothing twice, in order.
 #[test]
 #[cfg(not(feature = "model"))]
