@@ -1,9 +1,10 @@
 //! Keeping views on disk: written after they were made or merged, read when they are asked for again.
 //!
 //! A file holds the base of a view as of one version; what happened since comes out of the change stream, which is held for
-//! it. It is bound to the era and version of its base (see [`isomer_data::Lineage`]), so that a file of a past that the
-//! database does not have is known for what it is: after a restore, after a crash that lost buffered commits, beside another
-//! database. A file that is damaged, foreign or too far behind is removed, and the view is made from the rows.
+//! it; when that is much, the file is written anew. It is bound to the era and version of its base (see
+//! [`isomer_data::Lineage`]), so that a file of a past that the database does not have is known for what it is: after a
+//! restore, after a crash that lost buffered commits, beside another database. A file that is damaged, foreign or too far
+//! behind is removed, and the view is made from the rows.
 
 use std::{
     path::Path,
@@ -34,6 +35,11 @@ const MOST_HELD_BYTES: u64 = 64 << 20;
 const MOST_BEHIND: u64 = 1_000_000;
 /// A file that is behind by no more commits than this, or than there are things in it, is sooner read than made from the rows.
 const FEW_BEHIND: u64 = 4096;
+/// After a merge a file is written anew if it is behind by more commits than [`FEW_BEHIND`] and than this part of the base has
+/// things: merges share what did not change, and a file is written as a whole.
+const WRITTEN_SHARE: u64 = 2;
+/// ... or by more bytes of change stream than these, and than the file has.
+const WRITTEN_BYTES: u64 = 16 << 20;
 /// Openings after which a file that was read is written anew.
 const OLD_ERAS: usize = 50;
 /// Files are looked after once per so many bytes of change stream.
@@ -136,6 +142,17 @@ impl Keeping {
         behind.map(|(kind, _)| kind.clone()).collect()
     }
 
+    /// Whether a base as of this version, with so many things, is worth a file: there is none, or it is much behind.
+    fn is_far(&self, kind: &ViewKind, version: Version, len: u64) -> bool {
+        let kept = self.kept.lock();
+        let told = self.told_bytes.load(Ordering::Relaxed);
+        kept.get(kind).is_none_or(|one| {
+            let commits = version.saturating_sub(one.version);
+            commits > FEW_BEHIND.max(len / WRITTEN_SHARE)
+                || told.saturating_sub(one.told_bytes) > WRITTEN_BYTES.max(one.bytes)
+        })
+    }
+
     /// Removes a view's file.
     pub(crate) fn forget(&self, kind: &ViewKind) {
         self.folder.remove(kind);
@@ -230,6 +247,7 @@ impl Views {
         let age = || self.store.upgrade()?.lineage().ok()?.age(&head.era);
         if self.keeps() && age().is_some_and(|age| age > OLD_ERAS) {
             self.worker.push(&self.this, Job::Merge(head.kind.clone()));
+            self.save_soon(&head.kind);
         }
     }
 
@@ -302,6 +320,16 @@ impl Views {
     pub(crate) fn save_soon(&self, kind: &ViewKind) {
         if self.keeps() {
             self.worker.push(&self.this, Job::Save(kind.clone()));
+        }
+    }
+
+    /// As [`Views::save_soon`], unless there is a file that can be brought up to date with little effort.
+    pub(crate) fn save_if_far<B: Stored>(&self, slot: &Slot<B>, kind: &ViewKind) {
+        let (Some(keeping), Some((generation, true))) = (&self.keeping, slot.current()) else {
+            return;
+        };
+        if keeping.is_far(kind, generation.from, generation.base.len()) {
+            self.save_soon(kind);
         }
     }
 

@@ -303,7 +303,7 @@ impl Views {
             drop(feed);
             drop(cleared);
         } else {
-            self.save_soon(kind);
+            self.save_if_far(slot, kind);
         }
         drop(busy);
         outcome

@@ -467,6 +467,46 @@ fn a_small_file_that_is_far_behind_is_written_anew() {
     }
 }
 
+/// Merges write a file anew where it is behind by much, in commits or in what they say, and not each time.
+#[test]
+fn a_file_is_written_anew_where_much_was_merged() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("views");
+    let engine: Arc<dyn Engine> = Arc::new(MemoryEngine::new());
+    let kind = ViewKind::Members(None);
+    let store = open(&engine);
+    let create = |text: &str| {
+        let mut tx = store.begin(Access::Write).unwrap();
+        let mut properties = isomer_value::Map::new();
+        properties.insert("text", text.into());
+        tx.create_node(&[], &properties).unwrap();
+        tx.commit().unwrap();
+    };
+    create("");
+    let views = Views::open(&store, options(&kept)).unwrap();
+    views.make(&kind).unwrap();
+    views.wait_ready();
+    let merge = |is_written: bool| {
+        let before = stored(&views, &kind).unwrap();
+        views.merge_now(&kind).unwrap();
+        views.wait_ready();
+        let merged = version(&views, &kind);
+        assert_eq!(merged, store.engine().version());
+        let expected = if is_written { merged } else { before };
+        assert_eq!(stored(&views, &kind), Some(expected));
+    };
+    (0..4_000).for_each(|_| create(""));
+    merge(false);
+    (0..200).for_each(|_| create(""));
+    merge(true);
+    let long = "long ".repeat(400_000);
+    (0..8).for_each(|_| create(&long));
+    merge(false);
+    create(&long);
+    merge(true);
+    views.close();
+}
+
 /// Opened and closed a hundred times and more, a file is written anew before its era is forgotten.
 #[test]
 fn many_openings_do_not_lose_a_file() {
