@@ -27,7 +27,7 @@ pub struct BenchOptions {
     /// Which benchmark
     #[arg(value_enum)]
     pub name: BenchName,
-    /// Size of the data: 1.0 is 1,632,803 people and 30,622,564 relationships
+    /// Size of the data: 1.0 is 1,632,803 people and 30,622,564 relationships, a million documents, or what stands beside the name
     #[arg(long, value_name = "FACTOR", default_value_t = 0.1)]
     pub scale: f64,
     /// Where the database is made, and removed afterwards [default: the folder for temporary files]
@@ -102,7 +102,7 @@ pub enum BenchName {
     Uuid,
     /// Elements added one at a time to a set in a map, a million at scale 1; counters
     Convergent,
-    /// Single documents read over HTTP, of a million at scale 1; connections that do nothing
+    /// Single documents read and written over HTTP and Bolt, of a million at scale 1; 10,000 connections that do nothing
     Server,
 }
 

@@ -93,7 +93,7 @@ enum Command {
     Demo(demo::DemoOptions),
     /// Measures this machine: figures as JSON lines
     Bench(bench::BenchOptions),
-    /// Serves databases to others over HTTP
+    /// Serves databases to others over HTTP and Bolt, with a console for browsers
     Serve(serve::ServeOptions),
     /// Peers of a database, and how they are
     Replica(replica::ReplicaOptions),

@@ -1,4 +1,5 @@
-//! The description of the interface (OpenAPI 3.1), made from the table of routes.
+//! The description of the interface (OpenAPI 3.1), made from the table of routes: the router, the rights and their tests are made
+//! from it, too. Attributes beside each function (utoipa) would be a second table, which could differ from the first.
 
 use std::sync::OnceLock;
 

@@ -345,7 +345,7 @@ mod tests {
         assert_eq!(connection.deadline, Some(at(1) + ARRIVAL));
         // A piece now and then does not prolong it.
         client
-            .write_all(b"TP/1.1\r\nExpect: 100-continue\r\n")
+            .write_all(b"TP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n")
             .unwrap();
         turn(&mut connection, at(5));
         client.write_all(b"Content-Length: 2\r\n\r\n").unwrap();
@@ -370,7 +370,7 @@ mod tests {
 
     /// Asks once; what is there of the answer.
     fn asked(client: &mut net::TcpStream, connection: &mut Connection, method: &str) -> Vec<u8> {
-        let request = format!("{method} / HTTP/1.1\r\n\r\n");
+        let request = format!("{method} / HTTP/1.1\r\nHost: a\r\n\r\n");
         client.write_all(request.as_bytes()).unwrap();
         connection.readable = true;
         let turn = connection.turn(&Large, false, &mut [0; 1024], Instant::now());

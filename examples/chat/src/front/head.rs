@@ -58,6 +58,7 @@ pub(super) fn head<'b>(
         head_alone: request.method == Some("HEAD"),
     };
     let mut length = None;
+    let mut hosts = 0;
     for field in &*request.headers {
         if field.name.eq_ignore_ascii_case("content-length") {
             let digits = std::str::from_utf8(field.value).unwrap_or_default();
@@ -69,6 +70,8 @@ pub(super) fn head<'b>(
             length = Some(digits.parse::<usize>().unwrap_or(usize::MAX));
         } else if field.name.eq_ignore_ascii_case("transfer-encoding") {
             return Err(Stop::Refused(501, "bodies come with a Content-Length here"));
+        } else if field.name.eq_ignore_ascii_case("host") {
+            hosts += 1;
         } else if field.name.eq_ignore_ascii_case("connection") {
             let mut options = field.value.split(|byte| *byte == b',');
             head.keep &= !options.any(|option| option.trim_ascii().eq_ignore_ascii_case(b"close"));
@@ -77,6 +80,10 @@ pub(super) fn head<'b>(
             head.waits =
                 request.version == Some(1) && field.value.eq_ignore_ascii_case(b"100-continue");
         }
+    }
+    // Of two, a proxy in front may have heeded the other one (RFC 9112, 3.2).
+    if hosts > 1 || hosts == 0 && request.version == Some(1) {
+        return Err(Stop::Refused(400, "a request names one Host"));
     }
     head.body = length.unwrap_or(0);
     if head.body > MOST_BODY {
@@ -159,7 +166,10 @@ mod tests {
         assert_eq!(refused("GET / HTTP/1.1\r\nHost: a\r\n\r\n"), 200);
         assert_eq!(refused("GET / HTTP/1.1\r\nHost: a\r\n"), 0);
         assert_eq!(refused("hello\0there\r\n\r\n"), 400);
-        let with = |field: &str| format!("POST / HTTP/1.1\r\n{field}\r\n\r\n");
+        assert_eq!(refused("GET / HTTP/1.1\r\n\r\n"), 400);
+        assert_eq!(refused("GET / HTTP/1.0\r\n\r\n"), 200);
+        let with = |field: &str| format!("POST / HTTP/1.1\r\nHost: a\r\n{field}\r\n\r\n");
+        assert_eq!(refused(&with("host: a")), 400);
         assert_eq!(refused(&with("Content-Length: 65536")), 200);
         assert_eq!(refused(&with("Content-Length: 65537")), 413);
         assert_eq!(
@@ -172,7 +182,7 @@ mod tests {
             400
         );
         assert_eq!(refused(&with("Transfer-Encoding: chunked")), 501);
-        let many: String = (0..65).map(|at| format!("a{at}: b\r\n")).collect();
+        let many: String = (0..64).map(|at| format!("a{at}: b\r\n")).collect();
         assert_eq!(refused(&with(many.trim_end())), 431);
         assert_eq!(
             refused(&with(&format!("a: {}", "b".repeat(MOST_HEAD)))),
@@ -182,9 +192,9 @@ mod tests {
 
     #[test]
     fn a_head_says_how_long_its_body_is_and_whether_more_requests_follow() {
-        let Ok(told) =
-            head(b"POST / HTTP/1.1\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello")
-        else {
+        let Ok(told) = head(
+            b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nExpect: 100-continue\r\n\r\nhello",
+        ) else {
             panic!("the head is whole");
         };
         assert_eq!((told.body, told.keep, told.waits), (5, true, true));
@@ -192,8 +202,8 @@ mod tests {
         assert!(old.is_ok_and(|head| !head.waits));
         for closing in [
             "GET / HTTP/1.0\r\n\r\n",
-            "GET / HTTP/1.1\r\nConnection: Close\r\n\r\n",
-            "GET / HTTP/1.1\r\nConnection: TE, close\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: Close\r\n\r\n",
+            "GET / HTTP/1.1\r\nHost: a\r\nConnection: TE, close\r\n\r\n",
         ] {
             assert!(head(closing.as_bytes()).is_ok_and(|head| !head.keep));
         }

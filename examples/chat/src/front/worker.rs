@@ -176,13 +176,14 @@ impl<H: Handler> Worker<H> {
                 told => told,
             };
         let (poll, mailbox) = (&mut self.poll, &self.mailbox);
+        let mut looked = Ok(());
         let outcome = if !self.again.is_empty() || !self.answers.is_empty() {
             told(poll, events, Some(Duration::ZERO))
         } else if self.polling.look(|| {
-            let outcome = told(poll, events, Some(Duration::ZERO));
-            outcome.is_err() || !events.is_empty() || !mailbox.letters().is_empty()
+            looked = told(poll, events, Some(Duration::ZERO));
+            looked.is_err() || !events.is_empty() || !mailbox.letters().is_empty()
         }) {
-            Ok(())
+            looked
         } else {
             let began = Instant::now();
             mailbox.asleep.store(true, Ordering::SeqCst);

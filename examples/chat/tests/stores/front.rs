@@ -101,7 +101,7 @@ fn people(address: SocketAddr) -> [Client; 2] {
         assert_eq!(nobody.ask("POST", "/api/session", Some(wrong)).0, 401);
         let body = right.to_string();
         let request = format!(
-            "POST /api/session HTTP/1.1\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+            "POST /api/session HTTP/1.1\r\nHost: a\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
             body.len()
         );
         let (status, head, _) = raw(address, request.as_bytes());
@@ -212,7 +212,7 @@ impl Feed {
             .map(|last| format!("Last-Event-ID: {last}\r\n"))
             .unwrap_or_default();
         let request = format!(
-            "GET {path} HTTP/1.1\r\nSession: {}\r\n{resumed}\r\n",
+            "GET {path} HTTP/1.1\r\nHost: a\r\nSession: {}\r\n{resumed}\r\n",
             client.session
         );
         stream.write_all(request.as_bytes()).unwrap();
@@ -290,30 +290,37 @@ fn bad_clients(address: SocketAddr) {
     let status = |request: &str| raw(address, request.as_bytes()).0;
     assert_eq!(status("hello\r\n\r\n"), 400);
     assert_eq!(
-        status("POST /api/session HTTP/1.1\r\nContent-Length: 9999999\r\n\r\n"),
+        status("POST /api/session HTTP/1.1\r\nHost: a\r\nContent-Length: 9999999\r\n\r\n"),
         413
     );
     assert_eq!(
-        status("POST /api/session HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
+        status(
+            "POST /api/session HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nab"
+        ),
         400
     );
     assert_eq!(
-        status("POST /api/session HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"),
+        status(
+            "POST /api/session HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+        ),
         501
     );
     assert_eq!(
-        status(&format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(20_000))),
+        status(&format!(
+            "GET /{} HTTP/1.1\r\nHost: a\r\n\r\n",
+            "a".repeat(20_000)
+        )),
         431
     );
     let form = "username=ada&password=correct";
     let posted = format!(
-        "POST /api/session HTTP/1.1\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{form}",
+        "POST /api/session HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{form}",
         form.len()
     );
     assert_eq!(status(&posted), 415, "another site's form can send this");
     let deep = format!("{{\"username\":{}", "[".repeat(30_000));
     let posted = format!(
-        "POST /api/session HTTP/1.1\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{deep}",
+        "POST /api/session HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{deep}",
         deep.len()
     );
     assert_eq!(status(&posted), 400);
@@ -321,7 +328,7 @@ fn bad_clients(address: SocketAddr) {
     let mut stream = connect(address);
     stream
         .write_all(
-            b"GET /page.css HTTP/1.1\r\n\r\nGET /page.css HTTP/1.1\r\nConnection: close\r\n\r\n",
+            b"GET /page.css HTTP/1.1\r\nHost: a\r\n\r\nGET /page.css HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n",
         )
         .unwrap();
     let mut told = String::new();
@@ -330,7 +337,7 @@ fn bad_clients(address: SocketAddr) {
     let mut stream = connect(address);
     for piece in [
         "GET /page.c",
-        "ss HTTP/1.1\r\nConnec",
+        "ss HTTP/1.1\r\nHost: a\r\nConnec",
         "tion: close\r\n",
         "\r\n",
     ] {

@@ -145,7 +145,7 @@ fn a_slow_reader_of_a_large_answer_holds_up_nobody_and_gets_all_of_it() {
 fn requests_of_a_connection_are_answered_in_order_though_one_is_answered_later() {
     let mut client = Client::new(start());
     let paths = ["/a", "/later", "/b", "/at-once", "/dropped", "/c"];
-    let asked = paths.map(|path| format!("GET {path} HTTP/1.1\r\n\r\n"));
+    let asked = paths.map(|path| format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n"));
     client.send(&asked.concat());
     for path in paths {
         let (status, body) = client.answer();
@@ -155,7 +155,7 @@ fn requests_of_a_connection_are_answered_in_order_though_one_is_answered_later()
         }
     }
     // The half that the client closed is not the half that it reads.
-    client.send("GET /later HTTP/1.1\r\n\r\nGET /d HTTP/1.1\r\n\r\n");
+    client.send("GET /later HTTP/1.1\r\nHost: a\r\n\r\nGET /d HTTP/1.1\r\nHost: a\r\n\r\n");
     client
         .0
         .get_ref()
@@ -203,7 +203,7 @@ fn hundreds_of_idle_connections_beside_a_busy_one() {
     let mut idle: Vec<Client> = (0..300).map(|_| Client::new(address)).collect();
     for client in &mut idle {
         // Some have asked before, and some have begun to.
-        client.send("GET /idle HTTP/1.1\r\n\r\nGET /i");
+        client.send("GET /idle HTTP/1.1\r\nHost: a\r\n\r\nGET /i");
     }
     for _ in 0..1_000 {
         assert_eq!(busy.get("/busy"), ok("/busy"));
@@ -211,7 +211,7 @@ fn hundreds_of_idle_connections_beside_a_busy_one() {
     assert_eq!(busy.get("/shares"), ok("true"));
     for client in &mut idle {
         assert_eq!(client.answer(), ok("/idle"));
-        client.send("dle HTTP/1.1\r\nConnection: close\r\n\r\n");
+        client.send("dle HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
         assert_eq!(client.answer(), ok("/idle"));
         assert!(client.is_closed());
     }
@@ -221,7 +221,9 @@ fn hundreds_of_idle_connections_beside_a_busy_one() {
 #[test]
 fn a_body_that_waits_is_asked_for_and_one_in_pieces_is_put_together() {
     let mut client = Client::new(start());
-    client.send("POST /echo HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 50000\r\n\r\n");
+    client.send(
+        "POST /echo HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 50000\r\n\r\n",
+    );
     assert_eq!(client.answer(), (100, String::new()));
     for _ in 0..50 {
         client.send(&"b".repeat(1_000));
