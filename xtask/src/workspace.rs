@@ -8,9 +8,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// The checkout.
+/// The checkout: that of the cargo that runs us, for checkouts that share a build folder share this program, too.
 pub fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let here = here.unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     here.parent()
         .expect("xtask lies one level below the checkout")
         .to_path_buf()

@@ -94,7 +94,8 @@ export interface Me {
   version: string;
   csrf?: string;
 }
-export type Role = "reader" | "editor" | "schema" | "admin";
+/** Each includes those before it. */
+export type Role = "reader" | "editor" | "schema" | "replica" | "admin";
 
 export async function me(): Promise<Me> {
   const told = (await get("/v1/me")) as unknown as Me;

@@ -14,7 +14,7 @@ export const PAGES: { name: PageName; title: string; icon: string; about: string
   { name: "access", title: "Access", icon: "key", about: "Users, tokens, databases" },
 ];
 
-const ORDER: api.Role[] = ["reader", "editor", "schema", "admin"];
+const ORDER: api.Role[] = ["reader", "editor", "schema", "replica", "admin"];
 
 class Session {
   me = $state<api.Me | null>(null);
