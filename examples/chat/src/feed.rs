@@ -13,9 +13,11 @@ use anyhow::Result;
 
 use crate::{
     front::HEARTBEAT,
-    http::MOST_MESSAGES,
     store::{ChatStore, Id},
 };
+
+/// Messages that are looked up and written at once: with the longest of them 128 KiB wait for the client.
+const PAGE: usize = 16;
 
 /// The listeners of a chat, each with the number of its place.
 type Places = Vec<(u64, SyncSender<()>)>;
@@ -100,7 +102,7 @@ pub fn follow(
             return Ok(());
         }
         let new = store
-            .get_chat_messages(listening.chat, Some(after + 1), None, MOST_MESSAGES)
+            .get_chat_messages(listening.chat, Some(after + 1), None, PAGE)
             .map_err(failed)?;
         let mut events = Vec::new();
         for message in &new {
@@ -112,10 +114,15 @@ pub fn follow(
             )?;
             after = message.id;
         }
-        out.write_all(&events)?;
-        if new.len() == MOST_MESSAGES {
+        let has_more = new.len() == PAGE;
+        drop(new);
+        if !events.is_empty() {
+            out.write_all(&events)?;
+        }
+        if has_more {
             continue;
         }
+        drop(events);
         match listening.heard.recv_timeout(HEARTBEAT) {
             Ok(()) => {}
             // It is how a client that went away is noticed.

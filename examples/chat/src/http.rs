@@ -26,7 +26,7 @@ const MOST_TEXT: usize = 4_000;
 const MOST_NAME: usize = 200;
 const MOST_MEMBERS: usize = 100;
 /// Most messages of one answer.
-pub const MOST_MESSAGES: usize = 1_000;
+const MOST_MESSAGES: usize = 1_000;
 
 /// Workers where each may have to wait for its store: as many as may be at work there.
 const WAITING_WORKERS: usize = 16;
@@ -412,10 +412,13 @@ impl App {
         let user = self.member(&session(request), chat)?;
         let asked: NewMessage = body(request)?;
         // What is no text takes six bytes for each of its own in an answer.
-        let is_text = |one: char| !one.is_control() || one == '\n' || one == '\t';
+        let is_text = |one: char| !one.is_control() || matches!(one, '\n' | '\r' | '\t');
         if asked.text.is_empty() || asked.text.len() > MOST_TEXT || !asked.text.chars().all(is_text)
         {
-            return refuse(400, "a message has 1 to 4,000 bytes of text");
+            return refuse(
+                400,
+                "a message has 1 to 4,000 bytes of text, without control characters",
+            );
         }
         // Who begins to listen meanwhile looks for messages only after the feed has begun.
         let untold = (self.feed.get() != Some(&true)).then(|| self.hub.clone());
@@ -440,8 +443,8 @@ impl App {
     /// Messages as they are said, as server-sent events; `after`, or `Last-Event-ID`, is the number of the last one that is known.
     fn feed(&self, request: &Request<'_>, chat: Id) -> Outcome<Reply> {
         let session = session(request);
-        // Listening begins before the first look, so that nothing falls between the two.
         self.member(&session, chat)?;
+        // Listening begins before the first look, so that nothing falls between the two.
         let heard = self.hub.listen(chat);
         self.begin_feed()?;
         let known = request

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     net::IpAddr,
-    sync::{Condvar, Mutex, OnceLock, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -93,16 +93,16 @@ impl Passwords {
         from: IpAddr,
     ) -> Result<Result<bool, Busy>> {
         static NOBODY: OnceLock<String> = OnceLock::new();
-        // Counted before it is looked at: of those that come together no more are looked at.
-        if !self.guess(from) {
+        if !self.may_guess(from) {
             return Ok(Err(Busy::Guesses));
         }
         let _place = match self.place() {
             Ok(place) => place,
-            Err(busy) => {
-                self.take_back(from);
-                return Ok(Err(busy));
-            }
+            Err(busy) => return Ok(Err(busy)),
+        };
+        // Counted before it is looked at, for those that come together, and in its place, so that few are counted that are right.
+        let Some(counted) = self.guess(from) else {
+            return Ok(Err(Busy::Guesses));
         };
         let against = match (known, NOBODY.get()) {
             (Some(hash), _) => hash,
@@ -117,14 +117,25 @@ impl Passwords {
             .is_ok();
         let is_right = fits && known.is_some();
         if is_right {
-            self.take_back(from);
+            self.take_back(from, counted);
         }
         Ok(Ok(is_right))
     }
 
-    /// Counts a guess; whether the address has any left.
-    fn guess(&self, from: IpAddr) -> bool {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+    fn failures(&self) -> MutexGuard<'_, HashMap<IpAddr, (u32, Instant)>> {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the address has guesses left.
+    fn may_guess(&self, from: IpAddr) -> bool {
+        let failures = self.failures();
+        let known = failures.get(&from);
+        known.is_none_or(|(count, since)| *count < FAILURES || since.elapsed() >= WINDOW)
+    }
+
+    /// Counts a guess, in the minute that began then; nothing where the address has none left.
+    fn guess(&self, from: IpAddr) -> Option<Instant> {
+        let mut failures = self.failures();
         if failures.len() >= ADDRESSES {
             failures.retain(|_, (_, since)| since.elapsed() < WINDOW);
         }
@@ -134,14 +145,16 @@ impl Passwords {
         }
         let is_left = *count < FAILURES;
         *count += u32::from(is_left);
-        is_left
+        is_left.then_some(*since)
     }
 
     /// It was no failure.
-    fn take_back(&self, from: IpAddr) {
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((count, _)) = failures.get_mut(&from) {
-            *count = count.saturating_sub(1);
+    fn take_back(&self, from: IpAddr, counted: Instant) {
+        let mut failures = self.failures();
+        let known = failures.get_mut(&from);
+        // Another minute has none of it.
+        if let Some((count, _)) = known.filter(|(_, since)| *since == counted) {
+            *count -= 1;
         }
     }
 }
@@ -192,6 +205,13 @@ mod tests {
             }
         });
         assert_eq!(looked_at.into_inner(), FAILURES, "they came together");
+        // Those that are right share them with nobody, however many come together.
+        let four: IpAddr = [127, 0, 0, 4].into();
+        thread::scope(|scope| {
+            for _ in 0..2 * FAILURES {
+                scope.spawn(|| assert_eq!(asked("right password", Some(&known), four), Ok(true)));
+            }
+        });
         assert_eq!(*passwords.free.lock().unwrap(), PLACES);
     }
 }

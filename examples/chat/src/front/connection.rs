@@ -6,10 +6,10 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{self, IpAddr},
+    net::{self, IpAddr, Ipv6Addr},
     panic::{AssertUnwindSafe, catch_unwind},
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use mio::{event::Event, net::TcpStream};
@@ -40,6 +40,7 @@ pub(super) enum Turn {
 
 pub(super) struct Connection {
     stream: TcpStream,
+    /// Who asks: what is counted by address is counted for this one.
     from: IpAddr,
     place: Place,
     /// What came and was not answered yet.
@@ -49,6 +50,8 @@ pub(super) struct Connection {
     /// The answer, and how much of it was taken.
     out: Vec<u8>,
     taken: usize,
+    /// When it must be taken whole, however many pieces it is taken in.
+    end: Option<Instant>,
     /// Whether there may be something to read.
     readable: bool,
     /// Whether the client said that nothing more will come.
@@ -71,13 +74,14 @@ impl Connection {
     pub(super) fn new(stream: TcpStream, place: Place, now: Instant) -> io::Result<Self> {
         stream.set_nodelay(true)?;
         Ok(Self {
-            from: stream.peer_addr()?.ip(),
+            from: customer(stream.peer_addr()?.ip()),
             stream,
             place,
             buffer: Vec::new(),
             awaited: 0,
             out: Vec::new(),
             taken: 0,
+            end: None,
             readable: true,
             half_closed: false,
             arrival: None,
@@ -108,17 +112,14 @@ impl Connection {
     /// Has an answer to write, which the client has its time to take.
     fn say(&mut self, answer: &Answer, now: Instant) {
         let bytes = answer.body.len();
-        if bytes > KEPT && !self.place.hold(bytes) {
-            self.place.let_go();
+        if bytes > KEPT && !self.place.hold(self.from, bytes) {
             self.keep = false;
             let full = Answer::error(503, "too many answers wait to be taken: try again later");
             return self.say(&full, now);
         }
         write_answer(&mut self.out, answer, self.keep, !self.head_alone);
-        // Whoever takes a byte now and then would hold it for ever.
-        let (more, each) = TAKING_MORE;
-        let pieces = u32::try_from(self.out.len() / each).unwrap_or(u32::MAX);
-        self.deadline = Some(now + TAKING + more * pieces);
+        self.end = Some(now + time_for(self.out.len()));
+        self.deadline = Some(now + TAKING);
     }
 
     /// Goes on as far as it can with one request; `piece` is what reading needs, whatever is in it.
@@ -129,7 +130,7 @@ impl Connection {
         piece: &mut [u8],
         now: Instant,
     ) -> io::Result<Turn> {
-        if self.answering || !self.write()? {
+        if self.answering || !self.write(now)? {
             return Ok(Turn::Waits);
         }
         if !self.keep {
@@ -140,7 +141,7 @@ impl Connection {
                 self.arrival = None;
                 return self.reply(reply, shares_worker, now);
             }
-            if !self.write()? {
+            if !self.write(now)? {
                 return Ok(Turn::Waits);
             }
             self.expect(now);
@@ -209,7 +210,7 @@ impl Connection {
                     // It is written after the others had their turns: whoever gets one may take the processor.
                     return Ok(Turn::Again);
                 }
-                if !self.write()? {
+                if !self.write(now)? {
                     return Ok(Turn::Waits);
                 }
                 self.deadline = Some(now + IDLE);
@@ -236,18 +237,22 @@ impl Connection {
         });
     }
 
-    /// Whether all is taken.
-    fn write(&mut self) -> io::Result<bool> {
+    /// Whether all is taken. While something is, it may take longer.
+    fn write(&mut self, now: Instant) -> io::Result<bool> {
         while self.taken < self.out.len() {
             match self.stream.write(&self.out[self.taken..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(count) => self.taken += count,
+                Ok(count) => {
+                    self.taken += count;
+                    self.deadline = self.end.map(|end| end.min(now + TAKING)).or(self.deadline);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
                 Err(error) => return Err(error),
             }
         }
         self.place.let_go();
+        self.end = None;
         self.out.clear();
         self.out.shrink_to(KEPT);
         self.taken = 0;
@@ -288,9 +293,54 @@ impl Connection {
     }
 }
 
-fn events(mut stream: net::TcpStream, run: Events) -> io::Result<()> {
+/// Who asks from an address: of IPv6 its network, for a customer has one and any address in it.
+fn customer(from: IpAddr) -> IpAddr {
+    match from.to_canonical() {
+        IpAddr::V6(from) => Ipv6Addr::from_bits(from.to_bits() >> 64 << 64).into(),
+        from => from,
+    }
+}
+
+/// How long a client may take for so many bytes: whoever takes one now and then would hold them for ever.
+fn time_for(bytes: usize) -> Duration {
+    let (more, each) = TAKING_MORE;
+    TAKING + more * u32::try_from(bytes / each).unwrap_or(u32::MAX)
+}
+
+/// A stream of pieces, each of which has its time to be taken, by its length.
+struct Pieces {
+    stream: net::TcpStream,
+    time_for: fn(usize) -> Duration,
+}
+
+impl Write for Pieces {
+    fn write(&mut self, piece: &[u8]) -> io::Result<usize> {
+        let end = Instant::now() + (self.time_for)(piece.len());
+        let mut left = piece;
+        while !left.is_empty() {
+            let time = end.saturating_duration_since(Instant::now());
+            if time.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.stream.set_write_timeout(Some(time))?;
+            match self.stream.write(left) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => left = &left[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(piece.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
+}
+
+fn events(stream: net::TcpStream, run: Events) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(TAKING))?;
+    let mut stream = Pieces { stream, time_for };
     stream.write_all(
         b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nConnection: close\r\n\r\n",
     )?;
@@ -299,16 +349,19 @@ fn events(mut stream: net::TcpStream, run: Events) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::sync::Arc;
 
-    use super::{super::Room, *};
+    use super::{
+        super::{MOST_OF_ONE, MOST_UNTAKEN, Room},
+        *,
+    };
 
     struct Large;
 
     impl Handler for Large {
         fn answer(&self, _: &Request<'_>) -> Reply {
             let mut answer = Answer::error(200, "");
-            answer.body = vec![0; 64 << 20];
+            answer.body = vec![0; 8 << 20];
             Reply::Whole(answer)
         }
 
@@ -353,19 +406,24 @@ mod tests {
         assert_eq!(connection.deadline, Some(at(1) + ARRIVAL));
         client.write_all(b"ab").unwrap();
         turn(&mut connection, at(10));
-        // A second for each 64 KiB: no longer, however little is taken at once.
-        let until = Some(at(10 + (64 << 20) / (64 << 10)) + TAKING);
-        assert_eq!(connection.deadline, until);
+        assert_eq!(connection.deadline, Some(at(10) + TAKING));
+        turn(&mut connection, at(15));
+        assert_eq!(connection.deadline, Some(at(10) + TAKING), "none is taken");
         client.read_exact(&mut vec![0; 1 << 20]).unwrap();
         turn(&mut connection, at(20));
-        assert_eq!(connection.deadline, until);
+        assert_eq!(connection.deadline, Some(at(20) + TAKING));
+        // A second for each 64 KiB in all: no longer, however little is taken at once.
+        let end = 10 + (8 << 20) / (64 << 10);
+        client.read_exact(&mut vec![0; 1 << 20]).unwrap();
+        turn(&mut connection, at(end + 5));
+        assert_eq!(connection.deadline, Some(at(end) + TAKING));
         let reading =
-            thread::spawn(move || client.read_exact(&mut vec![0; 63 << 20]).map(|()| client));
+            thread::spawn(move || client.read_exact(&mut vec![0; 6 << 20]).map(|()| client));
         while !connection.out.is_empty() {
-            turn(&mut connection, at(30));
+            turn(&mut connection, at(end));
         }
         let _client = reading.join().unwrap().unwrap();
-        assert_eq!(connection.deadline, Some(at(30) + IDLE));
+        assert_eq!(connection.deadline, Some(at(end) + IDLE));
     }
 
     /// Asks once; what is there of the answer.
@@ -382,27 +440,68 @@ mod tests {
     }
 
     #[test]
+    fn pieces_of_a_stream_have_their_time_however_they_are_taken() {
+        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        let mut pieces = Pieces {
+            stream,
+            time_for: |_| Duration::from_millis(300),
+        };
+        let taking = thread::spawn(move || {
+            // Enough that the other side can go on each time, until it ends.
+            let mut taken = vec![0; 256 << 10];
+            while client.read(&mut taken).is_ok_and(|count| count > 0) {
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let began = Instant::now();
+        pieces.write_all(&[0; 1 << 10]).unwrap();
+        let error = pieces.write_all(&vec![0; 256 << 20]).unwrap_err();
+        let kinds = [io::ErrorKind::TimedOut, io::ErrorKind::WouldBlock];
+        assert!(kinds.contains(&error.kind()), "{error}");
+        let took = began.elapsed();
+        assert!(took >= Duration::from_millis(300) && took < Duration::from_secs(3));
+        drop(pieces);
+        taking.join().unwrap();
+    }
+
+    #[test]
+    fn networks_of_ipv6_are_one_customer() {
+        let of = |text: &str| customer(text.parse().unwrap()).to_string();
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(of("::ffff:10.0.0.1"), "10.0.0.1");
+        assert_eq!(of("10.0.0.1"), "10.0.0.1");
+    }
+
+    #[test]
     fn who_asks_for_a_head_gets_no_body() {
         let (mut client, mut connection) = pair(&Arc::new(Room::new()), Instant::now());
         for _ in 0..2 {
             let told = String::from_utf8(asked(&mut client, &mut connection, "HEAD")).unwrap();
-            assert!(told.contains("Content-Length: 67108864\r\n"), "{told}");
+            assert!(told.contains("Content-Length: 8388608\r\n"), "{told}");
             assert!(told.ends_with("\r\n\r\n"), "{told}");
         }
-        assert_eq!(connection.place.untaken, 0);
+        assert!(connection.place.untaken.is_none());
     }
 
     #[test]
     fn answers_that_nobody_takes_have_a_limit() {
         let room = Arc::new(Room::new());
         let mut pairs: Vec<_> = (0..4).map(|_| pair(&room, Instant::now())).collect();
+        for at in 0..MOST_UNTAKEN / MOST_OF_ONE {
+            // Others have their own part.
+            let mut other = Place::take(&room).unwrap();
+            let from = IpAddr::from([10, 0, 0, u8::try_from(at).unwrap()]);
+            assert!(other.hold(from, MOST_OF_ONE) && !other.hold(from, 1));
+        }
         let mut begins_with = |at: usize| {
             let (client, connection) = &mut pairs[at];
             asked(client, connection, "GET")[9..12].to_vec()
         };
         assert_eq!(begins_with(0), b"200");
         assert_eq!(begins_with(1), b"200");
-        assert_eq!(begins_with(2), b"503", "two of 64 MiB are not taken");
+        assert_eq!(begins_with(2), b"503", "two of 8 MiB are not taken");
         drop(pairs.remove(0));
         let (client, connection) = &mut pairs[2];
         assert_eq!(&asked(client, connection, "GET")[9..12], b"200");

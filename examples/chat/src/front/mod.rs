@@ -10,10 +10,11 @@ mod polling;
 mod worker;
 
 use std::{
+    collections::{HashMap, hash_map::Entry},
     io::{self, Write},
     net::{IpAddr, TcpListener, TcpStream},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -36,12 +37,14 @@ const MOST_CONNECTIONS: usize = 1_000;
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a request may take to arrive once it has begun.
 const ARRIVAL: Duration = Duration::from_secs(10);
-/// How long a client may take for its answer.
+/// How long a client may take nothing of its answer.
 const TAKING: Duration = Duration::from_secs(20);
-/// How much longer for each so many bytes of it.
+/// How much longer it may take in all, for each so many bytes.
 const TAKING_MORE: (Duration, usize) = (Duration::from_secs(1), 64 << 10);
-/// Most bytes of large answers that are not taken.
+/// Most bytes of large answers that are not taken ...
 const MOST_UNTAKEN: usize = 128 << 20;
+/// ... and of those that one address asked for.
+const MOST_OF_ONE: usize = 16 << 20;
 /// Files that are left to the store and all else.
 const OTHER_FILES: usize = 500;
 /// How often a silent stream of events says that it is there.
@@ -57,7 +60,7 @@ pub struct Request<'b> {
     pub query: &'b str,
     /// All of it.
     pub body: &'b [u8],
-    /// Where it comes from.
+    /// Who asks: an address, of IPv6 its network of 64 bits.
     pub from: IpAddr,
     /// Whether other connections wait while this thread does.
     pub shares_worker: bool,
@@ -186,8 +189,15 @@ fn is_passing(error: &io::Error) -> bool {
 struct Room {
     connections: AtomicUsize,
     most_connections: usize,
-    /// Bytes of large answers that were not taken.
-    untaken: AtomicUsize,
+    untaken: Mutex<Untaken>,
+}
+
+/// Bytes of large answers that were not taken.
+#[derive(Default)]
+struct Untaken {
+    all: usize,
+    /// By who asked for them; nobody who has none.
+    of_one: HashMap<IpAddr, usize>,
 }
 
 impl Room {
@@ -198,8 +208,12 @@ impl Room {
             connections: AtomicUsize::new(0),
             most_connections: MOST_CONNECTIONS
                 .min(files.saturating_sub(OTHER_FILES).max(files / 2)),
-            untaken: AtomicUsize::new(0),
+            untaken: Mutex::default(),
         }
+    }
+
+    fn untaken(&self) -> MutexGuard<'_, Untaken> {
+        self.untaken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -233,30 +247,45 @@ fn open_files(_: usize) -> usize {
 /// A place among the connections, and what it holds of the memory for answers; given back at its end.
 struct Place {
     room: Arc<Room>,
-    untaken: usize,
+    /// Who holds how many bytes.
+    untaken: Option<(IpAddr, usize)>,
 }
 
 impl Place {
     fn take(room: &Arc<Room>) -> Option<Self> {
         let place = Self {
             room: room.clone(),
-            untaken: 0,
+            untaken: None,
         };
         (room.connections.fetch_add(1, Ordering::Relaxed) < room.most_connections).then_some(place)
     }
 
-    /// Takes so many bytes more for an answer; whether there is room for them.
-    fn hold(&mut self, bytes: usize) -> bool {
-        let before = self.room.untaken.fetch_add(bytes, Ordering::Relaxed);
-        self.untaken += bytes;
-        before + bytes <= MOST_UNTAKEN
+    /// Takes so many bytes for the answer to who asks, if there is room for them; it holds none yet.
+    fn hold(&mut self, from: IpAddr, bytes: usize) -> bool {
+        let mut untaken = self.room.untaken();
+        let of_one = untaken.of_one.get(&from).copied().unwrap_or(0) + bytes;
+        if of_one > MOST_OF_ONE || untaken.all + bytes > MOST_UNTAKEN {
+            return false;
+        }
+        untaken.all += bytes;
+        untaken.of_one.insert(from, of_one);
+        drop(untaken);
+        self.untaken = Some((from, bytes));
+        true
     }
 
     /// Gives back what it holds for answers.
     fn let_go(&mut self) {
-        if self.untaken > 0 {
-            self.room.untaken.fetch_sub(self.untaken, Ordering::Relaxed);
-            self.untaken = 0;
+        let Some((from, bytes)) = self.untaken.take() else {
+            return;
+        };
+        let mut untaken = self.room.untaken();
+        untaken.all -= bytes;
+        if let Entry::Occupied(mut of_one) = untaken.of_one.entry(from) {
+            *of_one.get_mut() -= bytes;
+            if *of_one.get() == 0 {
+                of_one.remove();
+            }
         }
     }
 }

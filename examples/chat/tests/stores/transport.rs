@@ -14,7 +14,7 @@ use isomer_chat::{
 };
 
 /// More than the sockets of both sides hold.
-const LARGE: usize = 64 << 20;
+const LARGE: usize = 16 << 20;
 
 /// Answers what its path says.
 struct Paths;
