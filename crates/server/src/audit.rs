@@ -17,7 +17,7 @@ use crate::{Result, ServerError, access::now_ms, config::AuditLevel};
 /// What is told of a request.
 #[derive(Clone, Debug)]
 pub struct Event<'a> {
-    /// The user; nothing where nobody was believed.
+    /// Who it is, or wanted to log in as; nothing where that is no name of a user.
     pub user: Option<&'a str>,
     /// The public half of the token.
     pub token: Option<&'a str>,

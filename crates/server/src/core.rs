@@ -19,7 +19,6 @@ use crate::{
     access::{Credential, Databases, Gates, Guesses, Principal, Session, System, Turn},
     audit::Audit,
     config::Config,
-    files,
     metrics::Metrics,
     open::OpenTransactions,
     operations::Operations,
@@ -89,7 +88,7 @@ pub struct Core {
 impl Core {
     /// Puts the parts together.
     pub(crate) fn new(
-        mut config: Config,
+        config: Config,
         system: Option<System>,
         databases: Databases,
         audit: Audit,
@@ -97,15 +96,6 @@ impl Core {
         home: Option<Arc<str>>,
         key: Option<MasterKey>,
     ) -> Result<Arc<Self>> {
-        let wanted = config.limits.connections;
-        config.limits.connections = files::room_for_connections(wanted);
-        if config.limits.connections < wanted {
-            tracing::warn!(
-                wanted,
-                connections = config.limits.connections,
-                "the limit of open files leaves room for fewer connections: raise it (`ulimit -n`), or lower limits.connections"
-            );
-        }
         let limits = &config.limits;
         let traces = Traces::new(config.traces.as_ref())?;
         let gates = Gates::new(

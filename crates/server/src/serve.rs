@@ -25,6 +25,7 @@ use crate::{
     bolt::MESSAGES,
     config::Config,
     core::{Core, make_folder, stop_asked},
+    files,
     http::{self, route::ROUTES},
     listen::{self, Spoken},
     metrics::Metrics,
@@ -77,9 +78,24 @@ pub struct RunningServer {
     setup_token: Option<String>,
 }
 
+/// Lets in no more connections than leave files to the databases.
+fn leave_files(config: &mut Config) {
+    let wanted = config.limits.connections;
+    let connections = files::room_for_connections(wanted);
+    if connections < wanted {
+        tracing::warn!(
+            wanted,
+            connections,
+            "the limit of open files leaves room for fewer connections: raise it (`ulimit -n`), or lower limits.connections"
+        );
+    }
+    config.limits.connections = connections;
+}
+
 /// Starts a server: when this returns, it answers.
 pub fn start(options: ServeOptions) -> Result<RunningServer> {
-    let config = options.config.clone();
+    let mut config = options.config.clone();
+    leave_files(&mut config);
     let tls = config
         .tls
         .as_ref()

@@ -3,13 +3,14 @@
 //! What is to be committed queues; the first in the queue leads: it takes everybody who waits, has them committed as one
 //! group, and wakes them. While one group is being synced, the next one gathers. Where that happens, and for those who do
 //! not wait for their commits, a thread of the engine's own leads from then on, until nobody is left: it tells who is in a
-//! group how it ended, and goes on with the next one before they run.
+//! group how it ended, and goes on with the next one before those run whose threads wait for theirs.
 //!
 //! That leader wakes those who do not wait, too: a thread apart for it would be two switches of threads more for each
 //! group. But what those do is their own affair: it may take its time, commit, have its thread wait for commits and panic,
 //! and must hold up no group. So the leader has a stand-in, who looks at it from time to time. Where it has been waking
 //! somebody for long, the stand-in leads until it is back, and leaves the waking to it: wakers are woken one after the
-//! other, and one that waited for another would wait for ever. Nobody is woken by a thread that has the lead.
+//! other, and one that waited for another would wait for ever. Where
+//! there is no stand-in, nobody is woken by a thread that has the lead.
 
 use std::{
     collections::VecDeque,
