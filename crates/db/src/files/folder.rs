@@ -38,6 +38,14 @@ pub enum FolderError {
     /// A name that cannot be one of the other side.
     #[error("{0}")]
     Name(String),
+    /// Where something is to be written stands what it must not replace, or a link, through which nothing is written.
+    #[error("{path}: a {what} stands there: remove it, or copy to another place")]
+    InTheWay {
+        /// The path.
+        path: PathBuf,
+        /// What it is.
+        what: &'static str,
+    },
 }
 
 impl FolderError {
@@ -110,7 +118,7 @@ impl Database {
     }
 
     /// Copies a file, or a folder with all that is in it, as they are at one version, to `to` in the file system, where files take the
-    /// place of files.
+    /// place of files. Nothing is written through a link ([`FolderError::InTheWay`]), but into the folder that `to` is a link to.
     pub fn export_folder(&self, from: &str, to: impl AsRef<Path>) -> Result<Copied, FolderError> {
         let mut copied = Copied::default();
         let mut tx = self.begin_read()?;
@@ -118,6 +126,7 @@ impl Database {
             from.trim_end_matches('/').to_owned(),
             to.as_ref().to_owned(),
         )];
+        let mut is_named = true;
         while let Some((from, to)) = left.pop() {
             let path = if from.is_empty() { "/" } else { from.as_str() };
             let about = tx.files().about(path)?.ok_or_else(|| {
@@ -127,23 +136,136 @@ impl Database {
                 )
             })?;
             if about.kind == PathKind::Folder {
-                match fs::create_dir(&to) {
-                    Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                        return Err(FolderError::system(&to)(error));
-                    }
-                    _ => copied.folders += 1,
+                if !stands(&to, about.kind, is_named)? {
+                    fs::create_dir(&to).map_err(FolderError::system(&to))?;
                 }
+                copied.folders += 1;
                 for (name, _) in tx.files().list(path)? {
                     left.push((format!("{from}/{name}"), to.join(name)));
                 }
             } else {
+                stands(&to, about.kind, false)?;
                 let mut target = fs::File::create(&to).map_err(FolderError::system(&to))?;
                 let mut source = io::BufReader::with_capacity(1 << 20, tx.files().open(path)?);
                 copied.bytes +=
                     io::copy(&mut source, &mut target).map_err(FolderError::system(&to))?;
                 copied.files += 1;
             }
+            is_named = false;
         }
         Ok(copied)
+    }
+}
+
+/// Whether a file or a folder stands there, as wanted; an error where it is anything else. A link is what is behind it, or is itself.
+fn stands(at: &Path, wanted: PathKind, follows: bool) -> Result<bool, FolderError> {
+    let about = match follows {
+        true => fs::metadata(at),
+        false => fs::symlink_metadata(at),
+    };
+    let kind = match about {
+        Ok(about) => about.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(FolderError::system(at)(error)),
+    };
+    let what = match wanted {
+        PathKind::Folder if kind.is_dir() => return Ok(true),
+        PathKind::File if kind.is_file() => return Ok(true),
+        _ if kind.is_symlink() => "link",
+        _ if kind.is_dir() => "folder",
+        _ if kind.is_file() => "file",
+        _ => "device or pipe",
+    };
+    Err(FolderError::InTheWay {
+        path: at.to_owned(),
+        what,
+    })
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn outside() -> tempfile::TempDir {
+        let outside = tempfile::tempdir().unwrap();
+        fs::create_dir(outside.path().join("private")).unwrap();
+        for name in ["secret", "private/secret"] {
+            fs::write(outside.path().join(name), "theirs").unwrap();
+        }
+        outside
+    }
+
+    #[test]
+    fn links_are_left_out_of_an_import() {
+        let (outside, from) = (outside(), tempfile::tempdir().unwrap());
+        fs::create_dir(from.path().join("sub")).unwrap();
+        fs::write(from.path().join("sub/note"), "ours").unwrap();
+        for (target, link) in [
+            ("secret", "file"),
+            ("private", "sub/folder"),
+            ("nothing", "sub/dangling"),
+        ] {
+            symlink(outside.path().join(target), from.path().join(link)).unwrap();
+        }
+        symlink(from.path(), from.path().join("sub/circle")).unwrap();
+        let db = Database::open_in_memory().unwrap();
+        let copied = db.import_folder(from.path(), "/in").unwrap();
+        assert_eq!((copied.files, copied.folders, copied.bytes), (1, 2, 4));
+        let mut tx = db.begin_read().unwrap();
+        let mut names = |path: &str| -> Vec<String> {
+            let list = tx.files().list(path).unwrap();
+            list.into_iter().map(|(name, _)| name.to_string()).collect()
+        };
+        assert_eq!(
+            (names("/in"), names("/in/sub")),
+            (vec!["sub".into()], vec!["note".into()])
+        );
+        // One that is named itself, too.
+        let link = from.path().join("file");
+        assert_eq!(db.import_folder(link, "/link").unwrap(), Copied::default());
+    }
+
+    #[test]
+    fn an_export_writes_through_no_link_and_into_nothing_else() {
+        let outside = outside();
+        let (theirs, db) = (outside.path(), Database::open_in_memory().unwrap());
+        db.transact(|tx| tx.files().create_folders("/private"))
+            .unwrap();
+        for path in ["/private/secret", "/note"] {
+            let mut writer = db.create_file(path).unwrap();
+            io::Write::write_all(&mut writer, b"ours").unwrap();
+            writer.finish().unwrap();
+        }
+        let refused = |stands: &dyn Fn(&Path), at: &str| {
+            let to = tempfile::tempdir().unwrap();
+            let at = to.path().join(at);
+            stands(&at);
+            let error = db.export_folder("/", to.path()).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{}: ", at.display())), "{error}");
+            assert!(error.contains("stands there"), "{error}");
+        };
+        let link = |target: &str| {
+            let target = theirs.join(target);
+            move |at: &Path| symlink(&target, at).unwrap()
+        };
+        refused(&link("secret"), "note");
+        refused(&link("nothing"), "note");
+        refused(&link("private"), "private");
+        refused(&|at| fs::create_dir(at).unwrap(), "note");
+        refused(&|at| fs::write(at, "a file").unwrap(), "private");
+        for name in ["secret", "private/secret"] {
+            assert_eq!(fs::read_to_string(theirs.join(name)).unwrap(), "theirs");
+        }
+        assert!(!theirs.join("nothing").exists());
+        // Whoever names a link himself means the folder behind it; what stood there goes.
+        let (to, link) = (theirs.join("private"), theirs.join("link"));
+        symlink(&to, &link).unwrap();
+        assert_eq!(db.export_folder("/private", &link).unwrap().files, 1);
+        assert_eq!(fs::read_to_string(to.join("secret")).unwrap(), "ours");
+        let link = theirs.join("another");
+        symlink(theirs.join("secret"), &link).unwrap();
+        assert!(db.export_folder("/note", &link).is_err());
     }
 }
