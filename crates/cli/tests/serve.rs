@@ -10,12 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-use isomer_server::http::route::ROUTES;
+use isomer_db::{Value, params};
+use isomer_server::{
+    bolt::{packstream::Writer, structure::Forms},
+    http::route::ROUTES,
+};
 
 /// A server that is killed when the test ends, however it does.
 struct Server {
     child: Child,
     url: String,
+    /// Where it speaks Bolt, if it does.
+    bolt: String,
     lines: mpsc::Receiver<String>,
 }
 
@@ -40,6 +46,7 @@ impl Server {
         let mut server = Self {
             child: command.spawn().expect("the binary runs"),
             url: String::new(),
+            bolt: String::new(),
             lines: mpsc::channel().1,
         };
         server.follow();
@@ -50,12 +57,12 @@ impl Server {
     /// Waits until it says where it answers.
     fn find_url(&mut self) {
         let line = self.line_with("\"url\"");
-        let start = line.find("\"url\":\"").expect("a URL") + 7;
-        self.url = line[start..]
-            .split('"')
-            .next()
-            .unwrap_or_default()
-            .to_owned();
+        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        self.url = field(&line, "url").to_owned();
+        let bolt = line["bolt"]
+            .as_str()
+            .and_then(|url| url.split("://").nth(1));
+        self.bolt = bolt.unwrap_or_default().to_owned();
     }
 
     /// Reads its log as it is written.
@@ -262,6 +269,197 @@ fn slow_queries_are_logged_with_their_plans() {
     assert!(figures.contains("isomer_slow_queries_total 6"), "{figures}");
 }
 
+/// A client that speaks Bolt, as far as it is needed here: a message has the tag of what it is answered with.
+struct Bolt(TcpStream);
+
+impl Bolt {
+    const RESET: u8 = 0x0f;
+    const RUN: u8 = 0x10;
+    const BEGIN: u8 = 0x11;
+    const COMMIT: u8 = 0x12;
+    const PULL: u8 = 0x3f;
+    const SUCCESS: u8 = 0x70;
+    const IGNORED: u8 = 0x7e;
+    const FAILURE: u8 = 0x7f;
+
+    fn connect(server: &Server) -> Self {
+        let mut stream = TcpStream::connect(&server.bolt).expect("connected");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(60)))
+            .expect("set");
+        let mut versions = vec![0x60, 0x60, 0xb0, 0x17, 0, 0, 4, 4];
+        versions.resize(20, 0);
+        stream.write_all(&versions).expect("sent");
+        stream.read_exact(&mut [0; 4]).expect("a version");
+        let mut bolt = Self(stream);
+        let hello = params! { "user_agent" => "test/1.0", "scheme" => "none" };
+        assert_eq!(bolt.ask(0x01, &[hello.into()]), Self::SUCCESS);
+        bolt
+    }
+
+    fn send(&mut self, tag: u8, fields: &[Value]) {
+        let mut bytes = vec![0, 0];
+        let forms = Forms {
+            element_ids: false,
+            utc: false,
+        };
+        let mut writer = Writer::new(&mut bytes, forms);
+        writer.structure(tag, fields.len() as u8);
+        fields.iter().for_each(|field| writer.value(field));
+        let size = (bytes.len() - 2) as u16;
+        bytes[..2].copy_from_slice(&size.to_be_bytes());
+        bytes.extend([0, 0]);
+        self.0.write_all(&bytes).expect("sent");
+    }
+
+    /// The tag behind the rows.
+    fn answer(&mut self) -> u8 {
+        loop {
+            let mut message = Vec::new();
+            loop {
+                let mut size = [0; 2];
+                self.0.read_exact(&mut size).expect("an answer");
+                let start = message.len();
+                message.resize(start + usize::from(u16::from_be_bytes(size)), 0);
+                if message.len() == start {
+                    break;
+                }
+                self.0
+                    .read_exact(&mut message[start..])
+                    .expect("the rest of an answer");
+            }
+            if message[1] != 0x71 {
+                return message[1];
+            }
+        }
+    }
+
+    fn ask(&mut self, tag: u8, fields: &[Value]) -> u8 {
+        self.send(tag, fields);
+        self.answer()
+    }
+
+    /// Opens a result.
+    fn open(&mut self, query: &str) -> u8 {
+        let none = || Value::from(params! {});
+        self.ask(Self::RUN, &[query.into(), none(), none()])
+    }
+
+    /// Asks for so many rows of it.
+    fn pull(&mut self, rows: i64) {
+        self.send(Self::PULL, &[params! { "n" => rows }.into()]);
+    }
+
+    fn run(&mut self, query: &str) -> [u8; 2] {
+        let opened = self.open(query);
+        self.pull(-1);
+        [opened, self.answer()]
+    }
+
+    fn begin(&mut self, most_ms: Option<i64>) {
+        let extra = most_ms.map_or(params! {}, |most| params! { "tx_timeout" => most });
+        assert_eq!(self.ask(Self::BEGIN, &[extra.into()]), Self::SUCCESS);
+    }
+
+    fn reset(&mut self) {
+        assert_eq!(self.ask(Self::RESET, &[]), Self::SUCCESS);
+    }
+}
+
+/// Over Bolt a query may end in more ways, and each is told once.
+#[test]
+fn slow_queries_of_drivers_are_logged_however_they_end() {
+    const ENDLESS: &str = "UNWIND range(1, 1000000000000) AS n WITH n WHERE n % 7 = 8";
+    const HALF: &str =
+        "UNWIND range(1, 300000) AS i WITH collect(i) AS all UNWIND all AS half RETURN half";
+    let folder = tempfile::tempdir().expect("a folder");
+    let flags = [
+        "--without-authentication",
+        "--bolt",
+        "127.0.0.1:0",
+        "--set",
+        "log.slow_query=1ms",
+    ];
+    let server = Server::start(folder.path(), &flags, &[]);
+    let told = |error: Option<&str>, part: &str| {
+        let line = server.line_with("slow query");
+        let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(line["error"].as_str(), error, "{line}");
+        assert!(field(&line, "query").contains(part), "{line}");
+        assert!(field(&line, "plan").contains("Unwind"), "{line}");
+    };
+    let mut bolt = Bolt::connect(&server);
+    // In a transaction of its own.
+    let query = format!("{LONG} RETURN c AS whole");
+    assert_eq!(bolt.run(&query), [Bolt::SUCCESS; 2]);
+    told(None, "whole");
+    for (rest, part) in [
+        ("RETURN 1 / (c - 300000) AS read", "AS read"),
+        ("CREATE (:Alone {n: 1 / (c - 300000)})", "Alone"),
+    ] {
+        let query = format!("{LONG} {rest}");
+        assert_eq!(bolt.run(&query), [Bolt::SUCCESS, Bolt::FAILURE]);
+        told(Some("Invalid"), part);
+        bolt.reset();
+    }
+    // In one of several statements: what writes does so when it is sent, and what stands before it is read to its end first.
+    bolt.begin(None);
+    assert_eq!(
+        bolt.run(&format!("{LONG} CREATE (:Kept)")),
+        [Bolt::SUCCESS; 2]
+    );
+    told(None, "Kept");
+    assert_eq!(bolt.ask(Bolt::COMMIT, &[]), Bolt::SUCCESS);
+    bolt.begin(None);
+    let query = format!("{LONG} CREATE (:Shared {{n: 1 / (c - 300000)}})");
+    assert_eq!(bolt.run(&query), [Bolt::FAILURE, Bolt::IGNORED]);
+    told(Some("Invalid"), "Shared");
+    bolt.reset();
+    bolt.begin(None);
+    let query = format!("{LONG} RETURN 1 / (c - 300000) AS unread");
+    assert_eq!(bolt.open(&query), Bolt::SUCCESS);
+    assert_eq!(bolt.open("CREATE (:Never)"), Bolt::FAILURE);
+    told(Some("Invalid"), "unread");
+    bolt.reset();
+    // It works for longer than it may.
+    bolt.begin(Some(300));
+    let query = format!("{ENDLESS} CREATE (:Late)");
+    assert_eq!(bolt.run(&query), [Bolt::FAILURE, Bolt::IGNORED]);
+    told(Some("Limit"), "Late");
+    bolt.reset();
+    // It is stopped, at work and between two pieces of its rows.
+    let pause = || std::thread::sleep(Duration::from_millis(300));
+    let query = format!("{ENDLESS} RETURN n AS stopped");
+    assert_eq!(bolt.open(&query), Bolt::SUCCESS);
+    bolt.pull(-1);
+    pause();
+    assert_eq!(bolt.ask(Bolt::RESET, &[]), Bolt::IGNORED);
+    assert_eq!(bolt.answer(), Bolt::SUCCESS);
+    told(Some("Cancelled"), "stopped");
+    let half_read = |bolt: &mut Bolt| {
+        assert_eq!(bolt.open(HALF), Bolt::SUCCESS);
+        bolt.pull(10);
+        assert_eq!(bolt.answer(), Bolt::SUCCESS);
+    };
+    half_read(&mut bolt);
+    bolt.reset();
+    told(Some("Cancelled"), "half");
+    // Its client goes away.
+    half_read(&mut bolt);
+    drop(bolt);
+    told(Some("client gone"), "half");
+    let mut bolt = Bolt::connect(&server);
+    let query = format!("{ENDLESS} RETURN n AS gone");
+    assert_eq!(bolt.open(&query), Bolt::SUCCESS);
+    bolt.pull(-1);
+    pause();
+    drop(bolt);
+    told(Some("client gone"), "gone");
+    let figures = all_of(send(server.address(), "GET", "/metrics", "", ""));
+    let count = "isomer_slow_queries_total 11";
+    assert!(figures.lines().any(|line| line == count), "{figures}");
+}
+
 /// An answer that is sent as it is found is told of when it has ended, and how; a whole one when it is ready.
 #[test]
 fn answers_are_logged_to_their_ends() {
@@ -339,6 +537,7 @@ fn the_log_is_text_or_json() {
     let mut text = Server {
         child: command.spawn().expect("the binary runs"),
         url: String::new(),
+        bolt: String::new(),
         lines: mpsc::channel().1,
     };
     text.follow();
@@ -376,6 +575,7 @@ fn connections_leave_files_to_the_databases() {
     let mut server = Server {
         child: command.spawn().expect("the binary runs"),
         url: String::new(),
+        bolt: String::new(),
         lines: mpsc::channel().1,
     };
     server.follow();
@@ -406,6 +606,33 @@ fn connections_leave_files_to_the_databases() {
     let mut answer = [0; 12];
     first.read_exact(&mut answer).expect("an answer");
     assert_eq!(&answer, b"HTTP/1.1 200");
+}
+
+/// More files are asked for before databases are opened.
+#[cfg(target_os = "linux")]
+#[test]
+fn more_databases_are_served_than_the_first_limit_of_files_has_room_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names: String = (0..20).map(|at| format!("db{at}.isomer ")).collect();
+    let serve = format!(
+        "ulimit -Sn 60; exec \"$0\" --memory 1GiB serve {names} --create --listen 127.0.0.1:0 --without-authentication --set log.format=json"
+    );
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", &serve, env!("CARGO_BIN_EXE_isomer")])
+        .current_dir(folder.path())
+        .stderr(Stdio::piped());
+    let mut server = Server {
+        child: command.spawn().expect("the binary runs"),
+        url: String::new(),
+        bolt: String::new(),
+        lines: mpsc::channel().1,
+    };
+    server.follow();
+    server.find_url();
+    let open = std::fs::read_dir(format!("/proc/{}/fd", server.child.id()));
+    let open = open.expect("its files").count();
+    assert!(open > 60, "{open} files are open: they say nothing");
 }
 
 /// Puts keys until the server is gone; those that were acknowledged.
@@ -480,6 +707,67 @@ fn a_server_that_is_killed_loses_nothing() {
         server.child.kill().expect("killed");
         server.child.wait().expect("ended");
     });
+}
+
+/// Runs a write with this key; the status of its answer, whether it was given before, and its body, unless the server is gone.
+fn write_once(address: &str, key: &str) -> Option<(String, bool, String)> {
+    let query = "MERGE (c:Count) SET c.n = coalesce(c.n, 0) + 1 CREATE (o:Once {key: $key}) RETURN c.n, o.key";
+    let body = serde_json::json!({ "query": query, "parameters": { "key": key } }).to_string();
+    let request = format!(
+        "POST {QUERY} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{AS_JSON}Idempotency-Key: {key}\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut stream = TcpStream::connect(address).ok()?;
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (head, body) = answer.split_once("\r\n\r\n")?;
+    let again = head.to_lowercase().contains("idempotent-replay: true");
+    Some((head.split(' ').nth(1)?.to_owned(), again, body.to_owned()))
+}
+
+/// What bore a key and was answered is answered so again after a crash; what was not is done once, whether or not it was done before.
+#[test]
+fn writes_with_a_key_are_done_once_across_a_crash() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let start = || Server::start(folder.path(), &["--without-authentication"], &[]);
+    let mut server = start();
+    let address = server.address().to_owned();
+    let sent = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut sent = Vec::new();
+            loop {
+                let key = format!("key-{}", sent.len());
+                let answer = write_once(&address, &key);
+                let gone = answer.is_none();
+                sent.push((key, answer));
+                if gone {
+                    return sent;
+                }
+            }
+        });
+        std::thread::sleep(Duration::from_millis(1000));
+        server.child.kill().expect("killed");
+        server.child.wait().expect("ended");
+        writer.join().expect("the writer")
+    });
+    assert!(sent.len() > 5, "only {} were sent", sent.len());
+    let server = start();
+    for (key, before) in &sent {
+        let (status, again, body) = write_once(server.address(), key).expect("an answer");
+        assert_eq!(status, "200", "{body}");
+        if let Some((status, first, answered)) = before {
+            assert_eq!((status.as_str(), *first), ("200", false), "{answered}");
+            assert!(again, "{key} was answered before: {body}");
+            assert_eq!(body, *answered, "{key}");
+        }
+    }
+    let query = "MATCH (c:Count) MATCH (o:Once) RETURN c.n, count(o), count(DISTINCT o.key)";
+    let body = serde_json::json!({ "query": query }).to_string();
+    let counted = all_of(send(server.address(), "POST", QUERY, AS_JSON, &body));
+    let count = sent.len();
+    let rows = format!("\"rows\":[[{count},{count},{count}]]");
+    assert!(counted.contains(&rows), "{rows} {counted}");
 }
 
 /// Sends a request without a token; the status of its answer, unless the server is gone.

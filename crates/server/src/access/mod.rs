@@ -18,6 +18,7 @@ pub use databases::{Databases, Figure, name_of};
 pub use gate::{Body, Entry, Gates, Written};
 pub use guesses::{Guesses, Turn};
 pub use role::{ALL_DATABASES, Rights, Role};
+pub(crate) use session::Outlines;
 pub use session::{Access, Principal, ServerAccess, Session};
 pub(crate) use system::is_user_name;
 pub use system::{Credential, Login, NewToken, System, TokenInfo, UserInfo};

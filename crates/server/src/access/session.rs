@@ -261,6 +261,21 @@ impl ServerAccess {
     }
 }
 
+/// Plans queries of one database as whoever had access to it, and runs none.
+pub(crate) struct Outlines {
+    db: Database,
+    pub database: Arc<str>,
+    pub principal: Arc<Principal>,
+}
+
+impl Outlines {
+    /// The plan of a query as text, without the literals in it.
+    pub fn of(&self, text: &str) -> Option<String> {
+        let prepared = self.db.prepare(text).ok()?;
+        Some(prepared.outline())
+    }
+}
+
 /// The right to run commands in one database, up to a role.
 pub struct Access {
     name: Arc<str>,
@@ -464,10 +479,13 @@ impl Access {
         Ok(self.db.version()?)
     }
 
-    /// The plan of a query as text, without the literals in it.
-    pub fn outline(&self, text: &str) -> Option<String> {
-        let prepared = self.db.prepare(text).ok()?;
-        Some(prepared.outline())
+    /// The plans of its queries, for when it may be gone.
+    pub(crate) fn outlines(&self) -> Outlines {
+        Outlines {
+            db: self.db.clone(),
+            database: self.name.clone(),
+            principal: self.session.principal.clone(),
+        }
     }
 
     /// Begins a transaction that stays open between requests.

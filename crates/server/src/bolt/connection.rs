@@ -280,7 +280,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let extra = match machine.hello(message) {
             Ok(extra) => extra,
             Err(failure) => {
-                machine.turn_away(&failure, out, began.elapsed());
+                machine.turn_away(&failure, None, out, began.elapsed());
                 return Step::Close;
             }
         };
@@ -310,7 +310,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
         let shown = match machine.shown(message) {
             Ok(shown) => shown,
             Err(failure) => {
-                machine.turn_away(&failure, out, began.elapsed());
+                machine.turn_away(&failure, None, out, began.elapsed());
                 return Step::Close;
             }
         };
@@ -346,7 +346,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin + Send> Connection<S> {
                 true
             }
             Err(failure) => {
-                machine.turn_away(&failure, out, began.elapsed());
+                machine.turn_away(&failure, Some(shown), out, began.elapsed());
                 false
             }
         }

@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{
     ServerError,
-    access::{Access, Credential, Principal, Role},
+    access::{Access, Credential, Principal, Role, is_user_name},
     audit::Event,
     core::Core,
     open::Open,
@@ -137,6 +137,8 @@ pub struct Machine {
 
 #[derive(Default)]
 struct Told {
+    /// Who wanted to log in.
+    user: Option<String>,
     database: Option<Arc<str>>,
     class: Option<&'static str>,
 }
@@ -188,7 +190,9 @@ impl Machine {
     /// Gives up that result: whoever asks for its rows is told so.
     pub(super) fn lapse(&mut self) -> Option<Statement> {
         self.lapsed = self.result.is_some();
-        self.result.take()
+        let mut result = self.result.take()?;
+        result.stopped_by("Limit");
+        Some(result)
     }
 
     /// Whether a message with this tag is answered at once: nothing is read or written for it.
@@ -275,18 +279,11 @@ impl Machine {
         error: &ServerError,
         out: &mut Outbox,
     ) -> Step {
-        let taking = self
-            .taking
-            .as_ref()
-            .map(|taking| (taking.message, taking.worked));
-        let (number, worked) = match (message, taking) {
-            (None, Some((number, worked))) => (Some(number), worked),
-            (message, _) => (
-                message.and_then(|message| number_of(*message.get(1)?)),
-                Duration::ZERO,
-            ),
-        };
-        self.fail(number, worked, &Failure::of(error), out)
+        if let (None, Some(taking)) = (message, self.taking.take()) {
+            return self.stop_taking(&taking, Stop::Failed(Failure::of(error)), out);
+        }
+        let number = message.and_then(|message| number_of(*message.get(1)?));
+        self.fail(number, Duration::ZERO, &Failure::of(error), out)
     }
 
     /// Ends the connection with a failure: a message could not be taken in.

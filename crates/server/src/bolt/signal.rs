@@ -53,7 +53,12 @@ impl Signal {
 
     /// Whether a message is to be ignored because a `RESET` stands behind it, or nobody waits for an answer.
     pub fn is_interrupted(&self) -> bool {
-        self.resets.load(Ordering::SeqCst) > 0 || self.gone.load(Ordering::SeqCst)
+        self.resets.load(Ordering::SeqCst) > 0 || self.is_gone()
+    }
+
+    /// Whether the client has gone away.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::SeqCst)
     }
 
     /// A `RESET` is answered.

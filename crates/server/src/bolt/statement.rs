@@ -7,6 +7,7 @@
 
 use std::{
     collections::VecDeque,
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -47,7 +48,11 @@ pub(super) struct Terms {
 }
 
 /// A statement at work.
+///
+/// If it worked for long, the log is told, whatever it ended with: at its end, or when it is dropped.
 pub(super) struct Statement {
+    core: Arc<Core>,
+    signal: Arc<Signal>,
     access: Access,
     source: Source,
     text: String,
@@ -68,6 +73,10 @@ pub(super) struct Statement {
     /// Whether what it writes was written, where it has a transaction of its own.
     settled: bool,
     rows: u64,
+    /// The kind of what its last piece of work ended with, or of what stops it.
+    error: Option<&'static str>,
+    /// Whether the log need not be told of it any more.
+    told: bool,
 }
 
 enum Source {
@@ -89,7 +98,8 @@ pub(super) enum Taken {
 impl Statement {
     /// Plans a statement, in the open transaction of `access` or in one of its own.
     pub(super) fn open(
-        core: &Core,
+        core: &Arc<Core>,
+        signal: &Arc<Signal>,
         mut access: Access,
         text: String,
         parameters: Map,
@@ -142,6 +152,8 @@ impl Statement {
             Source::Shared(_) => true,
         };
         Ok(Self {
+            core: core.clone(),
+            signal: signal.clone(),
             access,
             source,
             _span: span,
@@ -157,6 +169,8 @@ impl Statement {
             ahead: VecDeque::new(),
             ended: false,
             rows: 0,
+            error: None,
+            told: false,
         })
     }
 
@@ -168,7 +182,7 @@ impl Statement {
     }
 
     /// The names of its columns.
-    pub(super) fn columns(&self) -> &[std::sync::Arc<str>] {
+    pub(super) fn columns(&self) -> &[Arc<str>] {
         self.cursor().columns()
     }
 
@@ -236,14 +250,20 @@ impl Statement {
         self.ended
     }
 
-    /// Tells of it in the log if it took long, whatever it ended with; the time in which its client read does not count.
-    pub(super) fn tell_if_slow(&self, core: &Core, error: Option<&str>) {
-        slow::tell(core, &self.access, &self.text, self.took, error);
+    /// Tells of its end in the log if it took long; the time in which its client read does not count.
+    pub(super) fn tell_if_slow(&mut self) {
+        self.told = true;
+        slow::tell(&self.core, &self.access, &self.text, self.took, self.error);
+    }
+
+    /// An error of this kind stops it.
+    pub(super) fn stopped_by(&mut self, kind: &'static str) {
+        self.error = Some(kind);
     }
 
     /// Writes what it has to write: its first row is found, and kept.
-    pub(super) fn write_now(&mut self, signal: &Signal) -> Result<()> {
-        self.working(signal, |statement| statement.with_rows(|next| next()))
+    pub(super) fn write_now(&mut self) -> Result<()> {
+        self.working(|statement| statement.with_rows(|next| next()))
             .map(|row| match row {
                 Some(row) => self.ahead.push_back(row),
                 None => self.ended = true,
@@ -251,9 +271,9 @@ impl Statement {
     }
 
     /// Finds all of its rows and keeps them, if they take no more memory than `left`, which becomes less.
-    pub(super) fn find_all(&mut self, signal: &Signal, left: &mut usize) -> Result<()> {
+    pub(super) fn find_all(&mut self, left: &mut usize) -> Result<()> {
         self.go_on()?;
-        let found = self.working(signal, |statement| {
+        let found = self.working(|statement| {
             while !statement.ended {
                 let mut bytes = 0;
                 let mut found = VecDeque::new();
@@ -306,7 +326,6 @@ impl Statement {
         keep: bool,
         out: &mut Outbox,
         forms: Forms,
-        signal: &Signal,
     ) -> Result<Taken> {
         let began = Instant::now();
         if !keep && count.is_none() && !self.writes() && !self.cursor().is_profile() {
@@ -316,12 +335,12 @@ impl Statement {
             return Ok(Taken::All);
         }
         if !self.settled {
-            self.settle(signal)?;
+            self.settle()?;
         }
         let mut taken = 0;
         let mut kept = std::mem::take(&mut self.ahead);
         let ended = self.ended;
-        let outcome = self.working(signal, |statement| {
+        let outcome = self.working(|statement| {
             statement.with_rows(|next| {
                 loop {
                     let found = match kept.pop_front() {
@@ -359,8 +378,8 @@ impl Statement {
     }
 
     /// Runs a statement that writes, and commits it where its result is short.
-    fn settle(&mut self, signal: &Signal) -> Result<()> {
-        (self.ended, self.ahead) = self.working(signal, |statement| {
+    fn settle(&mut self) -> Result<()> {
+        (self.ended, self.ahead) = self.working(|statement| {
             let Source::Own(stream) = &mut statement.source else {
                 return Ok((false, VecDeque::new()));
             };
@@ -394,11 +413,8 @@ impl Statement {
     }
 
     /// Does something that can be stopped, and that counts.
-    fn working<T>(
-        &mut self,
-        signal: &Signal,
-        work: impl FnOnce(&mut Self) -> Result<T>,
-    ) -> Result<T> {
+    fn working<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let signal = self.signal.clone();
         let began = Instant::now();
         let end = self.left.map(|left| began + left);
         let cancel = self.cancel.clone();
@@ -409,13 +425,36 @@ impl Statement {
         let took = began.elapsed();
         self.left = self.left.map(|left| left.saturating_sub(took));
         self.took += took;
-        match outcome {
+        let outcome = match outcome {
             Err(error) if error.kind() == ErrorKind::Cancelled.name() && over => {
                 Err(ServerError::TooSlow(
                     "the query works for longer than it may: narrow it, add an index, or raise the time limit".into(),
                 ))
             }
             outcome => outcome,
+        };
+        self.error = outcome.as_ref().err().map(ServerError::kind);
+        outcome
+    }
+
+    /// What it ends with where nobody asks for the rest of its rows.
+    fn end(&self) -> Option<&'static str> {
+        let cancelled = ErrorKind::Cancelled.name();
+        match self.error {
+            None if self.ended => None,
+            Some(kind) if kind != cancelled => Some(kind),
+            _ if self.signal.is_gone() => Some("client gone"),
+            _ => Some(cancelled),
+        }
+    }
+}
+
+impl Drop for Statement {
+    fn drop(&mut self) {
+        // One that has not worked is no slow one. This may be a thread that serves connections.
+        if !self.told && !self.took.is_zero() {
+            let text = std::mem::take(&mut self.text);
+            slow::tell_later(&self.core, &self.access, text, self.took, self.end());
         }
     }
 }

@@ -176,7 +176,7 @@ pub const SETTINGS: &[Setting] = &[
     setting(
         "limits.user_memory",
         "1GiB",
-        "What all queries of one user may hold, and 1 MiB for each of them",
+        "What all of one user's queries, bodies and open transactions' writes may hold, and 1 MiB for each query",
     ),
     setting(
         "limits.user_requests",

@@ -1,8 +1,8 @@
 //! The change feed: what every commit changed, as server-sent events.
 //!
 //! An event's id is the version of its commit: a client that comes back with `Last-Event-ID` (or `from`) misses nothing
-//! and gets nothing twice, as long as the change stream still holds what it missed; otherwise the answer is 410. Only
-//! commits that are on disk are told.
+//! and gets no commit twice that was told to its end, as long as the change stream still holds what it missed; otherwise the
+//! answer is 410. Only commits that are on disk are told.
 
 use std::{
     cell::RefCell,

@@ -102,7 +102,9 @@ mod tests {
         }
         let all: usize = FILES.iter().map(|file| file.bytes.len()).sum();
         assert!(all <= 2 << 20, "{all} bytes");
-        let at_first = FILES.iter().filter(|file| !file.name.starts_with("GraphView"));
+        let at_first = FILES
+            .iter()
+            .filter(|file| !file.name.starts_with("GraphView"));
         let packed: usize = at_first.map(|file| pack_well(file.bytes).len()).sum();
         assert!(packed < 500_000, "{packed} bytes, packed");
         assert!(find("../Cargo.toml").is_err() && find("").is_err());

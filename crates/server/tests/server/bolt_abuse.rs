@@ -467,5 +467,8 @@ fn a_result_that_is_not_taken_does_not_stay_for_ever() {
         let _ = open.stream.write_all(&[0, 0]);
     }
     assert_eq!(driver.run("RETURN 1", none()).0, [[Value::Int(1)]]);
+    // It is closed already.
+    let began = Instant::now();
     assert!(open.has_ended());
+    assert!(began.elapsed() < Duration::from_secs(2));
 }

@@ -1,7 +1,7 @@
 //! A client that speaks Bolt message by message, and says exactly what it is told to.
 
 use std::{
-    io::{Read, Write},
+    io::{ErrorKind, Read, Write},
     net::{SocketAddr, TcpStream},
     time::Duration,
 };
@@ -186,11 +186,18 @@ impl Driver {
         assert_eq!(self.ask(RESET, &[]), Answer::Success(Map::new()));
     }
 
-    /// Whether the server has ended the connection.
+    /// Whether the server ends the connection in time, and says nothing before.
     pub fn has_ended(&mut self) -> bool {
-        let mut byte = [0];
-        matches!(self.stream.read(&mut byte), Ok(0) | Err(_))
+        match self.stream.read(&mut [0]) {
+            Ok(count) => count == 0,
+            Err(error) => !is_waiting(&error),
+        }
     }
+}
+
+/// Whether nothing has come in time, and the connection is as it was.
+pub fn is_waiting(error: &std::io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut)
 }
 
 /// A message in chunks.

@@ -234,10 +234,12 @@ fn more_connections_than_allowed_are_closed_at_once() {
     std::thread::sleep(Duration::from_millis(100));
     let held: Vec<_> = (0..5).map(|_| server.client("").connect()).collect();
     std::thread::sleep(Duration::from_millis(200));
+    let began = Instant::now();
     let refused = server
         .client("")
         .raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert!(refused.is_err(), "{refused:?}");
+    assert!(began.elapsed() < Duration::from_secs(5), "it was held");
     drop(held);
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(server.client("").get("/health").status, 200);
@@ -383,4 +385,60 @@ fn stopping_lets_requests_end() {
             "{key} was acknowledged"
         );
     }
+}
+
+#[test]
+fn feeds_are_limited_in_number() {
+    let server = Server::with(&[("limits.feeds", "1")]);
+    let admin = server.admin();
+    let path = "/v1/databases/people/changes";
+    let query = "{\"query\":\"MATCH (n) RETURN n\"}";
+    // As far as the status: a feed has no end.
+    let open = |method: &str, body: &str| {
+        let mut stream = admin.connect();
+        let head = admin.head(method, path);
+        let about = "Content-Type: application/json\r\nContent-Length";
+        let request = format!("{head}{about}: {}\r\n\r\n{body}", body.len());
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        (String::from_utf8_lossy(&status).into_owned(), stream)
+    };
+    let (status, feed) = open("GET", "");
+    assert_eq!(status, "HTTP/1.1 200");
+    for (method, body) in [("GET", ""), ("POST", query)] {
+        assert_eq!(open(method, body).0, "HTTP/1.1 429", "{method}");
+    }
+    let refused = admin.get(path);
+    assert_eq!((refused.status, refused.kind().as_str()), (429, "Limit"));
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    // The place is free when its client has gone.
+    drop(feed);
+    let began = Instant::now();
+    while open("GET", "").0 != "HTTP/1.1 200" {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_login_does_not_last_longer_than_it_may() {
+    let server = Server::with(&[("limits.login_time", "50ms")]);
+    std::thread::sleep(Duration::from_millis(60));
+    let late = server.admin().get("/v1/me");
+    assert_eq!(
+        (late.status, late.kind().as_str()),
+        (401, "Unauthenticated")
+    );
+    // It is the time since the login, not that since the start.
+    let server = Server::with(&[("limits.login_time", "3s")]);
+    let token = server.login("admin");
+    let began = Instant::now();
+    let mut seen = 0;
+    while server.client(&token).get("/v1/me").status == 200 {
+        assert!(began.elapsed() < Duration::from_secs(10), "it lasts");
+        seen += 1;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    assert!(seen > 0 && began.elapsed() > Duration::from_secs(2));
 }

@@ -208,14 +208,7 @@ impl Client {
     }
 
     pub fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &[u8]) -> Answer {
-        let mut head =
-            format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-        if !self.token.is_empty() {
-            head += &format!("Authorization: Bearer {}\r\n", self.token);
-        }
-        for (name, value) in &self.headers {
-            head += &format!("{name}: {value}\r\n");
-        }
+        let mut head = self.head(method, path) + "Connection: close\r\n";
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
@@ -228,6 +221,18 @@ impl Client {
             .unwrap_or_else(|what| panic!("{method} {path}: {what}"));
         check_described(method, path, &answer);
         answer
+    }
+
+    /// The head of a request, up to the fields that say more of it.
+    pub fn head(&self, method: &str, path: &str) -> String {
+        let mut head = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\n");
+        if !self.token.is_empty() {
+            head += &format!("Authorization: Bearer {}\r\n", self.token);
+        }
+        for (name, value) in &self.headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        head
     }
 
     /// Sends bytes and reads one answer.

@@ -87,7 +87,9 @@ impl Machine {
         };
         let who = self.who.as_ref().map(|who| &who.principal);
         self.core.audit.record(&Event {
-            user: who.map(|principal| &*principal.name),
+            user: who
+                .map(|principal| &*principal.name)
+                .or(self.told.user.as_deref()),
             token: who.and_then(|principal| principal.token.as_deref()),
             from: self.from,
             action: &format!("BOLT {name}"),

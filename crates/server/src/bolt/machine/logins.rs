@@ -78,9 +78,18 @@ impl Machine {
         self.succeeded(number_of(0x6a), took);
     }
 
-    /// Answers a login that failed: the connection ends.
-    pub fn turn_away(&mut self, failure: &Failure, out: &mut Outbox, took: Duration) {
-        self.told = Told::default();
+    /// Answers a login that failed: the connection ends. `shown`: by what.
+    pub fn turn_away(
+        &mut self,
+        failure: &Failure,
+        shown: Option<&Map>,
+        out: &mut Outbox,
+        took: Duration,
+    ) {
+        self.told = Told {
+            user: shown.and_then(asked),
+            ..Told::default()
+        };
         self.fail(number_of(0x6a), took, failure, out);
     }
 
@@ -168,6 +177,13 @@ impl Machine {
         check_bookmarks(&access, &on.bookmarks)?;
         Ok(access)
     }
+}
+
+/// Who wants to log in with a password, where that may be a name: somebody may have written his password there.
+fn asked(shown: &Map) -> Option<String> {
+    let entry = |name: &str| shown.get(name).and_then(Value::as_str);
+    let name = entry("principal").filter(|_| entry("scheme") == Some("basic"));
+    name.filter(|name| is_user_name(name)).map(str::to_owned)
 }
 
 fn unreadable(why: Option<Unreadable>) -> Failure {

@@ -22,7 +22,7 @@ impl Machine {
                     time: on.time,
                     wanted: on.notifications.clone().unwrap_or(self.wanted.clone()),
                 };
-                Statement::open(&self.core, access, text, parameters, terms)?
+                Statement::open(&self.core, &self.signal, access, text, parameters, terms)?
             }
             Some(mut transaction) => {
                 let opened = self.open_in(&mut transaction, text, parameters);
@@ -84,6 +84,7 @@ impl Machine {
             };
             Statement::open(
                 &machine.core,
+                &machine.signal,
                 access,
                 text.clone(),
                 parameters.clone(),
@@ -112,7 +113,7 @@ impl Machine {
             drop(statement);
             for (_, result) in &mut unread {
                 result
-                    .find_all(&self.signal, &mut left_to_keep)
+                    .find_all(&mut left_to_keep)
                     .map_err(|error| match error {
                         // Nothing was written yet: it can be tried again from here.
                         ServerError::TooMany { .. } if self.may_wait() => Stop::Busy,
@@ -122,7 +123,7 @@ impl Machine {
             statement = open(self)?;
         }
         statement
-            .write_now(&self.signal)
+            .write_now()
             .map_err(|error| in_transaction(&error))?;
         Ok(statement)
     }
@@ -181,11 +182,12 @@ impl Machine {
         self.told = Told {
             database: Some(database.clone()),
             class: Some(class.name()),
+            ..Told::default()
         };
         if let Err(stop) = self.check_right(&database, class) {
             return self.stop_taking(&taking, stop, out);
         }
-        let (signal, forms, may_wait) = (self.signal.clone(), self.forms, self.may_wait());
+        let (forms, may_wait) = (self.forms, self.may_wait());
         let Some(statement) = self.result_of(&taking) else {
             return Step::Close;
         };
@@ -201,7 +203,7 @@ impl Machine {
         let Some(statement) = self.result_of(&taking) else {
             return Step::Close;
         };
-        let taken = statement.take(&mut taking.left, taking.keep, out, forms, &signal);
+        let taken = statement.take(&mut taking.left, taking.keep, out, forms);
         statement.rest();
         taking.worked += began.elapsed();
         let (message, worked) = (taking.message, taking.worked);
@@ -227,8 +229,9 @@ impl Machine {
                     }
                     _ => self.result.take(),
                 };
-                if let Some(statement) = ended {
+                if let Some(mut statement) = ended {
                     self.end_result(&statement, out);
+                    statement.tell_if_slow();
                 }
                 self.succeeded(Some(message), worked);
                 Step::Done
@@ -238,9 +241,8 @@ impl Machine {
                 if cancelled && self.signal.is_interrupted() {
                     return self.ignore(out);
                 }
-                let core = self.core.clone();
                 if let Some(statement) = self.result_of(&taking) {
-                    statement.tell_if_slow(&core, Some(error.kind()));
+                    statement.tell_if_slow();
                 }
                 let failure = if taking.result.is_some() {
                     in_transaction(&error)
@@ -271,6 +273,9 @@ impl Machine {
             Stop::Protocol(what) => Failure::protocol(what),
             Stop::Busy => return Step::Busy,
         };
+        if let Some(statement) = self.result_of(taking) {
+            statement.stopped_by(failure.kind);
+        }
         self.fail(Some(taking.message), taking.worked, &failure, out)
     }
 
@@ -303,6 +308,5 @@ impl Machine {
             entries.push(("notifications", told));
         }
         self.success(out, &entries);
-        statement.tell_if_slow(&self.core, None);
     }
 }
