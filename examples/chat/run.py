@@ -161,7 +161,8 @@ def measured(requests, *what):
 
 def rounds(options, binary, stores, mode, script, chats, figures):
     """Round by round and job by job, each system in its turn: the machine's speed changes from minute to minute, so what is compared
-    is measured within seconds, and each round another one begins. Each round has servers that have served nobody."""
+    is measured within seconds, and each round another one begins. Each round has servers that have served nobody. What one has left
+    to the kernel to write is written before the next one is asked."""
     jobs = [("list", 0), ("get", 50), ("get500", 500), ("send", 0)] if not mode else [("send", 0)]
     for at in range(options.rounds):
         with contextlib.ExitStack() as stack:
@@ -172,6 +173,7 @@ def rounds(options, binary, stores, mode, script, chats, figures):
                     order = list(urls)
                     for system in order[at % len(order) :] + order[: at % len(order)]:
                         url = urls[system]
+                        os.sync()
                         found = measured(options.requests, url, script, users, job.rstrip("0123456789"), chats[system], n)
                         figures.setdefault((job, users, system), []).append(found)
 
