@@ -830,22 +830,46 @@ fn the_demonstration_runs_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_benchmark_prints_its_figures_and_nothing_else() {
+fn benchmarks_print_their_figures_and_nothing_else() {
     let folder = Folder::new();
-    let told = folder.good(&["bench", "core", "--scale", "0.0004", "--folder", "."]);
-    let cases: Vec<serde_json::Value> = told
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("every line is JSON"))
-        .collect();
-    assert_eq!(cases.len(), 7);
-    for case in &cases {
-        assert!(
-            case["bench"] == "core"
-                && case["value"].is_f64()
-                && case["unit"].is_string()
-                && case["n"].is_u64(),
-            "{case}"
-        );
+    let benches: [(&str, &[&str]); 2] = [
+        ("core", &[]),
+        (
+            "server",
+            &[
+                "http_reads_per_s",
+                "http_read_p99_ms",
+                "http_reads_100k_s",
+                "http_writes_100k_s",
+                "bolt_reads_100k_s",
+                "bolt_writes_100k_s",
+                "idle_connections_rss_mib",
+            ],
+        ),
+    ];
+    for (bench, names) in benches {
+        let told = folder.good(&["bench", bench, "--scale", "0.0004", "--folder", "."]);
+        let cases: Vec<serde_json::Value> = told
+            .lines()
+            .map(|line| serde_json::from_str(line).expect("every line is JSON"))
+            .collect();
+        assert!(cases.len() >= 7, "{told}");
+        for case in &cases {
+            assert!(
+                case["bench"] == bench
+                    && case["value"].as_f64().is_some_and(|value| value > 0.0)
+                    && case["unit"].is_string()
+                    && case["n"].as_u64().is_some_and(|n| n > 0),
+                "{case}"
+            );
+        }
+        for name in names {
+            assert_eq!(
+                cases.iter().filter(|case| case["case"] == *name).count(),
+                1,
+                "{name}"
+            );
+        }
     }
     assert_eq!(
         std::fs::read_dir(folder.0.path())

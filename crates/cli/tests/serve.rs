@@ -615,7 +615,7 @@ fn more_databases_are_served_than_the_first_limit_of_files_has_room_for() {
     let folder = tempfile::tempdir().expect("a folder");
     let names: String = (0..20).map(|at| format!("db{at}.isomer ")).collect();
     let serve = format!(
-        "ulimit -Sn 60; exec \"$0\" --memory 1GiB serve {names} --create --listen 127.0.0.1:0 --without-authentication --set log.format=json"
+        "ulimit -Sn 40; exec \"$0\" --memory 1GiB serve {names} --create --listen 127.0.0.1:0 --without-authentication --set log.format=json"
     );
     let mut command = Command::new("sh");
     command
@@ -632,7 +632,7 @@ fn more_databases_are_served_than_the_first_limit_of_files_has_room_for() {
     server.find_url();
     let open = std::fs::read_dir(format!("/proc/{}/fd", server.child.id()));
     let open = open.expect("its files").count();
-    assert!(open > 60, "{open} files are open: they say nothing");
+    assert!(open > 40, "{open} files are open: they say nothing");
 }
 
 /// Puts keys until the server is gone; those that were acknowledged.
