@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand};
-use isomer_db::{Copied, Database, FileAbout, PathKind, Value, jiff, to_value};
+use isomer_db::{Copied, Database, FileAbout, FolderError, PathKind, Value, jiff, to_value};
 
 use crate::{
     open,
@@ -200,7 +200,12 @@ fn put(db: &Database, from: &Path, to: &str) -> Result<()> {
 fn get(db: &Database, from: &str, to: &Path) -> Result<()> {
     let into = to.is_dir() && !last_name(from).is_empty();
     let to = if into {
-        to.join(last_name(from))
+        let path = to.join(last_name(from));
+        if path.is_symlink() {
+            // Whoever named the folder around it did not name this.
+            return Err(FolderError::InTheWay { path, what: "link" }.into());
+        }
+        path
     } else {
         to.to_owned()
     };

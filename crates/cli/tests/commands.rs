@@ -908,6 +908,16 @@ fn files_go_in_and_out() {
         "{told}"
     );
     folder.good(&["files", "db", "get", "/albums", "."]);
+    #[cfg(unix)]
+    {
+        // Not through a link that nobody named, but to what is named.
+        std::fs::create_dir(folder.path("out")).expect("a folder");
+        std::os::unix::fs::symlink("../photos", folder.path("out/albums")).expect("a link");
+        let told = folder.bad(&["files", "db", "get", "/albums", "out"]);
+        assert!(told.contains("out/albums: a link stands there"), "{told}");
+        assert!(!folder.path("photos/old").exists());
+        folder.good(&["files", "db", "get", "/albums/old/ada.jpg", "/dev/null"]);
+    }
     assert_eq!(
         std::fs::read(folder.path("albums/old/ada.jpg")).expect("a file"),
         photo

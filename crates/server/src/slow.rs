@@ -37,10 +37,12 @@ pub fn tell_later(
         return;
     }
     let (core, outlines) = (core.clone(), access.outlines());
+    let is_stopping = core.is_stopping();
     let tell = move || write(&core, &outlines, &text, took, error);
     match tokio::runtime::Handle::try_current() {
-        Ok(runtime) => drop(runtime.spawn_blocking(tell)),
-        Err(_) => tell(),
+        // One that ends begins nothing any more.
+        Ok(runtime) if !is_stopping => drop(runtime.spawn_blocking(tell)),
+        _ => tell(),
     }
 }
 

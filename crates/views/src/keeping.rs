@@ -36,7 +36,7 @@ const MOST_BEHIND: u64 = 1_000_000;
 /// A file that is behind by no more commits than this, or than there are things in it, is sooner read than made from the rows.
 const FEW_BEHIND: u64 = 4096;
 /// After a merge a file is written anew if it is behind by more commits than [`FEW_BEHIND`] and than this part of the base has
-/// things: merges share what did not change, and a file is written as a whole.
+/// things (or half of [`MOST_BEHIND`]): merges share what did not change, and a file is written as a whole.
 const WRITTEN_SHARE: u64 = 2;
 /// ... or by more bytes of change stream than these, and than the file has.
 const WRITTEN_BYTES: u64 = 16 << 20;
@@ -148,7 +148,7 @@ impl Keeping {
         let told = self.told_bytes.load(Ordering::Relaxed);
         kept.get(kind).is_none_or(|one| {
             let commits = version.saturating_sub(one.version);
-            commits > FEW_BEHIND.max(len / WRITTEN_SHARE)
+            commits > FEW_BEHIND.max(len / WRITTEN_SHARE).min(MOST_BEHIND / 2)
                 || told.saturating_sub(one.told_bytes) > WRITTEN_BYTES.max(one.bytes)
         })
     }

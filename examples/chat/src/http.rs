@@ -303,8 +303,12 @@ impl App {
             || asked.members.len() > MOST_MEMBERS
             || asked.name.is_empty()
             || asked.name.len() > MOST_NAME
+            || asked.name.chars().any(char::is_control)
         {
-            return refuse(400, "1 to 100 members and a name of 1 to 200 bytes");
+            return refuse(
+                400,
+                "1 to 100 members and a name of 1 to 200 bytes, without control characters",
+            );
         }
         let mut members = Vec::new();
         for name in &asked.members {

@@ -118,7 +118,8 @@ impl Database {
     }
 
     /// Copies a file, or a folder with all that is in it, as they are at one version, to `to` in the file system, where files take the
-    /// place of files. Nothing is written through a link ([`FolderError::InTheWay`]), but into the folder that `to` is a link to.
+    /// place of files. Nothing is written through a link ([`FolderError::InTheWay`]), but into the
+    /// folder, device or pipe that `to` itself is a link to.
     pub fn export_folder(&self, from: &str, to: impl AsRef<Path>) -> Result<Copied, FolderError> {
         let mut copied = Copied::default();
         let mut tx = self.begin_read()?;
@@ -144,7 +145,9 @@ impl Database {
                     left.push((format!("{from}/{name}"), to.join(name)));
                 }
             } else {
-                stands(&to, about.kind, false)?;
+                if !(is_named && is_device(&to)) {
+                    stands(&to, about.kind, false)?;
+                }
                 let mut target = fs::File::create(&to).map_err(FolderError::system(&to))?;
                 let mut source = io::BufReader::with_capacity(1 << 20, tx.files().open(path)?);
                 copied.bytes +=
@@ -155,6 +158,11 @@ impl Database {
         }
         Ok(copied)
     }
+}
+
+/// Whether there is a device or a pipe, or a link to one: `/dev/stdout`.
+fn is_device(at: &Path) -> bool {
+    fs::metadata(at).is_ok_and(|about| !about.is_file() && !about.is_dir())
 }
 
 /// Whether a file or a folder stands there, as wanted; an error where it is anything else. A link is what is behind it, or is itself.

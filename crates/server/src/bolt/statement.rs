@@ -256,6 +256,11 @@ impl Statement {
         slow::tell(&self.core, &self.access, &self.text, self.took, self.error);
     }
 
+    /// Its client wants no more of its rows: it has not failed.
+    pub(super) fn leave(&mut self) {
+        self.ended = true;
+    }
+
     /// An error of this kind stops it.
     pub(super) fn stopped_by(&mut self, kind: &'static str) {
         self.error = Some(kind);

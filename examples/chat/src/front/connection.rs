@@ -489,12 +489,16 @@ mod tests {
     fn answers_that_nobody_takes_have_a_limit() {
         let room = Arc::new(Room::new());
         let mut pairs: Vec<_> = (0..4).map(|_| pair(&room, Instant::now())).collect();
-        for at in 0..MOST_UNTAKEN / MOST_OF_ONE {
-            // Others have their own part.
-            let mut other = Place::take(&room).unwrap();
-            let from = IpAddr::from([10, 0, 0, u8::try_from(at).unwrap()]);
-            assert!(other.hold(from, MOST_OF_ONE) && !other.hold(from, 1));
-        }
+        // Others have their own part, and all together no more than there is.
+        let most = u8::try_from(MOST_UNTAKEN / MOST_OF_ONE).unwrap();
+        let mut others: Vec<_> = (0..=most).map(|_| Place::take(&room).unwrap()).collect();
+        let address = |at: u8| IpAddr::from([10, 0, 0, at]);
+        let mut hold = |at: u8| others[usize::from(at)].hold(address(at), MOST_OF_ONE);
+        assert!((0..most).all(&mut hold) && !hold(most));
+        assert!(!Place::take(&room).unwrap().hold(address(0), 1));
+        drop(others.remove(0));
+        assert!(others.last_mut().unwrap().hold(address(most), MOST_OF_ONE));
+        others.pop();
         let mut begins_with = |at: usize| {
             let (client, connection) = &mut pairs[at];
             asked(client, connection, "GET")[9..12].to_vec()

@@ -260,11 +260,13 @@ impl Place {
         (room.connections.fetch_add(1, Ordering::Relaxed) < room.most_connections).then_some(place)
     }
 
-    /// Takes so many bytes for the answer to who asks, if there is room for them; it holds none yet.
+    /// Takes so many bytes for the answer to who asks, if there is room for them; it holds none yet. Who has no other one gets even a
+    /// large one.
     fn hold(&mut self, from: IpAddr, bytes: usize) -> bool {
         let mut untaken = self.room.untaken();
-        let of_one = untaken.of_one.get(&from).copied().unwrap_or(0) + bytes;
-        if of_one > MOST_OF_ONE || untaken.all + bytes > MOST_UNTAKEN {
+        let others = untaken.of_one.get(&from).copied().unwrap_or(0);
+        let of_one = others + bytes;
+        if others > 0 && of_one > MOST_OF_ONE || untaken.all + bytes > MOST_UNTAKEN {
             return false;
         }
         untaken.all += bytes;

@@ -48,9 +48,12 @@ impl Machine {
         };
         self.taking = None;
         // What they write was written when they were run.
-        transaction.results.clear();
+        let results = std::mem::take(&mut transaction.results);
         let committed = self.core.open.commit(&transaction.open);
         let version = committed.map_err(|error| in_transaction(&error))?;
+        for (_, mut result) in results {
+            result.leave();
+        }
         let bookmark = bookmark(&transaction.database, version);
         self.success(out, &[("bookmark", bookmark.into())]);
         Ok(())
