@@ -832,10 +832,11 @@ fn the_demonstration_runs_and_leaves_nothing_behind() {
 #[test]
 fn benchmarks_print_their_figures_and_nothing_else() {
     let folder = Folder::new();
-    let benches: [(&str, &[&str]); 2] = [
-        ("core", &[]),
+    let benches: [(&str, usize, &[&str]); 2] = [
+        ("core", 7, &[]),
         (
             "server",
+            8,
             &[
                 "http_reads_per_s",
                 "http_read_p99_ms",
@@ -847,16 +848,17 @@ fn benchmarks_print_their_figures_and_nothing_else() {
             ],
         ),
     ];
-    for (bench, names) in benches {
+    for (bench, figures, names) in benches {
         let told = folder.good(&["bench", bench, "--scale", "0.0004", "--folder", "."]);
         let cases: Vec<serde_json::Value> = told
             .lines()
             .map(|line| serde_json::from_str(line).expect("every line is JSON"))
             .collect();
-        assert!(cases.len() >= 7, "{told}");
+        assert_eq!(cases.len(), figures, "{told}");
         for case in &cases {
             assert!(
                 case["bench"] == bench
+                    && case["value"].is_f64()
                     && case["value"].as_f64().is_some_and(|value| value > 0.0)
                     && case["unit"].is_string()
                     && case["n"].as_u64().is_some_and(|n| n > 0),

@@ -41,16 +41,22 @@ impl Server {
             .args(["--set", "log.format=json"])
             .args(more)
             .envs(environment.iter().copied())
-            .current_dir(folder)
-            .stderr(Stdio::piped());
+            .current_dir(folder);
+        let mut server = Server::spawn(&mut command);
+        server.find_url();
+        server
+    }
+
+    /// Starts it; its log is read from now on.
+    fn spawn(command: &mut Command) -> Self {
+        let child = command.stderr(Stdio::piped()).spawn();
         let mut server = Self {
-            child: command.spawn().expect("the binary runs"),
+            child: child.expect("the binary runs"),
             url: String::new(),
             bolt: String::new(),
             lines: mpsc::channel().1,
         };
         server.follow();
-        server.find_url();
         server
     }
 
@@ -532,15 +538,8 @@ fn the_log_is_text_or_json() {
         .args(["--memory", "256MiB", "serve", "people.isomer"])
         .args(["--listen", "127.0.0.1:0", "--set", "log.format=text"])
         .args(flags)
-        .current_dir(folder.path())
-        .stderr(Stdio::piped());
-    let mut text = Server {
-        child: command.spawn().expect("the binary runs"),
-        url: String::new(),
-        bolt: String::new(),
-        lines: mpsc::channel().1,
-    };
-    text.follow();
+        .current_dir(folder.path());
+    let mut text = Server::spawn(&mut command);
     let line = text.line_with("the server answers");
     assert!(line.contains(" INFO ") && !line.starts_with('{'), "{line}");
     let from = line.find("url=\"").expect("a URL") + 5;
@@ -570,15 +569,8 @@ fn connections_leave_files_to_the_databases() {
     let mut command = Command::new("sh");
     command
         .args(["-c", serve, env!("CARGO_BIN_EXE_isomer")])
-        .current_dir(folder.path())
-        .stderr(Stdio::piped());
-    let mut server = Server {
-        child: command.spawn().expect("the binary runs"),
-        url: String::new(),
-        bolt: String::new(),
-        lines: mpsc::channel().1,
-    };
-    server.follow();
+        .current_dir(folder.path());
+    let mut server = Server::spawn(&mut command);
     let warning = server.line_with("raise it (`ulimit -n`)");
     assert!(warning.contains("\"connections\":150"), "{warning}");
     server.find_url();
@@ -620,15 +612,8 @@ fn more_databases_are_served_than_the_first_limit_of_files_has_room_for() {
     let mut command = Command::new("sh");
     command
         .args(["-c", &serve, env!("CARGO_BIN_EXE_isomer")])
-        .current_dir(folder.path())
-        .stderr(Stdio::piped());
-    let mut server = Server {
-        child: command.spawn().expect("the binary runs"),
-        url: String::new(),
-        bolt: String::new(),
-        lines: mpsc::channel().1,
-    };
-    server.follow();
+        .current_dir(folder.path());
+    let mut server = Server::spawn(&mut command);
     server.find_url();
     let open = std::fs::read_dir(format!("/proc/{}/fd", server.child.id()));
     let open = open.expect("its files").count();

@@ -116,9 +116,7 @@ pub fn follow(
         }
         let has_more = new.len() == PAGE;
         drop(new);
-        if !events.is_empty() {
-            out.write_all(&events)?;
-        }
+        out.write_all(&events)?;
         if has_more {
             continue;
         }
